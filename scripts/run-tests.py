@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs the test programs of the workspace, some of them beside each other.
 
-    scripts/run-tests.py [FILTER...]      FILTERs are those of a Rust test program
+    scripts/run-tests.py
 
 `cargo test` runs one program after the other, and most of ours wait: for a server, a timer, a distance. Here the longest
-one (crate `forebay`, real servers and clients) runs beside all the others, which run one after the other, as under cargo.
-What a program prints is printed when it has ended. A program that takes far longer than it ever does is ended, since one
-of its tests hangs. Exit code 1: a test failed, or there was none.
+one (crate `forebay`, real servers and clients) runs beside all the others, which run one after the other, as under cargo;
+behind them come those of its tests that read through a front once more, with read-ahead off. What a program prints is
+printed when it has ended. A program that takes far longer than it ever does is ended, since one of its tests hangs. Exit
+code 1: a test failed, or there was none.
 """
 import collections
 import json
@@ -43,10 +44,10 @@ def programs():
     return sorted(found)
 
 
-def run(package, target, executable, directory, filters):
+def run(package, target, executable, directory, filters=(), **variables):
     global passed, failed, ignored
     begun = time.monotonic()
-    environment = dict(os.environ, CARGO_MANIFEST_DIR=directory)
+    environment = dict(os.environ, CARGO_MANIFEST_DIR=directory, **variables)
     program = subprocess.Popen(
         [executable, *filters], cwd=directory, env=environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
@@ -69,16 +70,22 @@ def run(package, target, executable, directory, filters):
 
 
 def main():
-    filters = sys.argv[1:]
     found = programs()
     begun = time.monotonic()
-    lanes = [[p for p in found if p[:2] == LONG], [p for p in found if p[:2] != LONG]]
+    long = [program for program in found if program[:2] == LONG]
+    others = [program for program in found if program[:2] != LONG]
 
-    def lane(list_of):
-        for program in list_of:
-            run(*program, filters)
+    def run_long():
+        for program in long:
+            run(*program)
 
-    threads = [threading.Thread(target=lane, args=(programs_of,)) for programs_of in lanes]
+    def run_others():
+        for program in others:
+            run(*program)
+        for program in long:
+            run(*program, filters=("serve::", "mount::"), FOREBAY_TEST_READAHEAD="0")
+
+    threads = [threading.Thread(target=lane) for lane in (run_long, run_others)]
     for thread in threads:
         thread.start()
     for thread in threads:

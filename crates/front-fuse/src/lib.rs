@@ -4,14 +4,14 @@
 //! The cast, in the order in which a request meets it:
 //! - [`FuseMount`] (`mount.rs`, with `helper.rs` and `mountinfo.rs`) mounts the tree, replaces what a killed tier
 //!   left, and unmounts.
-//! - `dispatch.rs` takes requests from the kernel and answers them, at once or in a task; [`FuseState`] is what all
+//! - `dispatch.rs` takes requests from the kernel and answers them, at once or in a task; `FuseState` is what all
 //!   of them share.
 //! - `ops.rs` answers look-ups, attributes, reads and listings with one call of `vfs` each; `change.rs` changes of
 //!   names and attributes; `write.rs` writes; `xattr.rs` extended attributes.
-//! - [`InodeTable`] (`inodes.rs`, pure) knows what the kernel has: which version is behind which inode number, and
+//! - `InodeTable` (`inodes.rs`, pure) knows what the kernel has: which version is behind which inode number, and
 //!   how it is open. `open.rs` decides how: through us, or read by the kernel from the cached file (passthrough).
-//! - [`Orphans`] (`orphans.rs`) are files that were removed while they are open; they live on under a hidden name.
-//! - `refresh.rs` listens to changes of any front and asks about files being written; [`Invalidations`] tells the
+//! - `Orphans` (`orphans.rs`) are files that were removed while they are open; they live on under a hidden name.
+//! - `refresh.rs` listens to changes of any front and asks about files being written; `Invalidations` tells the
 //!   kernel to drop what it has.
 //!
 //! What the kernel may keep, and for how long, follows from the junction's freshness (`vfs.fresh_for`).

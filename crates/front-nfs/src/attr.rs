@@ -3,7 +3,7 @@
 use rpc_nfs3::nfs3::attr::FileType;
 use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime};
 use rpc_nfs3::nfs3::wcc::{WccAttr, WccData};
-use rpc_nfs3::nfs3::{Fattr3, Nfstime3, Status};
+use rpc_nfs3::nfs3::{Fattr3, NfsStatus, Nfstime3};
 use types::{Attr, FileKind, SetAttr, TimeChange, Timestamp, WeakAttr};
 use vfs::Around;
 
@@ -44,16 +44,16 @@ fn time(t: Timestamp) -> Nfstime3 {
     Nfstime3 { seconds: t.seconds as u32, nanos: t.nanos }
 }
 
-pub fn timestamp(time: Nfstime3) -> Result<Timestamp, Status> {
+pub fn timestamp(time: Nfstime3) -> Result<Timestamp, NfsStatus> {
     if time.nanos >= 1_000_000_000 {
-        return Err(Status::INVAL);
+        return Err(NfsStatus::INVAL);
     }
     Ok(Timestamp { seconds: i64::from(time.seconds), nanos: time.nanos })
 }
 
-pub fn set_attr(sattr: &Sattr3) -> Result<SetAttr, Status> {
+pub fn set_attr(sattr: &Sattr3) -> Result<SetAttr, NfsStatus> {
     if sattr.size.is_some_and(|size| size >= OFFSET_END) {
-        return Err(Status::FBIG);
+        return Err(NfsStatus::FBIG);
     }
     Ok(SetAttr {
         mode: sattr.mode.map(|mode| mode & MODE_BITS),
@@ -65,7 +65,7 @@ pub fn set_attr(sattr: &Sattr3) -> Result<SetAttr, Status> {
     })
 }
 
-fn time_change(set: SetTime) -> Result<TimeChange, Status> {
+fn time_change(set: SetTime) -> Result<TimeChange, NfsStatus> {
     Ok(match set {
         SetTime::Keep => TimeChange::Keep,
         SetTime::ServerTime => TimeChange::Now,
@@ -95,10 +95,10 @@ mod tests {
         assert_eq!(set.mode, Some(0o644));
         let late = Timestamp { seconds: i64::from(u32::MAX), nanos: 999_999_999 };
         assert_eq!((set.atime, set.mtime), (TimeChange::To(late), TimeChange::Keep));
-        assert_eq!(set_attr(&Sattr3 { mtime: at(1_000_000_000), ..sattr }), Err(Status::INVAL));
+        assert_eq!(set_attr(&Sattr3 { mtime: at(1_000_000_000), ..sattr }), Err(NfsStatus::INVAL));
         let sized = |size| set_attr(&Sattr3 { size: Some(size), ..sattr });
         assert_eq!(sized((1 << 63) - 1).map(|set| set.size), Ok(Some((1 << 63) - 1)));
-        assert_eq!(sized(1 << 63), Err(Status::FBIG));
-        assert_eq!(sized(u64::MAX), Err(Status::FBIG));
+        assert_eq!(sized(1 << 63), Err(NfsStatus::FBIG));
+        assert_eq!(sized(u64::MAX), Err(NfsStatus::FBIG));
     }
 }

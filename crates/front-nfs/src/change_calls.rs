@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fair::MemoryPermit;
-use rpc_nfs3::Decoder;
-use rpc_nfs3::nfs3::{Status, procedure};
+use rpc_nfs3::XdrDecoder;
+use rpc_nfs3::nfs3::{NfsStatus, procedure};
 use rpc_nfs3::rpc::Credentials;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tokio::sync::watch;
@@ -85,7 +85,12 @@ pub fn is_change(number: u32) -> bool {
 
 /// Carries out a change, or joins or replays the first copy of it. `None`: the call was lost with its task; the
 /// client will repeat it.
-pub async fn handle(call: NfsCall, xid: u32, arguments: Decoder, permit: MemoryPermit) -> Option<NfsReply> {
+pub async fn handle(
+    call: NfsCall,
+    xid: u32,
+    arguments: XdrDecoder,
+    permit: MemoryPermit,
+) -> Option<NfsReply> {
     let shared = call.shared.clone();
     let key = call_key(&call, xid, &arguments);
     let (sender, receiver) = watch::channel(None);
@@ -111,7 +116,7 @@ pub async fn handle(call: NfsCall, xid: u32, arguments: Decoder, permit: MemoryP
             shared.metrics.replays.inc();
             Some(NfsReply::new(head))
         }
-        CallLookup::Full => Some(dispatch::status_reply(&call, xid, Status::JUKEBOX)),
+        CallLookup::Full => Some(dispatch::status_reply(&call, xid, NfsStatus::JUKEBOX)),
     }
 }
 
@@ -143,7 +148,7 @@ impl Drop for RunningChange {
     }
 }
 
-fn call_key(call: &NfsCall, xid: u32, arguments: &Decoder) -> CallKey {
+fn call_key(call: &NfsCall, xid: u32, arguments: &XdrDecoder) -> CallKey {
     // Keyed with the handle secret, so that no user of a client can make up a call that passes for another's.
     let mut hasher = SipHasher13::new_with_key(&call.shared.config.handle_key);
     if let Credentials::Sys(sys) = &call.credentials {

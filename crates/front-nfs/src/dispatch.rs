@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fair::MemoryPermit;
-use rpc_nfs3::nfs3::{FileHandle, PostOpAttr, Status, procedure};
+use rpc_nfs3::nfs3::{FileHandle, NfsStatus, PostOpAttr, procedure};
 use rpc_nfs3::rpc::{AuthProblem, CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
-use rpc_nfs3::{Decoder, Encoder, WireError, mount, nfs3};
+use rpc_nfs3::{WireError, XdrDecoder, XdrEncoder, mount, nfs3};
 use tracing::debug;
 use types::{Caller, FileId, JunctionId};
 use vfs::{Node, Piece, WritePolicy};
@@ -38,9 +38,9 @@ pub enum CallFailure {
     Garbage,
     /// The credentials are of the wrong kind.
     Credentials,
-    Status(Status),
+    Status(NfsStatus),
     /// The failure of a change, with the attributes of its directories as far as they are known.
-    Change(Status, Box<[PostOpAttr; 2]>),
+    Change(NfsStatus, Box<[PostOpAttr; 2]>),
 }
 
 impl From<WireError> for CallFailure {
@@ -49,8 +49,8 @@ impl From<WireError> for CallFailure {
     }
 }
 
-impl From<Status> for CallFailure {
-    fn from(status: Status) -> CallFailure {
+impl From<NfsStatus> for CallFailure {
+    fn from(status: NfsStatus) -> CallFailure {
         CallFailure::Status(status)
     }
 }
@@ -74,7 +74,7 @@ impl NfsCall {
         let (junction, id) = self.shared.handles.decode(handle)?;
         let caller = self.caller(junction)?;
         if self.is_read_only(junction) {
-            return Err(CallFailure::Status(Status::ROFS));
+            return Err(CallFailure::Status(NfsStatus::ROFS));
         }
         Ok((id, caller))
     }
@@ -96,8 +96,10 @@ impl NfsCall {
         let rules = &self.shared.config.exports;
         rules.caller(junction, self.peer.address, &self.credentials).map_err(|refused| match refused {
             // The export rules of a removed junction are gone, too.
-            ExportRefusal::Client if self.shared.vfs.has_gone(junction) => CallFailure::Status(Status::STALE),
-            ExportRefusal::Client => CallFailure::Status(Status::ACCES),
+            ExportRefusal::Client if self.shared.vfs.has_gone(junction) => {
+                CallFailure::Status(NfsStatus::STALE)
+            }
+            ExportRefusal::Client => CallFailure::Status(NfsStatus::ACCES),
             ExportRefusal::Credentials => CallFailure::Credentials,
         })
     }
@@ -117,7 +119,7 @@ impl NfsCall {
 /// The reply to a record; `None` if it is no call, or the call is lost.
 pub async fn handle_record(shared: Arc<NfsState>, peer: NfsPeer, incoming: IncomingCall) -> Option<NfsReply> {
     let IncomingCall { record, permit } = incoming;
-    let mut arguments = Decoder::new(record);
+    let mut arguments = XdrDecoder::new(record);
     let Ok(header) = CallHeader::decode(&mut arguments) else {
         shared.metrics.malformed.inc();
         return None;
@@ -150,7 +152,12 @@ pub async fn handle_record(shared: Arc<NfsState>, peer: NfsPeer, incoming: Incom
     reply
 }
 
-async fn handle_nfs(call: NfsCall, xid: u32, arguments: Decoder, permit: MemoryPermit) -> Option<NfsReply> {
+async fn handle_nfs(
+    call: NfsCall,
+    xid: u32,
+    arguments: XdrDecoder,
+    permit: MemoryPermit,
+) -> Option<NfsReply> {
     if change_calls::is_change(call.procedure) {
         return change_calls::handle(call, xid, arguments, permit).await;
     }
@@ -163,7 +170,7 @@ async fn handle_nfs(call: NfsCall, xid: u32, arguments: Decoder, permit: MemoryP
 pub async fn execute(
     call: &NfsCall,
     xid: u32,
-    arguments: Decoder,
+    arguments: XdrDecoder,
     deadline: Option<Duration>,
 ) -> (NfsReply, bool) {
     let Some(name) = procedure::name(call.procedure) else {
@@ -175,7 +182,7 @@ pub async fn execute(
     let outcome = match deadline {
         None => work.await,
         Some(deadline) => {
-            tokio::time::timeout(deadline, work).await.unwrap_or(Err(CallFailure::Status(Status::JUKEBOX)))
+            tokio::time::timeout(deadline, work).await.unwrap_or(Err(CallFailure::Status(NfsStatus::JUKEBOX)))
         }
     };
     let labels = ProcedureLabels { procedure: name };
@@ -191,19 +198,19 @@ pub async fn execute(
         Err(CallFailure::Credentials) => {
             (header_only(xid, ReplyStatus::AuthError(AuthProblem::TooWeak as u32)), false)
         }
-        Err(CallFailure::Status(status)) => (status_reply(call, xid, status), status != Status::JUKEBOX),
+        Err(CallFailure::Status(status)) => (status_reply(call, xid, status), status != NfsStatus::JUKEBOX),
         Err(CallFailure::Change(status, known)) => {
-            (failed_change(call, xid, status, *known), status != Status::JUKEBOX)
+            (failed_change(call, xid, status, *known), status != NfsStatus::JUKEBOX)
         }
     }
 }
 
 /// A reply with a status and nothing else.
-pub fn status_reply(call: &NfsCall, xid: u32, status: Status) -> NfsReply {
+pub fn status_reply(call: &NfsCall, xid: u32, status: NfsStatus) -> NfsReply {
     failed_change(call, xid, status, [None, None])
 }
 
-fn failed_change(call: &NfsCall, xid: u32, status: Status, known: [PostOpAttr; 2]) -> NfsReply {
+fn failed_change(call: &NfsCall, xid: u32, status: NfsStatus, known: [PostOpAttr; 2]) -> NfsReply {
     call.shared.metrics.failures.get_or_create(&NfsStatusLabels { status: status.0 }).inc();
     let mut encoder = success_header(xid);
     procs::encode_failure(&mut encoder, call.procedure, status, known);
@@ -211,15 +218,15 @@ fn failed_change(call: &NfsCall, xid: u32, status: Status, known: [PostOpAttr; 2
 }
 
 /// An encoder that begins with the header of a successful reply.
-pub fn success_header(xid: u32) -> Encoder {
-    let mut encoder = Encoder::with_capacity(256);
+pub fn success_header(xid: u32) -> XdrEncoder {
+    let mut encoder = XdrEncoder::with_capacity(256);
     ReplyHeader { xid, status: ReplyStatus::Success }.encode(&mut encoder);
     encoder
 }
 
 /// A reply that consists of its header.
 pub fn header_only(xid: u32, status: ReplyStatus) -> NfsReply {
-    let mut encoder = Encoder::with_capacity(64);
+    let mut encoder = XdrEncoder::with_capacity(64);
     ReplyHeader { xid, status }.encode(&mut encoder);
     NfsReply::new(encoder.finish())
 }

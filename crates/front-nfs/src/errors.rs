@@ -1,33 +1,33 @@
 //! The mapping of error kinds to nfsstat3, in one place.
 
 use rpc_nfs3::mount::MountStatus;
-use rpc_nfs3::nfs3::Status;
+use rpc_nfs3::nfs3::NfsStatus;
 use types::ErrorKind;
 
-pub fn status_of(kind: ErrorKind) -> Status {
+pub fn status_of(kind: ErrorKind) -> NfsStatus {
     match kind {
-        ErrorKind::NotFound => Status::NOENT,
-        ErrorKind::Stale => Status::STALE,
-        ErrorKind::NotADirectory => Status::NOTDIR,
-        ErrorKind::IsADirectory => Status::ISDIR,
-        ErrorKind::AccessDenied => Status::ACCES,
-        ErrorKind::NotPermitted => Status::PERM,
-        ErrorKind::ReadOnly => Status::ROFS,
-        ErrorKind::Exists => Status::EXIST,
-        ErrorKind::NotEmpty => Status::NOTEMPTY,
-        ErrorKind::InvalidArgument => Status::INVAL,
-        ErrorKind::NameTooLong => Status::NAMETOOLONG,
+        ErrorKind::NotFound => NfsStatus::NOENT,
+        ErrorKind::Stale => NfsStatus::STALE,
+        ErrorKind::NotADirectory => NfsStatus::NOTDIR,
+        ErrorKind::IsADirectory => NfsStatus::ISDIR,
+        ErrorKind::AccessDenied => NfsStatus::ACCES,
+        ErrorKind::NotPermitted => NfsStatus::PERM,
+        ErrorKind::ReadOnly => NfsStatus::ROFS,
+        ErrorKind::Exists => NfsStatus::EXIST,
+        ErrorKind::NotEmpty => NfsStatus::NOTEMPTY,
+        ErrorKind::InvalidArgument => NfsStatus::INVAL,
+        ErrorKind::NameTooLong => NfsStatus::NAMETOOLONG,
         // "Try again later": hard mounts do, and applications wait instead of failing.
-        ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::VersionChanged => Status::JUKEBOX,
+        ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::VersionChanged => NfsStatus::JUKEBOX,
         // Not JUKEBOX for an unknown outcome: the client would repeat the call and stumble over its own traces.
-        ErrorKind::OutcomeUnknown => Status::IO,
-        ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::Config => Status::IO,
-        ErrorKind::NoSpace => Status::NOSPC,
-        ErrorKind::QuotaExceeded => Status::DQUOT,
-        ErrorKind::FileTooLarge => Status::FBIG,
-        ErrorKind::TooManyLinks => Status::MLINK,
-        ErrorKind::CrossDevice => Status::XDEV,
-        ErrorKind::NotSupported => Status::NOTSUPP,
+        ErrorKind::OutcomeUnknown => NfsStatus::IO,
+        ErrorKind::Corrupt | ErrorKind::Io | ErrorKind::Config => NfsStatus::IO,
+        ErrorKind::NoSpace => NfsStatus::NOSPC,
+        ErrorKind::QuotaExceeded => NfsStatus::DQUOT,
+        ErrorKind::FileTooLarge => NfsStatus::FBIG,
+        ErrorKind::TooManyLinks => NfsStatus::MLINK,
+        ErrorKind::CrossDevice => NfsStatus::XDEV,
+        ErrorKind::NotSupported => NfsStatus::NOTSUPP,
     }
 }
 

@@ -11,7 +11,7 @@
 use std::hash::Hasher as _;
 
 use bytes::Bytes;
-use rpc_nfs3::nfs3::{FileHandle, Status};
+use rpc_nfs3::nfs3::{FileHandle, NfsStatus};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use types::{FileId, JunctionId};
 
@@ -43,20 +43,20 @@ impl HandleCodec {
 
     /// A handle that is not in our layout is `BADHANDLE`. One in our layout with a wrong MAC is `STALE`: it may be
     /// of another tier that had this address, and that makes clients look up again.
-    pub fn decode(&self, handle: &FileHandle) -> Result<(JunctionId, FileId), Status> {
-        let bytes: &[u8; LENGTH] = handle.0.as_ref().try_into().map_err(|_| Status::BADHANDLE)?;
+    pub fn decode(&self, handle: &FileHandle) -> Result<(JunctionId, FileId), NfsStatus> {
+        let bytes: &[u8; LENGTH] = handle.0.as_ref().try_into().map_err(|_| NfsStatus::BADHANDLE)?;
         let (signed, mac) = bytes.split_at(SIGNED);
         if signed[0] != LAYOUT {
-            return Err(Status::BADHANDLE);
+            return Err(NfsStatus::BADHANDLE);
         }
         let expected = self.mac(signed);
         // All bytes are compared, so that the time reveals nothing.
         let difference = mac.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b));
         if difference != 0 || signed[1..4] != CLUSTER {
-            return Err(Status::STALE);
+            return Err(NfsStatus::STALE);
         }
-        let junction = signed[4..8].try_into().map(u32::from_be_bytes).map_err(|_| Status::BADHANDLE)?;
-        let id = signed[8..].try_into().map_err(|_| Status::BADHANDLE)?;
+        let junction = signed[4..8].try_into().map(u32::from_be_bytes).map_err(|_| NfsStatus::BADHANDLE)?;
+        let id = signed[8..].try_into().map_err(|_| NfsStatus::BADHANDLE)?;
         Ok((JunctionId(junction), FileId(id)))
     }
 
@@ -90,6 +90,6 @@ mod tests {
     #[test]
     fn a_handle_of_another_key_is_stale() {
         let handle = HandleCodec::new([1; 16]).encode(JunctionId(3), FileId([9; 16]));
-        assert_eq!(HandleCodec::new([2; 16]).decode(&handle), Err(Status::STALE));
+        assert_eq!(HandleCodec::new([2; 16]).decode(&handle), Err(NfsStatus::STALE));
     }
 }

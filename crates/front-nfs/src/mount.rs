@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use fair::MemoryPermit;
-use rpc_nfs3::mount::{self, Export, Mount, MountResult, MountStatus, Mounted, procedure};
+use rpc_nfs3::mount::{self, ExportEntry, MountListEntry, MountOk, MountResult, MountStatus, procedure};
 use rpc_nfs3::rpc::{AuthProblem, Credentials, ReplyStatus};
-use rpc_nfs3::{Decoder, WireError};
+use rpc_nfs3::{WireError, XdrDecoder};
 use tracing::info;
 
 use crate::connection::NfsReply;
@@ -24,15 +24,15 @@ const MOUNTS_PER_CLIENT: usize = 64;
 
 #[derive(Default)]
 pub struct MountList {
-    mounts: Mutex<VecDeque<Mount>>,
+    mounts: Mutex<VecDeque<MountListEntry>>,
 }
 
 impl MountList {
-    fn edit(&self, edit: impl FnOnce(&mut VecDeque<Mount>)) {
+    fn edit(&self, edit: impl FnOnce(&mut VecDeque<MountListEntry>)) {
         edit(&mut self.mounts.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn add(&self, mount: Mount) {
+    fn add(&self, mount: MountListEntry) {
         self.edit(|mounts| {
             mounts.retain(|known| *known != mount);
             let of_client = mounts.iter().filter(|known| known.host == mount.host).count();
@@ -48,12 +48,12 @@ impl MountList {
         });
     }
 
-    fn all(&self) -> Vec<Mount> {
+    fn all(&self) -> Vec<MountListEntry> {
         self.mounts.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }
 
-pub async fn handle(call: &NfsCall, xid: u32, mut arguments: Decoder) -> NfsReply {
+pub async fn handle(call: &NfsCall, xid: u32, mut arguments: XdrDecoder) -> NfsReply {
     match run(call, xid, &mut arguments).await {
         Ok(reply) => reply,
         Err(_) => {
@@ -63,7 +63,7 @@ pub async fn handle(call: &NfsCall, xid: u32, mut arguments: Decoder) -> NfsRepl
     }
 }
 
-async fn run(call: &NfsCall, xid: u32, d: &mut Decoder) -> Result<NfsReply, WireError> {
+async fn run(call: &NfsCall, xid: u32, d: &mut XdrDecoder) -> Result<NfsReply, WireError> {
     let host = Bytes::from(call.peer.address.ip().to_canonical().to_string());
     let mut e = success_header(xid);
     let mut permit = MemoryPermit::default();
@@ -79,7 +79,7 @@ async fn run(call: &NfsCall, xid: u32, d: &mut Decoder) -> Result<NfsReply, Wire
             if result.is_ok() {
                 info!(client = %call.peer.address, path = %path.escape_ascii(), "mounted");
                 // A copy: the buffer of the call is larger.
-                mounts.add(Mount { host, path: Bytes::copy_from_slice(&path) });
+                mounts.add(MountListEntry { host, path: Bytes::copy_from_slice(&path) });
             }
             mount::encode_mount_result(&mut e, &result);
         }
@@ -126,11 +126,11 @@ async fn mnt(call: &NfsCall, path: &[u8]) -> MountResult {
         info!(client = %call.peer.address, path = %path.escape_ascii(), "mount refused: no export rule admits it");
         MountStatus::ACCESS
     })?;
-    Ok(Mounted { handle, flavors: FLAVORS.to_vec() })
+    Ok(MountOk { handle, flavors: FLAVORS.to_vec() })
 }
 
 /// Lists the root of the tree and every junction that this client may use.
-fn exports(call: &NfsCall) -> Vec<Export> {
+fn exports(call: &NfsCall) -> Vec<ExportEntry> {
     let rules = &call.shared.config.exports;
     let admitted = call.shared.vfs.junctions().into_iter();
     let admitted = admitted.filter(|junction| rules.admits(junction.id, call.peer.address));
@@ -139,5 +139,5 @@ fn exports(call: &NfsCall) -> Vec<Export> {
     }
     let mut paths: Vec<_> = std::iter::once("/".to_owned()).chain(admitted.map(|j| j.path)).collect();
     paths.dedup();
-    paths.into_iter().map(|path| Export { path: path.into(), groups: Vec::new() }).collect()
+    paths.into_iter().map(|path| ExportEntry { path: path.into(), groups: Vec::new() }).collect()
 }

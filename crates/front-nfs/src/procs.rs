@@ -1,10 +1,19 @@
-//! The NFSv3 procedures, one file each (small ones of a kind together), and the table of them.
+//! The NFSv3 procedures, one file each (small ones of a kind together), and the table of them (`run`).
 //!
-//! Each decodes its arguments, resolves its handles by [`NfsCall::open`] or [`NfsCall::open_to_change`], calls one
-//! function of `vfs`, and encodes its result; it returns a [`ReplyPayload`] with the bytes that follow the encoded
-//! part (READ), or a [`CallFailure`], which [`encode_failure`] writes in the procedure's shape. `name.rs` has the
-//! rules for `.` and `..`. Changes arrive here only through `change_calls.rs`, and in a read-only tree they fail
-//! before their arguments are decoded. Begin with `getattr.rs`, then `read.rs` and `create.rs`.
+//! - Each decodes its arguments, resolves its handles by `NfsCall::open` or `NfsCall::open_to_change`, calls one
+//!   function of `vfs`, and encodes its result into the reply that has the RPC header already.
+//! - It returns a `ReplyPayload` with the bytes that follow the encoded part (READ) and the memory permit, or a
+//!   `CallFailure`, which `encode_failure` writes in the procedure's shape.
+//! - `read.rs` and `readdir.rs` take a memory permit before they ask `vfs`; `write.rs` keeps the slice of the
+//!   record.
+//! - `create.rs`, `remove.rs`, `rename.rs`, `link.rs`, `setattr.rs` are changes; `name.rs` has the rules for `.` and
+//!   `..`.
+//!
+//! Invariants: changes arrive here only through `change_calls.rs`, and in a read-only tree they fail before their
+//! arguments are decoded. A handle is only handed out for a junction that the client may use. No result is larger
+//! than the client asked for, or than the front's own limit.
+//!
+//! Begin with `getattr.rs`, then `read.rs` and `create.rs`.
 
 mod access;
 mod create;
@@ -21,15 +30,15 @@ mod rename;
 mod setattr;
 mod write;
 
-use rpc_nfs3::nfs3::{self, FileHandle, PostOpAttr, Status, procedure};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::nfs3::{self, FileHandle, NfsStatus, PostOpAttr, procedure};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use crate::change_calls::is_change;
 use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 
 type ProcedureResult = Result<ReplyPayload, CallFailure>;
 
-pub async fn run(call: &NfsCall, mut arguments: Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn run(call: &NfsCall, mut arguments: XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let d = &mut arguments;
     if is_change(call.procedure) {
         // Every change begins with the handle of what it changes: in a read-only tree nothing else is decoded.
@@ -58,12 +67,12 @@ pub async fn run(call: &NfsCall, mut arguments: Decoder, e: &mut Encoder) -> Pro
         procedure::FSINFO => fs::fsinfo(call, d, e).await,
         procedure::PATHCONF => fs::pathconf(call, d, e).await,
         procedure::COMMIT => write::commit(call, d, e).await,
-        _ => Err(CallFailure::Status(Status::NOTSUPP)),
+        _ => Err(CallFailure::Status(NfsStatus::NOTSUPP)),
     }
 }
 
 /// Encodes a failed result in the shape of its procedure. `known`: the attributes of a change's directories.
-pub fn encode_failure(e: &mut Encoder, procedure: u32, status: Status, known: [PostOpAttr; 2]) {
+pub fn encode_failure(e: &mut XdrEncoder, procedure: u32, status: NfsStatus, known: [PostOpAttr; 2]) {
     if nfs3::encode_mutation_failure(e, procedure, status, known).is_ok() {
         return;
     }

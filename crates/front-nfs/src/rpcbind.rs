@@ -6,7 +6,7 @@ use std::time::Duration;
 use rpc_nfs3::portmap::{self, Mapping};
 use rpc_nfs3::record::{self, RecordReader};
 use rpc_nfs3::rpc::{CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
-use rpc_nfs3::{Decoder, Encoder, mount, nfs3};
+use rpc_nfs3::{XdrDecoder, XdrEncoder, mount, nfs3};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use types::{Error, ErrorKind, Result};
@@ -56,14 +56,14 @@ async fn exchange(procedure: u32, mapping: Mapping) -> std::io::Result<bool> {
     let (program, version) = (portmap::PROGRAM, portmap::VERSION);
     let credentials = Credentials::None;
     let header = CallHeader { xid: 1, rpc_version: RPC_VERSION, program, version, procedure, credentials };
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     header.encode(&mut e);
     mapping.encode(&mut e);
     let message = e.finish();
     stream.write_all(&[&record::mark(message.len()), message.as_ref()].concat()).await?;
     let mut replies = RecordReader::new(stream, REPLY_BYTES_MAX);
     let reply = replies.record().await.map_err(|e| std::io::Error::other(format!("{e:?}")))?;
-    let mut d = Decoder::new(reply);
+    let mut d = XdrDecoder::new(reply);
     let header = ReplyHeader::decode(&mut d).map_err(std::io::Error::other)?;
     Ok(header.status == ReplyStatus::Success && d.bool().map_err(std::io::Error::other)?)
 }

@@ -91,7 +91,7 @@ pub struct Config {
     pub buckets: BucketMap,
     /// `None` serves plain HTTP.
     pub certificate: Option<Certificate>,
-    /// The database of [`MetadataStore`]; it is created when it does not exist.
+    /// The database of `MetadataStore`; it is created when it does not exist.
     pub metadata_db: PathBuf,
     /// The most connections that are open at the same time. When all slots are taken, the least active connection of
     /// the client with the most connections is closed for a new one.

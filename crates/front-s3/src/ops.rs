@@ -1,14 +1,22 @@
 //! The S3 operations, one file for each that is more than a few lines.
 //!
-//! [`S3Operations`] implements the protocol crate's trait `S3`: it gets decoded input and calls a method of
-//! [`RequestContext`], which is the state of the front plus the requester that the gate has verified
-//! (`request_gate.rs` puts it into the request's extensions). The methods lie in `get.rs`, `put.rs`, `copy.rs`,
-//! `delete.rs`, `list.rs`, `buckets.rs` and `multipart/`; what they share is here: locks on names, and
-//! [`run_to_completion`].
+//! - [`S3Operations`] implements the protocol crate's trait `S3`: it gets decoded input and calls a method of
+//!   [`RequestContext`].
+//! - [`RequestContext`] is the front's state plus the [`Requester`] that the gate has verified (`request_gate.rs`
+//!   puts it into the request's extensions).
+//! - `get.rs`: GET and HEAD, `ObjectReader` (one version of a file) and `RangeReader` (the source of copies);
+//!   `put.rs`, `copy.rs`: staged objects, and how they take their names; `multipart/`: uploads, their parts, their
+//!   completion.
+//! - `list.rs`, `versions.rs`: listings of keys; `buckets.rs`, `delete.rs`, `tags.rs`, `attributes.rs`: the rest.
 //!
-//! Invariants: nothing runs without a verified requester; a request that changes something runs to its end even if
-//! its client leaves; a condition is checked under the lock of the name that the change takes ([`NameLocks`]). Begin
-//! with `put.rs` and `get.rs`.
+//! A write goes: conditions, staged object, body with its checksums, commit, the key's lock, conditions again,
+//! rename to the key, metadata.
+//!
+//! Invariants: nothing runs without a verified requester. A request that changes something runs to its end even if
+//! its client leaves ([`run_to_completion`]). A condition is checked under the lock of the name that the change
+//! takes ([`NameLocks`]).
+//!
+//! Begin with `get.rs` and `put.rs`.
 
 mod attributes;
 mod buckets;

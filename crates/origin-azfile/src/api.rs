@@ -1,4 +1,4 @@
-//! Requests to the service and what is common to its answers.
+//! Requests to the service, and what their answers have in common.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use origin_object::store::Metadata;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use types::{Error, ErrorKind, Result};
 
-use crate::errors::{Refusal, unanswered};
+use crate::errors::{AzFileRefusal, unanswered};
 use crate::names::join;
-use crate::sign::{self, Environment, Signer};
+use crate::sign::{self, AzFileSigner, EnvVars};
 use crate::url::Config;
 
-/// Of the interface. 2021-04-10 has renames, 2022-11-02 names that end with a dot.
+/// The version of the interface. 2021-04-10 has renames, 2022-11-02 names that end with a dot.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-11-03");
 const PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Answers in XML: a page of 1,000 names of 255 characters, and errors.
+/// The largest XML answer: a page of 1,000 names of 255 characters, and errors.
 pub const XML_MAX: usize = 8 << 20;
 pub const META: &str = "x-ms-meta-";
-/// Names of metadata have no dashes here.
+/// Replaces dashes, which metadata names cannot have here.
 const DASH: (&str, &str) = ("-", "_");
 
 pub struct Api {
     http: Http,
-    signer: Renewed<Signer>,
+    signer: Renewed<AzFileSigner>,
     shut_out: ShutOut,
-    /// The share, without a slash at its end.
+    /// The share's URL, without a slash at its end.
     root: String,
-    /// The directory that is served, in the share.
+    /// The served directory in the share.
     base: String,
     /// For messages.
     url: String,
 }
 
-/// One request, before it is signed. `path` is below the directory that is served; `None`: the share itself.
-pub struct Ask<'a> {
+/// One request, before it is signed. `path` is below the served directory; `None`: the share itself.
+pub struct AzFileRequest<'a> {
     pub operation: &'static str,
     pub path: Option<&'a str>,
     method: Method,
@@ -52,17 +52,18 @@ pub struct Ask<'a> {
     data: Bytes,
 }
 
-impl<'a> Ask<'a> {
-    pub fn new(operation: &'static str, method: Method, path: &'a str) -> Ask<'a> {
+impl<'a> AzFileRequest<'a> {
+    pub fn new(operation: &'static str, method: Method, path: &'a str) -> AzFileRequest<'a> {
         let (query, data) = (String::new(), Bytes::new());
         let mut headers = HeaderMap::new();
         headers.insert("x-ms-version", VERSION);
         headers.insert("x-ms-allow-trailing-dot", HeaderValue::from_static("true"));
-        Ask { operation, path: Some(path), method, query, headers, data }
+        AzFileRequest { operation, path: Some(path), method, query, headers, data }
     }
 
-    pub fn of_share(operation: &'static str) -> Ask<'static> {
-        Ask { path: None, ..Ask::new(operation, Method::GET, "") }.query("restype", "share")
+    pub fn of_share(operation: &'static str) -> AzFileRequest<'static> {
+        AzFileRequest { path: None, ..AzFileRequest::new(operation, Method::GET, "") }
+            .query("restype", "share")
     }
 
     pub fn query(mut self, name: &str, value: &str) -> Self {
@@ -72,7 +73,7 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// Of a file nothing is said.
+    /// Marks a request for a directory.
     pub fn directory(self, is_dir: bool) -> Self {
         if is_dir { self.query("restype", "directory") } else { self }
     }
@@ -112,11 +113,11 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// What is stored with an object, as an answer tells it.
+/// The metadata in an answer.
 pub fn metadata_of(headers: &HeaderMap) -> Metadata {
     let own = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str().strip_prefix(META)?;
-        // Ours; other names with such a sign are others' and stay as they are.
+        // Ours; other names with that sign stay as they are.
         let name = if name == "forebay_create" { "forebay-create" } else { name };
         Some((name.to_owned(), value.to_str().ok()?.to_owned()))
     });
@@ -128,7 +129,7 @@ impl Api {
         self.http.connections()
     }
 
-    pub fn new(config: &Config, http: Http, environment: Option<Environment>) -> Result<Api> {
+    pub fn new(config: &Config, http: Http, environment: Option<EnvVars>) -> Result<Api> {
         let (endpoint, signer) = sign::find(config, environment.as_ref())?;
         let root = format!("{endpoint}/{}", config.share);
         let (base, url, config) = (config.path.clone(), config.url(), config.clone());
@@ -152,28 +153,28 @@ impl Api {
         }
     }
 
-    /// As headers name another file: with what signs for it.
+    /// The URL of a file for a header, with its SAS.
     pub fn source(&self, path: &str) -> String {
         format!("{}/{}{}", self.root, utf8_percent_encode(&self.full(path), PATH), self.signer.get().query())
     }
 
-    /// Whether these credentials may not even look at the directory that is served.
+    /// Whether these credentials may not even look at the served directory.
     async fn is_shut_out(&self, began: Instant) -> bool {
         self.shut_out
             .decide(began, async || {
-                let ask = Ask::new("look at", Method::HEAD, "").directory(true);
+                let ask = AzFileRequest::new("look at", Method::HEAD, "").directory(true);
                 match self.send(ask).await {
                     Ok((answer, _)) => {
                         matches!(answer.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
                     }
-                    // Nobody knows: no reason to say that one file is denied.
+                    // Unknown: that is no proof that only one file is denied.
                     Err(_) => true,
                 }
             })
             .await
     }
 
-    async fn send(&self, ask: Ask<'_>) -> Result<(Response<Incoming>, Arc<Signer>)> {
+    async fn send(&self, ask: AzFileRequest<'_>) -> Result<(Response<Incoming>, Arc<AzFileSigner>)> {
         let (operation, place) = (ask.operation, self.place(ask.path));
         let path = ask.path.map(|path| self.full(path)).filter(|path| !path.is_empty());
         let path = path.map(|path| format!("/{}", utf8_percent_encode(&path, PATH))).unwrap_or_default();
@@ -196,8 +197,8 @@ impl Api {
         Ok((answer.map_err(|lost| unanswered(operation, place, lost))?, signer))
     }
 
-    /// The answer if it is a yes.
-    pub async fn ask(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
+    /// Sends a request; an answer other than success is an error.
+    pub async fn ask(&self, ask: AzFileRequest<'_>) -> Result<Response<Incoming>> {
         let (operation, path, began) = (ask.operation, ask.path, Instant::now());
         let (answer, signer) = self.send(ask).await?;
         if answer.status().is_success() {
@@ -205,20 +206,20 @@ impl Api {
         }
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = body_of(answer, XML_MAX).await.unwrap_or_default();
-        let refusal = Refusal::of(status, &headers, &body);
+        let refusal = AzFileRefusal::of(status, &headers, &body);
         let shut_out = refusal.is_of_credentials()
             || refusal.may_be_of_credentials() && Box::pin(self.is_shut_out(began)).await;
         if shut_out {
-            // What the next call is signed with.
+            // The next call is signed anew.
             self.signer.refused(&signer);
             return Err(refusal.into_outage(operation, self.place(path)));
         }
         Err(refusal.into_error(operation, self.place(path)))
     }
 
-    /// What its headers say. A body, which has nothing to say, is taken so that the connection can be used again; an
-    /// answer to HEAD has none, whatever length it tells.
-    pub async fn ask_headers(&self, ask: Ask<'_>) -> Result<HeaderMap> {
+    /// Returns the headers. The body is read so that the connection can be used again; an answer to HEAD has none,
+    /// whatever length it announces.
+    pub async fn ask_headers(&self, ask: AzFileRequest<'_>) -> Result<HeaderMap> {
         let answer = self.ask(ask).await?;
         let headers = answer.headers().clone();
         if !answer.body().is_end_stream() {
@@ -227,7 +228,7 @@ impl Api {
         Ok(headers)
     }
 
-    pub async fn ask_xml<T: for<'de> serde::Deserialize<'de>>(&self, ask: Ask<'_>) -> Result<T> {
+    pub async fn ask_xml<T: for<'de> serde::Deserialize<'de>>(&self, ask: AzFileRequest<'_>) -> Result<T> {
         let (operation, path) = (ask.operation, ask.path);
         let answer = self.ask(ask).await?;
         let body = body_of(answer, XML_MAX).await;

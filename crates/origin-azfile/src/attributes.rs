@@ -1,30 +1,30 @@
-//! What the service tells of a file or directory, and the attributes that come of it. Pure.
+//! What an answer tells of a file or directory, and the attributes that come of it. Pure.
 //!
-//! Size and times are the service's (SMB's, to 100 ns); mode, owner, what is finer in a time and the time of the last
-//! access are stored as metadata, in the names that s3fs gave them.
+//! Size and times are the service's (SMB's, to 100 ns); mode, owner, finer digits of a time and the time of the last
+//! access are stored as metadata, under the names of s3fs.
 
 use std::hash::Hasher as _;
 
 use ::http::HeaderMap;
 use chrono::{DateTime, SecondsFormat, Utc};
-use origin_object::attributes::Stored;
+use origin_object::attributes::StoredAttributes;
+use origin_object::dir_times::DirChange;
 use origin_object::store::Metadata;
-use origin_object::times::Changed;
-use origin_object::{Attributes, Dialect};
+use origin_object::{AttributeSource, Dialect};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use types::{Attr, Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp, Version};
 
 use crate::api::metadata_of;
-use crate::names::Key;
+use crate::names::FileKey;
 use crate::url::Config;
 
-/// Hundreds of nanoseconds.
+/// The ticks of a second, of 100 ns each.
 const TICKS: i64 = 10_000_000;
-/// The names and forms of what is stored with a file: no tool of the share's has any of its own.
+/// The convention of stored attributes: no tool of Azure Files has one of its own.
 pub const STORED_AS: Dialect = Dialect::S3;
-/// Of a read-only file.
+/// The mode bits that a read-only file loses.
 const WRITABLE: u32 = 0o222;
-/// That go when a file's size is set without saying them again. Not its MD5, which is wrong then.
+/// Headers that are reset when a file's size is set without sending them again. Not its MD5, which is wrong then.
 const KEPT: [(&str, &str); 5] = [
     ("content-type", "x-ms-content-type"),
     ("content-encoding", "x-ms-content-encoding"),
@@ -33,12 +33,12 @@ const KEPT: [(&str, &str); 5] = [
     ("content-disposition", "x-ms-content-disposition"),
 ];
 
-/// A file or directory, as one answer tells it.
+/// A file or directory, as one answer describes it.
 #[derive(Clone, Debug)]
-pub struct Stat {
+pub struct FileStat {
     pub is_dir: bool,
-    pub key: Key,
-    /// The directory that it is in.
+    pub key: FileKey,
+    /// The id of its parent directory.
     pub parent: Option<u64>,
     /// Bytes.
     pub size: u64,
@@ -47,13 +47,13 @@ pub struct Stat {
     pub written: i64,
     pub changed: i64,
     pub read_only: bool,
-    /// `None`: a listing does not tell.
+    /// `None`: a listing does not have it.
     pub metadata: Option<Metadata>,
-    /// To be said again when its size is set.
+    /// Headers to send again when its size is set.
     pub kept: HeaderMap,
 }
 
-/// `2026-01-02T03:04:05.1234567Z`, in hundreds of nanoseconds since 1970.
+/// Parses `2026-01-02T03:04:05.1234567Z` into hundreds of nanoseconds since 1970.
 pub fn ticks(text: &str) -> Option<i64> {
     let time = DateTime::parse_from_rfc3339(text).ok()?;
     time.timestamp().checked_mul(TICKS)?.checked_add(i64::from(time.timestamp_subsec_nanos() / 100))
@@ -67,7 +67,7 @@ fn timestamp(ticks: i64) -> Timestamp {
     Timestamp { seconds: ticks.div_euclid(TICKS), nanos: (ticks.rem_euclid(TICKS) * 100) as u32 }
 }
 
-/// As the service takes a time. It has none before 1601.
+/// Formats a time for the service, which has none before 1601.
 pub fn shown(time: Timestamp) -> Result<String> {
     let out = || {
         Error::new(ErrorKind::InvalidArgument, "set", format!("the time {time:?}, which a share cannot have"))
@@ -79,7 +79,7 @@ pub fn shown(time: Timestamp) -> Result<String> {
     Ok(format!("{}.{:07}Z", text.trim_end_matches('Z'), time.nanos / 100))
 }
 
-/// What names these contents.
+/// The version of these contents.
 pub fn version(etag: &str, size: u64, written: i64) -> Version {
     let mut hasher = SipHasher13::new_with_keys(0x617a_6669_6c65_0001, 1);
     hasher.write(etag.trim_matches('"').as_bytes());
@@ -92,25 +92,25 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Of the contents in an answer to a read: their ETag, when they were written, and whose they are, where it says so.
+/// From an answer to a read: the ETag, the time of the last write, and the file's id, if it has one.
 pub fn of_read(headers: &HeaderMap) -> Option<(String, i64, Option<u64>)> {
     let etag = text(headers, "etag")?.to_owned();
     let written = ticks(text(headers, "x-ms-file-last-write-time")?)?;
     Some((etag, written, text(headers, "x-ms-file-id").and_then(|id| id.parse().ok())))
 }
 
-impl Stat {
-    /// Of an answer to a look, a create or a rename. `None`: something is missing, or makes no sense.
-    pub fn of(headers: &HeaderMap, is_dir: bool, size: Option<u64>) -> Option<Stat> {
+impl FileStat {
+    /// From the headers of an answer. `None`: something is missing, or makes no sense.
+    pub fn of(headers: &HeaderMap, is_dir: bool, size: Option<u64>) -> Option<FileStat> {
         let number = |name: &str| text(headers, name)?.parse::<u64>().ok();
         let time = |name: &str| ticks(text(headers, name)?);
         let size = if is_dir { Some(0) } else { size.or_else(|| number("content-length")) };
         let kept = KEPT.iter().filter_map(|(told, name)| {
             Some((::http::HeaderName::from_static(name), headers.get(*told)?.clone()))
         });
-        Some(Stat {
+        Some(FileStat {
             is_dir,
-            key: Key { id: number("x-ms-file-id")?, created: time("x-ms-file-creation-time")? },
+            key: FileKey { id: number("x-ms-file-id")?, created: time("x-ms-file-creation-time")? },
             parent: number("x-ms-file-parent-id"),
             size: size?,
             etag: text(headers, "etag")?.trim_matches('"').to_owned(),
@@ -126,26 +126,26 @@ impl Stat {
         version(&self.etag, self.size, self.written)
     }
 
-    pub fn stored(&self) -> Stored {
-        self.metadata.as_ref().map(|stored| Stored::of(stored, STORED_AS)).unwrap_or_default()
+    pub fn stored(&self) -> StoredAttributes {
+        self.metadata.as_ref().map(|stored| StoredAttributes::of(stored, STORED_AS)).unwrap_or_default()
     }
 
-    /// Made by this exclusive create, and not touched since: a create gives both times the same value, and each write
-    /// another one to this.
+    /// Whether this exclusive create made it, unchanged since: a create gives both times the same value, and each
+    /// write changes one.
     pub fn is_made_by(&self, verifier: [u8; 8]) -> bool {
         self.stored().verifier == Some(verifier) && self.written == self.key.created && self.size == 0
     }
 
-    /// Where a listing does not show what is stored, it would be a file there.
+    /// Whether it is a link. With listed attributes it counts as a file, since listings do not show the mark.
     pub fn is_symlink(&self, config: &Config) -> bool {
-        config.attributes == Attributes::Stored && !self.is_dir && self.stored().is_symlink()
+        config.attributes == AttributeSource::Stored && !self.is_dir && self.stored().is_symlink()
     }
 
-    pub fn attr(&self, config: &Config, noted: Changed) -> Attr {
+    pub fn attr(&self, config: &Config, noted: DirChange) -> Attr {
         let stored = self.stored();
         let mut written = timestamp(self.written);
         let mut changed = timestamp(self.changed);
-        // What was stored of it is finer, unless somebody wrote since.
+        // The stored time is finer, unless somebody wrote since.
         let finer = stored.mtime.filter(|time| ticks_of(*time) == Some(self.written));
         if self.is_dir && noted.seen {
             (written, changed) = (written.max(noted.at), changed.max(noted.at));
@@ -182,20 +182,20 @@ pub fn is_read_only(attributes: &str) -> bool {
     attributes.split(['|', ',']).any(|attribute| attribute.trim() == "ReadOnly")
 }
 
-/// What of `set` is stored as metadata. Of the time of the last write only what the service's own is too coarse for.
-pub fn stored(before: Stored, set: &SetAttr, now: Timestamp) -> Stored {
+/// The part of `set` that is stored as metadata. Of mtime only the digits that are too fine for the service.
+pub fn stored(before: StoredAttributes, set: &SetAttr, now: Timestamp) -> StoredAttributes {
     let after = before.set(set, now);
     let is_coarse = |time: &Timestamp| !time.nanos.is_multiple_of(100);
     let mtime = match set.mtime {
         TimeChange::Keep => after.mtime,
         TimeChange::Now | TimeChange::To(_) => after.mtime.filter(is_coarse),
     };
-    Stored { mtime, ..after }
+    StoredAttributes { mtime, ..after }
 }
 
-/// By the clock of this machine, to what the service keeps.
+/// The time by this machine's clock, to the service's resolution.
 pub fn now() -> Timestamp {
-    let now = origin_object::times::now();
+    let now = origin_object::dir_times::now();
     Timestamp { nanos: now.nanos / 100 * 100, ..now }
 }
 
@@ -225,12 +225,12 @@ mod tests {
     fn only_what_the_service_cannot_keep_is_stored() {
         let coarse =
             SetAttr { mtime: TimeChange::To(Timestamp { seconds: 1, nanos: 500 }), ..SetAttr::default() };
-        assert_eq!(stored(Stored::default(), &coarse, now()), Stored::default());
+        assert_eq!(stored(StoredAttributes::default(), &coarse, now()), StoredAttributes::default());
         let time = Timestamp { seconds: 1, nanos: 501 };
         let fine = SetAttr { mtime: TimeChange::To(time), ..SetAttr::default() };
-        let kept = stored(Stored::default(), &fine, now());
+        let kept = stored(StoredAttributes::default(), &fine, now());
         assert_eq!(kept.mtime, Some(time));
-        assert_eq!(stored(kept, &coarse, now()), Stored::default());
+        assert_eq!(stored(kept, &coarse, now()), StoredAttributes::default());
     }
 
     #[test]

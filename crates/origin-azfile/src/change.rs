@@ -1,12 +1,12 @@
-//! Names and attributes. What an SMB share has not (other names of a file, special files) is refused.
+//! Changes of names and attributes. What an SMB share does not have (hard links, special files) is refused.
 
 use ::origin::{Before, Change, Changed, Reference};
-use origin_object::times::now as exact_now;
+use origin_object::dir_times::now as exact_now;
 use types::{Error, ErrorKind, Name, Result, SetAttr, TimeChange, Timestamp};
 
 use crate::attributes::{STORED_AS, now, stored};
-use crate::calls::Properties;
-use crate::names::Place;
+use crate::calls::FileProperties;
+use crate::names::ShareRef;
 use crate::origin::AzFileOrigin;
 
 impl AzFileOrigin {
@@ -48,18 +48,18 @@ impl AzFileOrigin {
         Error::new(ErrorKind::NotSupported, change.kind(), self.config.url())
     }
 
-    /// What is gone is gone, whatever is asked of it.
+    /// A missing object is reported as such, whatever is requested.
     async fn getattr_then_refuse(
         &self,
         object: &Reference,
         change: &Change,
     ) -> Result<Option<::origin::Object>> {
-        self.look_at(change.kind(), &Place::of(object)?).await?;
+        self.look_at(change.kind(), &ShareRef::of(object)?).await?;
         Err(self.refuse(change))
     }
 
     async fn remove(&self, dir: &Reference, name: &Name, is_dir: bool) -> Result<()> {
-        let dir = Place::of(dir)?;
+        let dir = ShareRef::of(dir)?;
         let operation = if is_dir { "remove directory" } else { "remove" };
         let path = dir.child(name).map_err(|e| match e.kind() {
             ErrorKind::InvalidArgument => Error::new(ErrorKind::NotFound, operation, name),
@@ -80,7 +80,7 @@ impl AzFileOrigin {
         set: &SetAttr,
         guard: Option<Timestamp>,
     ) -> Result<Changed> {
-        let place = Place::of(object)?;
+        let place = ShareRef::of(object)?;
         if set.size.is_some() && place.is_dir {
             return Err(Error::new(ErrorKind::IsADirectory, "set the size of", self.at(&place.path)));
         }
@@ -89,7 +89,7 @@ impl AzFileOrigin {
                 crate::attributes::shown(time)?;
             }
         }
-        // No write of ours makes it longer meanwhile.
+        // No write of ours extends it meanwhile.
         let session = self.session(&place, None);
         let mut known = session.state().await;
         let stat = self.look_at("set attributes of", &place).await?;
@@ -104,7 +104,7 @@ impl AzFileOrigin {
         let written = match set.mtime {
             TimeChange::To(time) => Some(time),
             TimeChange::Now => Some(now()),
-            // A size that is set is a write.
+            // Setting the size is a write.
             TimeChange::Keep => size.map(|_| now()),
         };
         let before = stat.stored();
@@ -114,11 +114,14 @@ impl AzFileOrigin {
             self.api
                 .set_metadata(&place.path, place.is_dir, &metadata)
                 .await
-                .map_err(|e| self.lost(&place, e))?;
+                .map_err(|e| self.removed_by_others(&place, e))?;
         }
         if size.is_some() || written.is_some() {
-            let set = Properties { size, written };
-            self.api.set_properties(&place.path, &stat, set).await.map_err(|e| self.lost(&place, e))?;
+            let set = FileProperties { size, written };
+            self.api
+                .set_properties(&place.path, &stat, set)
+                .await
+                .map_err(|e| self.removed_by_others(&place, e))?;
         }
         *known = None;
         let after = self.look_at("set attributes of", &place).await?;
@@ -126,8 +129,8 @@ impl AzFileOrigin {
         Ok(Changed { object, before, ..Changed::default() })
     }
 
-    /// Who had a reference was told that it is there.
-    pub(crate) fn lost(&self, place: &Place, e: Error) -> Error {
+    /// The error for an object that existed when its reference was given out.
+    pub(crate) fn removed_by_others(&self, place: &ShareRef, e: Error) -> Error {
         match e.kind() {
             ErrorKind::NotFound | ErrorKind::NotADirectory => self.gone("change", &place.path),
             _ => e,

@@ -1,26 +1,27 @@
-//! Files, directories and links that are made.
+//! Creates files, directories and links.
 //!
-//! The interface's Create File takes the place of what has the name. So a file is made under a name of its own at the
-//! top and renamed, which fails where something has the name already: what others made is never replaced.
+//! Create File replaces what has the name. So a file is created under a temporary name at the top and renamed, which
+//! fails where something has the name already: what others made is never replaced.
 
 use ::origin::change::check_target;
 use ::origin::{Object, Reference};
 use bytes::Bytes;
-use origin_object::Attributes;
-use origin_object::attributes::Stored;
+use origin_object::AttributeSource;
+use origin_object::attributes::StoredAttributes;
 use origin_object::store::Metadata;
 use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, TimeChange};
 
-use crate::attributes::{STORED_AS, Stat, now, stored};
-use crate::calls::Properties;
-use crate::names::Place;
+use crate::attributes::{FileStat, STORED_AS, now, stored};
+use crate::calls::FileProperties;
+use crate::names::ShareRef;
 use crate::origin::AzFileOrigin;
 
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
-fn described(kind: u32, set: &SetAttr) -> Stored {
-    let first = Stored { mode: set.mode.map(|mode| kind | mode & 0o7777), ..Stored::default() };
+fn described(kind: u32, set: &SetAttr) -> StoredAttributes {
+    let first =
+        StoredAttributes { mode: set.mode.map(|mode| kind | mode & 0o7777), ..StoredAttributes::default() };
     stored(first, &SetAttr { mode: None, ..*set }, now())
 }
 
@@ -32,10 +33,11 @@ impl AzFileOrigin {
         how: CreateHow,
         set: &SetAttr,
     ) -> Result<Object> {
-        let dir = Place::of(dir)?;
+        let dir = ShareRef::of(dir)?;
         let path = dir.child(name)?;
         let exists = || Error::new(ErrorKind::Exists, "create", self.at(&path));
-        // A repeated call finds what the first one made: no look before, but with what is perhaps to be taken.
+        // A repeated call finds what the first one made: no look before, except where something may have to be
+        // taken.
         if how == CreateHow::Unchecked
             && let Some(there) = self.find(&dir, &path).await?
         {
@@ -43,7 +45,7 @@ impl AzFileOrigin {
         }
         let mut first = described(REGULAR, set);
         if let CreateHow::Exclusive(verifier) = how {
-            // Attributes put an end to it.
+            // Setting attributes ends the exclusive create.
             first.verifier = (*set == SetAttr::default()).then_some(verifier);
         }
         match self.make_file(&dir, &path, set, first.into_metadata(Metadata::new(), STORED_AS), None).await {
@@ -67,8 +69,8 @@ impl AzFileOrigin {
         }
     }
 
-    /// What is there already, cut if that was asked for.
-    async fn take(&self, path: &str, there: Stat, set: &SetAttr) -> Result<Object> {
+    /// Takes the existing file, truncated if requested.
+    async fn take(&self, path: &str, there: FileStat, set: &SetAttr) -> Result<Object> {
         if there.is_dir || there.is_symlink(&self.config) {
             return Err(Error::new(ErrorKind::Exists, "create", self.at(path)));
         }
@@ -82,22 +84,22 @@ impl AzFileOrigin {
 
     async fn make_file(
         &self,
-        dir: &Place,
+        dir: &ShareRef,
         path: &str,
         set: &SetAttr,
         metadata: Metadata,
         contents: Option<Bytes>,
     ) -> Result<Object> {
-        let draft = self.draft();
+        let draft = self.temporary_name();
         let size = contents.as_ref().map_or(set.size.unwrap_or(0), |bytes| bytes.len() as u64);
         let made = self.finish_file((dir, path), &draft, set, (size, &metadata, contents)).await;
         if made.is_err() {
-            // Where no answer came, it may be there or not; what is there is empty and its name says whose it is.
+            // Without an answer it may exist or not; it is empty, and its name says whose it is.
             let _ = self.api.remove(&draft, false).await;
         }
         let stat = made?;
         if let Err(gone) = self.check_parent(dir, &stat) {
-            // Into a directory that has taken the place of this one.
+            // Into a directory that has replaced this one.
             self.api.remove(path, false).await?;
             return Err(gone);
         }
@@ -106,11 +108,11 @@ impl AzFileOrigin {
 
     async fn finish_file(
         &self,
-        (dir, path): (&Place, &str),
+        (dir, path): (&ShareRef, &str),
         draft: &str,
         set: &SetAttr,
         (size, metadata, contents): (u64, &Metadata, Option<Bytes>),
-    ) -> Result<Stat> {
+    ) -> Result<FileStat> {
         let mut stat = self.api.make_file(draft, size, metadata, now()).await?;
         if let Some(bytes) = contents.filter(|bytes| !bytes.is_empty()) {
             self.api.put_range(draft, 0, bytes).await?;
@@ -122,7 +124,9 @@ impl AzFileOrigin {
         };
         if let Some(time) = time {
             let written = Some(time);
-            self.api.set_properties(draft, &stat, Properties { written, ..Properties::default() }).await?;
+            self.api
+                .set_properties(draft, &stat, FileProperties { written, ..FileProperties::default() })
+                .await?;
         }
         stat = self.api.rename((draft, &stat), path, false).await.map_err(|e| match e.kind() {
             ErrorKind::NotFound => self.gone("create", &dir.path),
@@ -134,7 +138,7 @@ impl AzFileOrigin {
     }
 
     pub(crate) async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Object> {
-        let dir = Place::of(dir)?;
+        let dir = ShareRef::of(dir)?;
         let path = dir.child(name)?;
         let metadata = described(DIRECTORY, set).into_metadata(Metadata::new(), STORED_AS);
         let made = self.api.make_directory(&path, &metadata).await.map_err(|e| match e.kind() {
@@ -154,7 +158,7 @@ impl AzFileOrigin {
         Ok(self.object(&path, &made))
     }
 
-    /// A file that is marked as a link in its metadata, as s3fs does it in buckets: SMB's own links cannot be made here.
+    /// A link is a file that is marked in its metadata, as by s3fs in buckets: SMB's own links cannot be made here.
     pub(crate) async fn symlink(
         &self,
         dir: &Reference,
@@ -163,13 +167,13 @@ impl AzFileOrigin {
         set: &SetAttr,
     ) -> Result<Object> {
         check_target(target)?;
-        if self.config.attributes == Attributes::Listed {
+        if self.config.attributes == AttributeSource::Listed {
             let why = "symbolic links need ?attributes=stored: a listing does not tell them from files";
             return Err(Error::new(ErrorKind::NotSupported, "make a link", why));
         }
-        let dir = Place::of(dir)?;
+        let dir = ShareRef::of(dir)?;
         let path = dir.child(name)?;
-        let linked = stored(Stored::symlink(), &SetAttr { mode: None, ..*set }, now());
+        let linked = stored(StoredAttributes::symlink(), &SetAttr { mode: None, ..*set }, now());
         let metadata = linked.into_metadata(Metadata::new(), STORED_AS);
         self.make_file(&dir, &path, set, metadata, Some(target.clone())).await
     }

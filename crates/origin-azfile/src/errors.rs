@@ -1,4 +1,4 @@
-//! Words of the service into error kinds, all in this file.
+//! The mapping of the service's errors to error kinds, in one place.
 //! <https://learn.microsoft.com/rest/api/storageservices/file-service-error-codes>
 
 use ::http::{HeaderMap, StatusCode};
@@ -6,9 +6,9 @@ use origin_object::http::Lost;
 use serde::Deserialize;
 use types::{Error, ErrorKind, OutageReason};
 
-/// The service's no.
+/// An error answer of the service.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct AzFileRefusal {
     pub status: StatusCode,
     pub code: String,
     pub message: String,
@@ -16,29 +16,29 @@ pub struct Refusal {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "PascalCase", default)]
-struct ErrorBody {
+struct AzFileErrorBody {
     code: String,
     message: String,
 }
 
-impl Refusal {
-    pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refusal {
+impl AzFileRefusal {
+    pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> AzFileRefusal {
         let text = String::from_utf8_lossy(body);
-        let told: ErrorBody =
+        let told: AzFileErrorBody =
             quick_xml::de::from_str(text.trim_start_matches('\u{feff}')).unwrap_or_default();
-        // An answer to HEAD has the header only.
+        // An answer to HEAD has only the header.
         let header = headers.get("x-ms-error-code").and_then(|value| value.to_str().ok());
         let code = header.map_or(told.code, str::to_owned);
-        // Further lines are numbers of the request.
+        // Further lines are the request's ids.
         let message = told.message.lines().next().unwrap_or_default().to_owned();
-        Refusal { status, code, message }
+        AzFileRefusal { status, code, message }
     }
 
     pub fn kind(&self) -> ErrorKind {
         use ErrorKind as K;
         match self.code.as_str() {
             "ResourceNotFound" | "ParentNotFound" => return K::NotFound,
-            // A file where a directory was asked for, or the other way round: who asked knows which.
+            // A file instead of a directory, or the other way round: the caller knows which.
             "ResourceTypeMismatch" => return K::NotADirectory,
             "ResourceAlreadyExists" => return K::Exists,
             "DirectoryNotEmpty" => return K::NotEmpty,
@@ -48,7 +48,7 @@ impl Refusal {
             "OutOfRangeInput" | "FileSizeLimitReached" => return K::FileTooLarge,
             "InvalidRange" => return K::VersionChanged,
             "ShareSizeLimitReached" => return K::NoSpace,
-            // Somebody has it open over SMB, or holds a lease: later, perhaps.
+            // It is open over SMB, or leased: perhaps later.
             "SharingViolation"
             | "FileLockConflict"
             | "FileOpenBySmbClient"
@@ -57,7 +57,7 @@ impl Refusal {
             | "ClientCacheFlushDelay"
             | "ServerBusy" => return K::Busy,
             "OperationTimedOut" | "InternalError" => return K::Unavailable,
-            // They speak of the share, not of an object in it: never "it does not exist".
+            // They concern the share, not an object in it: never "not found".
             "ShareNotFound" | "ShareBeingDeleted" | "ShareDisabled" | "AccountIsDisabled" => {
                 return K::Unavailable;
             }
@@ -76,7 +76,7 @@ impl Refusal {
         }
     }
 
-    /// What the service says of the credentials, and so of everything.
+    /// Whether it concerns the credentials, and so every call.
     pub fn is_of_credentials(&self) -> bool {
         matches!(
             self.code.as_str(),
@@ -88,13 +88,13 @@ impl Refusal {
         ) || self.status == StatusCode::UNAUTHORIZED
     }
 
-    /// A no that may be about one file or about everything: whoever may not look at the directory that is served, may
-    /// nothing.
+    /// Whether it may concern one file or everything: credentials that may not look at the served directory either
+    /// may do nothing.
     pub fn may_be_of_credentials(&self) -> bool {
         self.status == StatusCode::FORBIDDEN && self.kind() == ErrorKind::AccessDenied
     }
 
-    /// What the operator can do about it.
+    /// Advice for the operator.
     fn advice(&self) -> Option<&'static str> {
         Some(match self.code.as_str() {
             "AuthenticationFailed" => {
@@ -117,7 +117,7 @@ impl Refusal {
         self.said(Error::new(kind, operation, context))
     }
 
-    /// The service does not take our credentials.
+    /// The outage of credentials that the service does not accept.
     pub fn into_outage(self, operation: &'static str, context: impl std::fmt::Display) -> Error {
         self.said(Error::outage(OutageReason::Credentials, operation, context))
     }
@@ -131,12 +131,12 @@ impl Refusal {
     }
 }
 
-/// No answer came to what may be asked for again without a difference.
+/// No answer came to a request that may be repeated.
 pub fn unanswered(operation: &'static str, context: impl std::fmt::Display, lost: Lost) -> Error {
     Error::new(ErrorKind::Unavailable, operation, context).with_source(lost)
 }
 
-/// Bytes of an answer that are not what the interface says.
+/// An answer that does not follow the interface.
 pub fn garbled(
     operation: &'static str,
     context: impl std::fmt::Display,
@@ -149,11 +149,11 @@ pub fn garbled(
 mod tests {
     use super::*;
 
-    fn refusal(status: u16, code: &str) -> Refusal {
+    fn refusal(status: u16, code: &str) -> AzFileRefusal {
         let body = format!(
             "\u{feff}<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>No.\nTime:2026</Message></Error>"
         );
-        Refusal::of(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
+        AzFileRefusal::of(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
     }
 
     #[test]

@@ -1,49 +1,49 @@
-//! A page of a listing, from its XML.
+//! One page of a listing, parsed from its XML.
 
 use origin_object::store::Metadata;
 use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 
-use crate::attributes::{Stat, is_read_only, ticks};
-use crate::names::Key;
+use crate::attributes::{FileStat, is_read_only, ticks};
+use crate::names::FileKey;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Page {
+pub struct EntryPage {
     #[serde(default)]
-    entries: Entries,
+    entries: EntriesXml,
     #[serde(default)]
     next_marker: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
-struct Entries {
+struct EntriesXml {
     #[serde(default, rename = "$value")]
-    all: Vec<Entry>,
+    all: Vec<EntryXml>,
 }
 
 #[derive(Deserialize)]
-enum Entry {
-    File(Listed),
-    Directory(Listed),
+enum EntryXml {
+    File(ListedEntryXml),
+    Directory(ListedEntryXml),
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Listed {
-    name: Option<Text>,
+struct ListedEntryXml {
+    name: Option<EncodedText>,
     file_id: Option<String>,
     #[serde(default)]
-    properties: Properties,
+    properties: EntryProperties,
     #[serde(default)]
     attributes: Option<String>,
 }
 
-/// Percent-encoded where XML cannot hold it.
+/// Text that is percent-encoded where XML cannot hold it.
 #[derive(Deserialize)]
-struct Text {
+struct EncodedText {
     #[serde(default, rename = "@Encoded")]
     encoded: Option<String>,
     #[serde(default, rename = "$text")]
@@ -52,7 +52,7 @@ struct Text {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "PascalCase")]
-struct Properties {
+struct EntryProperties {
     #[serde(default, rename = "Content-Length")]
     size: Option<String>,
     creation_time: Option<String>,
@@ -66,28 +66,28 @@ fn size(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|size| i64::try_from(*size).is_ok())
 }
 
-/// A name, and what the listing tells of it; `None`: it has to be looked at.
-pub struct Shown {
+/// A name, and its stat; `None`: the listing has not all of it.
+pub struct NamedEntry {
     pub name: String,
-    pub stat: Option<Stat>,
+    pub stat: Option<FileStat>,
 }
 
-impl Page {
+impl EntryPage {
     pub fn next(&mut self) -> Option<String> {
         self.next_marker.take().filter(|marker| !marker.is_empty())
     }
 
-    /// And how many entries have a name that makes no sense.
-    pub fn shown(self) -> (Vec<Shown>, usize) {
+    /// The entries, and the number of those whose name makes no sense.
+    pub fn shown(self) -> (Vec<NamedEntry>, usize) {
         let (mut shown, mut nameless) = (Vec::with_capacity(self.entries.all.len()), 0);
         for entry in self.entries.all {
             let (mut listed, is_dir) = match entry {
-                Entry::File(listed) => (listed, false),
-                Entry::Directory(listed) => (listed, true),
-                Entry::Other => continue,
+                EntryXml::File(listed) => (listed, false),
+                EntryXml::Directory(listed) => (listed, true),
+                EntryXml::Other => continue,
             };
-            match listed.name.take().and_then(Text::text) {
-                Some(name) => shown.push(Shown { name, stat: listed.stat(is_dir) }),
+            match listed.name.take().and_then(EncodedText::text) {
+                Some(name) => shown.push(NamedEntry { name, stat: listed.stat(is_dir) }),
                 None => nameless += 1,
             }
         }
@@ -95,7 +95,7 @@ impl Page {
     }
 }
 
-impl Text {
+impl EncodedText {
     fn text(self) -> Option<String> {
         match self.encoded.as_deref() {
             Some("true") => Some(percent_decode_str(&self.text).decode_utf8().ok()?.into_owned()),
@@ -104,13 +104,13 @@ impl Text {
     }
 }
 
-impl Listed {
-    fn stat(self, is_dir: bool) -> Option<Stat> {
+impl ListedEntryXml {
+    fn stat(self, is_dir: bool) -> Option<FileStat> {
         let told = self.properties;
         let time = |text: Option<String>| ticks(&text?);
-        Some(Stat {
+        Some(FileStat {
             is_dir,
-            key: Key { id: self.file_id?.parse().ok()?, created: time(told.creation_time)? },
+            key: FileKey { id: self.file_id?.parse().ok()?, created: time(told.creation_time)? },
             parent: None,
             size: if is_dir { 0 } else { size(&told.size?)? },
             etag: told.etag?.trim_matches('"').to_owned(),
@@ -138,7 +138,7 @@ mod tests {
              </Directory><File><FileId>8</FileId><Name> c </Name><Properties><Content-Length>1</Content-Length>\
              </Properties></File></Entries><NextMarker>more</NextMarker></EnumerationResults>"
         );
-        let mut page: Page = quick_xml::de::from_str(&text).unwrap();
+        let mut page: EntryPage = quick_xml::de::from_str(&text).unwrap();
         assert_eq!(page.next().as_deref(), Some("more"));
         let (shown, nameless) = page.shown();
         assert_eq!(nameless, 0);
@@ -147,7 +147,7 @@ mod tests {
         let first = shown[0].stat.as_ref().unwrap();
         assert_eq!((first.size, first.key.id, first.etag.as_str(), first.read_only), (7, 5, "0x1", true));
         assert!(shown[1].stat.is_none() && shown[2].stat.is_none());
-        let mut last: Page =
+        let mut last: EntryPage =
             quick_xml::de::from_str("<EnumerationResults><Entries/><NextMarker/></EnumerationResults>")
                 .unwrap();
         assert_eq!((last.next(), last.shown().0.len()), (None, 0));

@@ -1,27 +1,28 @@
-//! What a share can have for a name, and what a reference to one of its objects is. Pure.
+//! Names that a share can have, and references to its objects. Pure.
 //!
-//! A reference is the kind (`d` or `f`), what tells the object from a later one of its name (the service's file id and
-//! the time of its creation, 8 bytes each), and the path below the directory that is served. The interface knows paths
-//! only; each answer tells the id of what is there now, and it is compared.
+//! A reference is the kind (`d` or `f`), the object's key (the service's file id and the time of its creation, 8
+//! bytes each, which a later object of the same name does not have), and the path below the served directory. The
+//! interface knows paths only; each answer has the id of what is there now, and it is compared.
 
 use bytes::Bytes;
 use origin::{Identity, REFERENCE_MAX, Reference};
 use types::{Error, ErrorKind, Name, Result};
 
-/// Of a path, in UTF-16 units, as the service counts them.
+/// The longest path, in UTF-16 units, as the service counts them.
 const PATH_MAX: usize = 2048;
-/// A file is made under such a name at the top and then gets its own, so that it never takes the place of another's.
+/// The prefix of temporary names: a file is created under one at the top and then renamed, so that it never replaces
+/// another's.
 const DRAFT: &str = ".forebay-new-";
 
-/// An object for as long as it exists.
+/// The identity of an object for as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct FileKey {
     pub id: u64,
-    /// Hundreds of nanoseconds since 1970.
+    /// Its creation, in hundreds of nanoseconds since 1970.
     pub created: i64,
 }
 
-impl Key {
+impl FileKey {
     fn bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.id.to_be_bytes());
@@ -34,15 +35,15 @@ impl Key {
     }
 }
 
-/// A reference, read.
+/// A parsed reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ShareRef {
     pub is_dir: bool,
-    pub key: Key,
+    pub key: FileKey,
     pub path: String,
 }
 
-impl Place {
+impl ShareRef {
     pub fn reference(&self) -> Reference {
         let mut bytes = vec![if self.is_dir { b'd' } else { b'f' }];
         bytes.extend_from_slice(&self.key.bytes());
@@ -50,7 +51,7 @@ impl Place {
         Reference(bytes.into())
     }
 
-    pub fn of(reference: &Reference) -> Result<Place> {
+    pub fn of(reference: &Reference) -> Result<ShareRef> {
         let foreign = || Error::new(ErrorKind::Stale, "use reference", "to another kind of origin");
         let (kind, rest) = reference.0.split_first().ok_or_else(foreign)?;
         let (id, rest) = rest.split_first_chunk::<8>().ok_or_else(foreign)?;
@@ -61,11 +62,11 @@ impl Place {
             _ => return Err(foreign()),
         };
         let path = std::str::from_utf8(path).map_err(|_| foreign())?.to_owned();
-        let key = Key { id: u64::from_be_bytes(*id), created: i64::from_be_bytes(*created) };
-        Ok(Place { is_dir, key, path })
+        let key = FileKey { id: u64::from_be_bytes(*id), created: i64::from_be_bytes(*created) };
+        Ok(ShareRef { is_dir, key, path })
     }
 
-    /// The path of a name in this directory. Refuses what the share cannot have, and says why.
+    /// The path of a name in this directory. Refuses a name that the share cannot have, with the reason.
     pub fn child(&self, name: &Name) -> Result<String> {
         if !self.is_dir {
             return Err(Error::new(ErrorKind::NotADirectory, "look into", &self.path));
@@ -98,7 +99,7 @@ pub fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }
 
-/// `Err`: why a share cannot have it.
+/// `Err`: why a share cannot have this name.
 /// <https://learn.microsoft.com/rest/api/storageservices/naming-and-referencing-shares--directories--files--and-metadata>
 pub fn check(name: &str) -> std::result::Result<(), String> {
     if let Some(c) = name.chars().find(|c| "\"\\/:|<>*?".contains(*c) || c.is_control()) {
@@ -114,17 +115,17 @@ pub fn check(name: &str) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Names that differ in case only are the same one.
+/// The form in which paths that differ in case only are equal.
 pub fn folded(path: &str) -> String {
     path.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-pub fn draft(number: u64) -> String {
+pub fn temporary_name(number: u64) -> String {
     format!("{DRAFT}{number:016x}")
 }
 
-/// What a crash may leave; not shown.
-pub fn is_draft(name: &str) -> bool {
+/// Whether it is a temporary name, which a crash may leave; not listed.
+pub fn is_temporary(name: &str) -> bool {
     let number = name.strip_prefix(DRAFT);
     number.is_some_and(|number| number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
@@ -139,22 +140,22 @@ mod tests {
 
     #[test]
     fn a_reference_is_read_as_it_was_written() {
-        let key = Key { id: u64::MAX - 5, created: -7 };
+        let key = FileKey { id: u64::MAX - 5, created: -7 };
         for path in ["", "a", "a b/é/c."] {
             for is_dir in [true, false] {
-                let place = Place { is_dir, key, path: path.to_owned() };
-                assert_eq!(Place::of(&place.reference()).unwrap(), place);
+                let place = ShareRef { is_dir, key, path: path.to_owned() };
+                assert_eq!(ShareRef::of(&place.reference()).unwrap(), place);
             }
         }
         for foreign in [&b""[..], b"d", b"d1234567", b"x123456781234567812", b"f1234567812345678\xff"] {
-            let read = Place::of(&Reference(Bytes::copy_from_slice(foreign)));
+            let read = ShareRef::of(&Reference(Bytes::copy_from_slice(foreign)));
             assert_eq!(read.unwrap_err().kind(), ErrorKind::Stale);
         }
     }
 
     #[test]
     fn what_no_share_can_have_is_refused_with_the_reason() {
-        let dir = Place { is_dir: true, key: Key { id: 1, created: 1 }, path: "d".into() };
+        let dir = ShareRef { is_dir: true, key: FileKey { id: 1, created: 1 }, path: "d".into() };
         for fine in ["a", "Com10", "com0", "con.txt", ".hidden", "dot.", "ünïcode", "a;b#c%d+e"] {
             assert_eq!(dir.child(&name(fine.as_bytes())).unwrap(), format!("d/{fine}"));
         }
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(demand_path(b"d/e/nul").unwrap_err().kind(), ErrorKind::InvalidArgument);
         let long = format!("{}/name", "x".repeat(2044));
         assert_eq!(demand_path(long.as_bytes()).unwrap_err().kind(), ErrorKind::NameTooLong);
-        let deep = Place { path: "x".repeat(2040), ..dir };
+        let deep = ShareRef { path: "x".repeat(2040), ..dir };
         assert_eq!(deep.child(&name(b"123456789")).unwrap_err().kind(), ErrorKind::NameTooLong);
     }
 }

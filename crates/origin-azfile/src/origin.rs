@@ -1,4 +1,4 @@
-//! The `Origin` calls, and what they share.
+//! The `Origin` calls, and the state that they share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,48 +10,48 @@ use ::origin::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use origin_object::Tokens;
+use origin_object::ListingTokens;
+use origin_object::dir_times::DirTimes;
 use origin_object::http::Http;
-use origin_object::times::Times;
 use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, OutageReason, Result, Stability, Version};
 
 use crate::api::Api;
-use crate::attributes::{Stat, version};
-use crate::names::{Key, Place};
-use crate::sign::Environment;
+use crate::attributes::{FileStat, version};
+use crate::names::{FileKey, ShareRef};
+use crate::sign::EnvVars;
 use crate::url::Config;
-use crate::write::Session;
+use crate::write::WriteSession;
 
-/// Of a share: 4 TiB.
+/// The largest file of a share: 4 TiB.
 const FILE_SIZE_MAX: u64 = 4 << 40;
 
 pub struct AzFileOrigin {
     pub(crate) config: Config,
     pub(crate) api: Api,
-    /// The directory that is served, as it was found last.
-    root: Mutex<Key>,
-    /// Files that are being written, by path.
-    pub(crate) sessions: Mutex<HashMap<String, Arc<Session>>>,
-    pub(crate) tokens: Tokens,
-    pub(crate) times: Times,
-    /// Of the next file that is made.
+    /// The served directory, as it was found last.
+    root: Mutex<FileKey>,
+    /// The files that are being written, by path.
+    pub(crate) sessions: Mutex<HashMap<String, Arc<WriteSession>>>,
+    pub(crate) tokens: ListingTokens,
+    pub(crate) times: DirTimes,
+    /// The number of the next temporary name.
     draft: AtomicU64,
 }
 
 impl AzFileOrigin {
-    /// Finds credentials and looks at the directory. Errors are one line each, for the operator.
+    /// Finds credentials and looks at the served directory. Errors are one line each, for the operator.
     pub async fn connect(config: Config) -> Result<Arc<AzFileOrigin>> {
         AzFileOrigin::connect_as(config, None).await
     }
 
     /// With these variables instead of the environment's.
-    pub async fn connect_as(config: Config, environment: Option<Environment>) -> Result<Arc<AzFileOrigin>> {
+    pub async fn connect_as(config: Config, environment: Option<EnvVars>) -> Result<Arc<AzFileOrigin>> {
         let api = Api::new(&config, Http::new()?, environment)?;
         let missing = || {
             let why = format!("{}: there is no directory \"{}\" in the share", config.url(), config.path);
             Error::new(ErrorKind::Config, "origin", why)
         };
-        let root = api.look("", true).await?.ok_or_else(missing)?.key;
+        let root = api.stat("", true).await?.ok_or_else(missing)?.key;
         let mut seed = [0; 8];
         let read = std::fs::File::open("/dev/urandom")
             .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut seed));
@@ -61,15 +61,15 @@ impl AzFileOrigin {
             api,
             root: Mutex::new(root),
             sessions: Mutex::default(),
-            tokens: Tokens::default(),
-            times: Times::default(),
+            tokens: ListingTokens::default(),
+            times: DirTimes::default(),
             draft: AtomicU64::new(u64::from_be_bytes(seed)),
         }))
     }
 
-    /// A name that nothing has.
-    pub(crate) fn draft(&self) -> String {
-        crate::names::draft(self.draft.fetch_add(1, Ordering::Relaxed))
+    /// A new temporary name.
+    pub(crate) fn temporary_name(&self) -> String {
+        crate::names::temporary_name(self.draft.fetch_add(1, Ordering::Relaxed))
     }
 
     /// For messages.
@@ -81,12 +81,12 @@ impl AzFileOrigin {
         Error::new(ErrorKind::Stale, operation, self.at(path))
     }
 
-    pub(crate) fn object(&self, path: &str, stat: &Stat) -> Object {
-        let reference = Place { is_dir: stat.is_dir, key: stat.key, path: path.to_owned() }.reference();
+    pub(crate) fn object(&self, path: &str, stat: &FileStat) -> Object {
+        let reference = ShareRef { is_dir: stat.is_dir, key: stat.key, path: path.to_owned() }.reference();
         let noted = self.times.of(&reference);
         let attr = stat.attr(&self.config, noted);
         let version = match stat.is_dir && noted.seen {
-            // What we know to have changed in it need not show there.
+            // Changes that we know of need not show in the service's times.
             true => Version::from_times(stat.size, attr.mtime, attr.ctime),
             false => stat.version(),
         };
@@ -99,20 +99,20 @@ impl AzFileOrigin {
             let context = format!("{}: there is no such directory any more", self.config.url());
             Error::outage(OutageReason::Replaced, "find", context)
         };
-        let root = self.api.look("", true).await?.ok_or_else(missing)?.key;
+        let root = self.api.stat("", true).await?.ok_or_else(missing)?.key;
         *self.root.lock().unwrap_or_else(PoisonError::into_inner) = root;
         let bytes = root.identity().0;
         let shown = format!("a share's directory with the id {:x}, made at {}", root.id, root.created);
         Ok(OriginIdentity { bytes, shown, is_lasting: true })
     }
 
-    fn root_key(&self) -> Key {
+    fn root_key(&self) -> FileKey {
         *self.root.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is at the place, if it still is what it was.
-    pub(crate) async fn look_at(&self, operation: &'static str, place: &Place) -> Result<Stat> {
-        let stat = self.api.look(&place.path, place.is_dir).await?;
+    /// The stat of a reference's path, if it still is the same object.
+    pub(crate) async fn look_at(&self, operation: &'static str, place: &ShareRef) -> Result<FileStat> {
+        let stat = self.api.stat(&place.path, place.is_dir).await?;
         stat.filter(|stat| stat.key == place.key).ok_or_else(|| self.gone(operation, &place.path))
     }
 }
@@ -155,15 +155,15 @@ impl Origin for AzFileOrigin {
     }
 
     async fn root(&self) -> Result<Object> {
-        let place = Place { is_dir: true, key: self.root_key(), path: String::new() };
+        let place = ShareRef { is_dir: true, key: self.root_key(), path: String::new() };
         let stat = self.look_at("look at", &place).await?;
         Ok(self.object("", &stat))
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        let dir = Place::of(dir)?;
+        let dir = ShareRef::of(dir)?;
         let path = match dir.child(name) {
-            // What no name can be is nowhere.
+            // A name that a share cannot have does not exist.
             Err(e) if e.kind() != ErrorKind::NotADirectory => {
                 return Err(Error::new(ErrorKind::NotFound, "look up", self.at(&dir.path)).with_source(e));
             }
@@ -176,7 +176,7 @@ impl Origin for AzFileOrigin {
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
-        let place = Place::of(reference)?;
+        let place = ShareRef::of(reference)?;
         let stat = self.look_at("look at", &place).await?;
         Ok(self.object(&place.path, &stat))
     }
@@ -184,9 +184,13 @@ impl Origin for AzFileOrigin {
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
         let object = self.getattr(link).await?;
         if object.attr.kind != FileKind::Symlink || object.attr.size == 0 {
-            return Err(Error::new(ErrorKind::InvalidArgument, "read link", self.at(&Place::of(link)?.path)));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "read link",
+                self.at(&ShareRef::of(link)?.path),
+            ));
         }
-        // Longer than a path can be: no link.
+        // Longer than a path can be: not a link.
         self.read(link, object.version, ByteRange::new(0, object.attr.size.min(4096))).await
     }
 
@@ -198,14 +202,14 @@ impl Origin for AzFileOrigin {
         if range.length == 0 {
             return Ok(Bytes::new());
         }
-        let place = Place::of(object)?;
+        let place = ShareRef::of(object)?;
         let changed = || Error::new(ErrorKind::VersionChanged, "read", self.at(&place.path));
         let got = match self.api.get(&place.path, range).await {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(self.gone("read", &place.path));
             }
             Err(e) if e.kind() == ErrorKind::VersionChanged => {
-                // Behind its end: of a shorter version, or of another file.
+                // Behind its end: a shorter version, or another file.
                 self.look_at("read", &place).await?;
                 return Err(changed().with_source(e));
             }
@@ -214,7 +218,7 @@ impl Origin for AzFileOrigin {
         if got.id.is_some_and(|id| id != place.key.id) {
             return Err(self.gone("read", &place.path));
         }
-        // What came says itself what it is of.
+        // The answer itself says which version it is of.
         if version(&got.etag, got.size, got.written) != wanted {
             self.look_at("read", &place).await?;
             return Err(changed());
@@ -223,8 +227,8 @@ impl Origin for AzFileOrigin {
     }
 
     async fn statfs(&self, _object: &Reference) -> Result<FsStat> {
-        let (total, used) = match self.api.room().await {
-            // A SAS need not permit to look at the share itself.
+        let (total, used) = match self.api.capacity().await {
+            // A SAS need not permit reading the share's properties.
             Err(e) if e.kind() == ErrorKind::AccessDenied => (1 << 50, 0),
             room => room?,
         };
@@ -253,7 +257,7 @@ impl Origin for AzFileOrigin {
     }
 
     async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {
-        let place = Place::of(object)?;
+        let place = ShareRef::of(object)?;
         if place.is_dir {
             return Err(Error::new(ErrorKind::IsADirectory, "commit", self.at(&place.path)));
         }

@@ -1,19 +1,19 @@
-//! A rename is one call of the interface, and whatever is below a directory goes with it. Only an empty directory that
-//! is to be replaced has to go in a call of its own before.
+//! A rename is one call of the interface, with all below a directory. Only an empty directory that is to be replaced
+//! is removed by a call of its own before.
 
 use ::origin::{Changed, Copied, Reference};
 use types::{Error, ErrorKind, Name, Result};
 
-use crate::names::{Place, folded};
+use crate::names::{ShareRef, folded};
 use crate::origin::AzFileOrigin;
 
 impl AzFileOrigin {
     pub(crate) async fn rename(&self, from: (&Reference, &Name), to: (&Reference, &Name)) -> Result<Changed> {
-        let (from_dir, to_dir) = (Place::of(from.0)?, Place::of(to.0)?);
+        let (from_dir, to_dir) = (ShareRef::of(from.0)?, ShareRef::of(to.0)?);
         let (path, to_path) = (from_dir.child(from.1)?, to_dir.child(to.1)?);
         let (old, new) = tokio::join!(self.find(&from_dir, &path), self.find(&to_dir, &to_path));
         let old = old?.ok_or_else(|| Error::new(ErrorKind::NotFound, "rename", self.at(&path)))?;
-        // Itself, by a name that differs in case: no other object.
+        // The same object, by a name that differs in case.
         let new = new?.filter(|new| new.key != old.key);
         if path == to_path {
             return Ok(Changed { object: Some(self.object(&path, &old)), ..Changed::default() });
@@ -28,20 +28,20 @@ impl AzFileOrigin {
             return refuse(ErrorKind::InvalidArgument);
         }
         if old.is_dir && new.is_some() {
-            // Fails if anything is in it.
+            // Fails if it is not empty.
             self.api.remove(&to_path, true).await?;
         }
         let replaces = !old.is_dir && new.is_some();
         let renamed =
             self.api.rename((&path, &old), &to_path, replaces).await.map_err(|e| match e.kind() {
-                // Somebody was quicker: what there is now is to be looked at.
+                // Somebody else was quicker: look again.
                 ErrorKind::Exists | ErrorKind::NotADirectory => {
                     Error::new(ErrorKind::Busy, "rename", self.at(&path)).with_source(e)
                 }
                 _ => e,
             })?;
         let object = self.object(&to_path, &renamed);
-        // A rename counts as a change of the file, and its ETag is another one. Who writes to it moves its time, too.
+        // A rename changes the file's ETag, too. A write also changes its mtime.
         let is_same = !old.is_dir && old.key == renamed.key && old.written == renamed.written;
         let (before, after) = (old.version(), renamed.version());
         let copied = Copied { reference: object.reference.clone(), before, after };

@@ -1,4 +1,4 @@
-//! Credentials as Azure's tools find them, and signatures with them, which are `object_store`'s.
+//! Credentials, found as Azure's tools find them, and signatures with them, which are `object_store`'s.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ const ACCOUNT: &str = "AZURE_STORAGE_ACCOUNT";
 const KEY: &str = "AZURE_STORAGE_KEY";
 const SAS: &str = "AZURE_STORAGE_SAS_TOKEN";
 
-/// Variables that stand for those of this process.
-pub type Environment = Vec<(String, String)>;
+/// Variables that replace those of this process.
+pub type EnvVars = Vec<(String, String)>;
 
-pub struct Signer {
+pub struct AzFileSigner {
     account: String,
     credential: AzureCredential,
-    /// As it was given, for URLs in headers.
+    /// The SAS as it was given, for URLs in headers.
     sas: Option<String>,
 }
 
@@ -31,8 +31,8 @@ fn wrong(config: &Config, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, "origin", format!("{}: {why}", config.url()))
 }
 
-/// Where the service is, and how to sign for it: first what the URL says, then a connection string, a key, a SAS.
-pub fn find(config: &Config, environment: Option<&Environment>) -> Result<(String, Signer)> {
+/// The endpoint, and how to sign for it: first the URL, then a connection string, a key, a SAS.
+pub fn find(config: &Config, environment: Option<&EnvVars>) -> Result<(String, AzFileSigner)> {
     let variables = match (&config.credentials, environment) {
         (Some(path), _) => Some(of_file(path)?),
         (None, given) => given.cloned(),
@@ -83,10 +83,10 @@ pub fn find(config: &Config, environment: Option<&Environment>) -> Result<(Strin
             return Err(wrong(config, why));
         }
     };
-    Ok((endpoint, Signer { account: config.account.clone(), credential, sas }))
+    Ok((endpoint, AzFileSigner { account: config.account.clone(), credential, sas }))
 }
 
-fn of_file(path: &Path) -> Result<Environment> {
+fn of_file(path: &Path) -> Result<EnvVars> {
     let text = secret_file::read(path)?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let pairs = lines.filter_map(|line| line.split_once('='));
@@ -95,7 +95,7 @@ fn of_file(path: &Path) -> Result<Environment> {
         .collect())
 }
 
-impl Signer {
+impl AzFileSigner {
     pub fn sign(&self, request: Request<Bytes>) -> Result<Request<Bytes>> {
         let (parts, data) = request.into_parts();
         let mut unsigned = HttpRequest::from_parts(parts, HttpRequestBody::empty());
@@ -105,7 +105,7 @@ impl Signer {
         Ok(unsigned.map(|_| data))
     }
 
-    /// What a URL in a header needs behind it.
+    /// The query that a URL in a header needs.
     pub fn query(&self) -> String {
         self.sas.as_ref().map(|sas| format!("?{sas}")).unwrap_or_default()
     }
@@ -115,7 +115,7 @@ impl Signer {
 mod tests {
     use super::*;
 
-    fn found(variables: &[(&str, &str)]) -> Result<(String, Signer)> {
+    fn found(variables: &[(&str, &str)]) -> Result<(String, AzFileSigner)> {
         let config = Config::from_url("azfile://farm01/show").unwrap();
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         find(&config, Some(&variables.collect()))

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use origin_object::Attributes;
+use origin_object::AttributeSource;
 use types::{Error, ErrorKind, Result};
 
 const FORM: &str = "azfile://account/share[/path]?endpoint=URL&credentials=FILE&attributes=listed|stored&uid=N&gid=N\
@@ -12,19 +12,19 @@ const FORM: &str = "azfile://account/share[/path]?endpoint=URL&credentials=FILE&
 pub struct Config {
     pub account: String,
     pub share: String,
-    /// Of the directory that is served, without slashes around it.
+    /// The path of the served directory, without slashes around it.
     pub path: String,
-    /// In place of `https://ACCOUNT.file.core.windows.net`.
+    /// Replaces `https://ACCOUNT.file.core.windows.net`.
     pub endpoint: Option<String>,
-    /// Lines `NAME=value`, named as in the environment and used in its place.
+    /// A file of lines `NAME=value`, which replace the environment's variables.
     pub credentials: Option<PathBuf>,
-    /// Listed: a listing tells of size and times, and mode and owner show once a file was looked at singly. Stored: each
-    /// file is looked at.
-    pub attributes: Attributes,
-    /// Of what says nothing of its owner.
+    /// Listed: size and times from listings; mode and owner once a file was looked at singly. Stored: each file is
+    /// looked at.
+    pub attributes: AttributeSource,
+    /// The owner of files without a stored one.
     pub uid: u32,
     pub gid: u32,
-    /// Of what says nothing of its mode.
+    /// The mode of files without a stored one.
     pub file_mode: u32,
     pub dir_mode: u32,
 }
@@ -39,7 +39,7 @@ fn is_word(text: &str, lengths: std::ops::RangeInclusive<usize>, more: &[u8]) ->
 }
 
 impl Config {
-    /// Errors say what would be right.
+    /// Parses a URL; errors say what would be right.
     pub fn from_url(url: &str) -> Result<Config> {
         let rest = url.strip_prefix("azfile://").ok_or_else(|| wrong(url, format!("expected {FORM}")))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -79,7 +79,7 @@ impl Config {
             path: path.to_owned(),
             endpoint: None,
             credentials: None,
-            attributes: Attributes::Listed,
+            attributes: AttributeSource::Listed,
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
             file_mode: 0o644,
@@ -105,8 +105,8 @@ impl Config {
             }
             "credentials" if value.starts_with('/') => self.credentials = Some(PathBuf::from(value)),
             "credentials" => return Err(expected("an absolute path")),
-            "attributes" if value == "listed" => self.attributes = Attributes::Listed,
-            "attributes" if value == "stored" => self.attributes = Attributes::Stored,
+            "attributes" if value == "listed" => self.attributes = AttributeSource::Listed,
+            "attributes" if value == "stored" => self.attributes = AttributeSource::Stored,
             "attributes" => return Err(expected("listed or stored")),
             "uid" => self.uid = id()?,
             "gid" => self.gid = id()?,
@@ -117,7 +117,7 @@ impl Config {
         Ok(())
     }
 
-    /// Which directory this is, with no secrets: handles given to clients hang on it.
+    /// The canonical URL of the directory, without secrets: handles given to clients depend on it.
     pub fn url(&self) -> String {
         let mut url = format!("azfile://{}/{}", self.account, self.share);
         if !self.path.is_empty() {
@@ -153,7 +153,7 @@ mod tests {
             (config.account.as_str(), config.share.as_str(), config.path.as_str()),
             ("farm01", "show-1", "a/b")
         );
-        assert_eq!(config.attributes, Attributes::Stored);
+        assert_eq!(config.attributes, AttributeSource::Stored);
         assert_eq!((config.uid, config.gid, config.file_mode, config.dir_mode), (7, 9, 0o640, 0o750));
         assert_eq!(config.url(), "azfile://farm01/show-1/a/b?endpoint=http://127.0.0.1:9000");
         assert_eq!(Config::from_url("azfile://farm01/show").unwrap().url(), "azfile://farm01/show");

@@ -1,6 +1,6 @@
-//! Bytes. A range can only be put inside a file: it is made longer first, and the interface has no condition for that.
-//! So each look at the size and what follows from it are done by one at a time, for a file and this process; ranges go
-//! side by side. What another machine does between the two is overtaken (docs/SEMANTICS.md).
+//! Writes. A range can only be put inside a file, so the file is extended first, and the interface has no condition
+//! for that. So each look at the size and what follows from it are done one at a time for a file within this
+//! process; ranges are put in parallel. A change by another machine in between is overwritten (docs/SEMANTICS.md).
 //!
 //! What is put is stored when it is answered, so there is nothing to commit.
 
@@ -13,28 +13,28 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, MutexGuard};
 use types::{Error, ErrorKind, Result, Stability, WriteVerifier};
 
-use crate::attributes::{Stat, now};
-use crate::calls::{Properties, RANGE_MAX};
-use crate::names::Place;
+use crate::attributes::{FileStat, now};
+use crate::calls::{FileProperties, RANGE_MAX};
+use crate::names::ShareRef;
 use crate::origin::AzFileOrigin;
 
-/// Nothing is ever lost between a write and its commit.
+/// The write verifier: nothing is ever lost between a write and its commit.
 pub const VERIFIER: WriteVerifier = *b"azfile\0\0";
-/// Somebody keeps cutting the file.
+/// The attempts while others keep truncating the file.
 const TRIES: u32 = 8;
 
-/// What is common to the writes to a file that are under way together.
-pub struct Session {
-    /// As it was when the first of them looked, and after each time it was made longer.
-    state: Mutex<Option<Stat>>,
-    /// Where those end that are under way.
+/// The state shared by the writes to one file that are in flight together.
+pub struct WriteSession {
+    /// The file's stat, by the first of them, and after each extension.
+    state: Mutex<Option<FileStat>>,
+    /// The ends of the writes in flight.
     ends: std::sync::Mutex<Vec<u64>>,
-    /// That have been part of it.
+    /// The number of writes that have joined.
     joined: AtomicU64,
 }
 
-impl Session {
-    pub async fn state(&self) -> MutexGuard<'_, Option<Stat>> {
+impl WriteSession {
+    pub async fn state(&self) -> MutexGuard<'_, Option<FileStat>> {
         self.state.lock().await
     }
 
@@ -43,24 +43,24 @@ impl Session {
     }
 }
 
-/// A part in a session, which ends with the last one.
-pub struct Part<'a> {
+/// A write's membership in a session, which ends with the last one.
+pub struct WriterGuard<'a> {
     origin: &'a AzFileOrigin,
     path: String,
-    /// Of a write.
+    /// The end of the write.
     end: Option<u64>,
-    session: Arc<Session>,
+    session: Arc<WriteSession>,
 }
 
-impl std::ops::Deref for Part<'_> {
-    type Target = Session;
+impl std::ops::Deref for WriterGuard<'_> {
+    type Target = WriteSession;
 
-    fn deref(&self) -> &Session {
+    fn deref(&self) -> &WriteSession {
         &self.session
     }
 }
 
-impl Drop for Part<'_> {
+impl Drop for WriterGuard<'_> {
     fn drop(&mut self) {
         if let Some(end) = self.end {
             let mut ends = self.session.ends();
@@ -69,7 +69,7 @@ impl Drop for Part<'_> {
             }
         }
         let mut sessions = self.origin.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // The table's, and this one's.
+        // The references of the table, and of this guard.
         if Arc::strong_count(&self.session) == 2 {
             sessions.remove(&self.path);
         }
@@ -77,14 +77,18 @@ impl Drop for Part<'_> {
 }
 
 impl AzFileOrigin {
-    pub(crate) fn session(&self, place: &Place, end: Option<u64>) -> Part<'_> {
+    pub(crate) fn session(&self, place: &ShareRef, end: Option<u64>) -> WriterGuard<'_> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let session = sessions.entry(place.path.clone()).or_insert_with(|| {
-            Arc::new(Session { state: Mutex::new(None), ends: Default::default(), joined: AtomicU64::new(0) })
+            Arc::new(WriteSession {
+                state: Mutex::new(None),
+                ends: Default::default(),
+                joined: AtomicU64::new(0),
+            })
         });
         session.ends().extend(end);
         session.joined.fetch_add(1, Ordering::Relaxed);
-        Part { origin: self, path: place.path.clone(), end, session: session.clone() }
+        WriterGuard { origin: self, path: place.path.clone(), end, session: session.clone() }
     }
 
     pub(crate) async fn write_file(
@@ -94,7 +98,7 @@ impl AzFileOrigin {
         data: Bytes,
     ) -> Result<Written> {
         let end = end_of_write(offset, data.len())?;
-        let place = Place::of(reference)?;
+        let place = ShareRef::of(reference)?;
         if place.is_dir {
             return Err(Error::new(ErrorKind::IsADirectory, "write to", self.at(&place.path)));
         }
@@ -106,11 +110,11 @@ impl AzFileOrigin {
             let seen = self.make_long_enough(&place, &session, end).await?;
             let before = *before.get_or_insert(seen.filter(|_| alone()).map(|stat| stat.version()));
             match self.put(&place, offset, &data).await {
-                // It was cut by somebody else.
+                // Somebody else truncated it.
                 Err(e) if e.kind() == ErrorKind::VersionChanged => *session.state().await = None,
                 put => {
                     put?;
-                    // Others of ours were under way: what was before and what is after cannot be told from theirs.
+                    // Other writes of ours were in flight: the states before and after cannot be told from theirs.
                     let after = match alone() {
                         true => Some(self.look_at("write to", &place).await?),
                         false => None,
@@ -125,28 +129,36 @@ impl AzFileOrigin {
         Err(Error::new(ErrorKind::Busy, "write to", self.at(&place.path)))
     }
 
-    /// Tells what was there where it had to be looked at.
-    async fn make_long_enough(&self, place: &Place, session: &Session, end: u64) -> Result<Option<Stat>> {
+    /// Extends the file to `end` if need be. Returns the stat before, if it was looked at.
+    async fn make_long_enough(
+        &self,
+        place: &ShareRef,
+        session: &WriteSession,
+        end: u64,
+    ) -> Result<Option<FileStat>> {
         let mut state = session.state().await;
         if state.as_ref().is_some_and(|known| known.size >= end) {
             return Ok(None);
         }
         let seen = self.look_at("write to", place).await?;
         if seen.size < end {
-            // For all that wait.
+            // For all writes that wait.
             let size = session.ends().iter().copied().max().unwrap_or(end).max(end);
-            let set = Properties { size: Some(size), written: Some(now()) };
+            let set = FileProperties { size: Some(size), written: Some(now()) };
             *state = None;
-            self.api.set_properties(&place.path, &seen, set).await.map_err(|e| self.lost(place, e))?;
-            *state = Some(Stat { size, ..seen.clone() });
+            self.api
+                .set_properties(&place.path, &seen, set)
+                .await
+                .map_err(|e| self.removed_by_others(place, e))?;
+            *state = Some(FileStat { size, ..seen.clone() });
         } else {
             *state = Some(seen.clone());
         }
         Ok(Some(seen))
     }
 
-    /// All of it, in ranges that go side by side.
-    async fn put(&self, place: &Place, offset: u64, data: &Bytes) -> Result<()> {
+    /// Puts all data, in parallel ranges.
+    async fn put(&self, place: &ShareRef, offset: u64, data: &Bytes) -> Result<()> {
         let piece = |at: usize| {
             let data = data.slice(at..data.len().min(at + RANGE_MAX));
             self.api.put_range(&place.path, offset + at as u64, data)
@@ -159,6 +171,6 @@ impl AzFileOrigin {
             });
             outcome = outcome.and(first).and(second);
         }
-        outcome.map_err(|e| self.lost(place, e))
+        outcome.map_err(|e| self.removed_by_others(place, e))
     }
 }

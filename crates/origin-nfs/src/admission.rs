@@ -1,9 +1,9 @@
-//! Whether the server admits us: told apart from a no about one file.
+//! Whether the export admits us, as opposed to a refusal of one file.
 //!
-//! An export that was withdrawn, or that squashes us since, answers to each file as if that file were denied or gone. So
-//! a no of that kind is asked about the root of the export: who is refused there, or has fewer rights on it than when it
-//! was mounted, is refused as a whole, and everything is an outage until that is over. Nothing is changed meanwhile: what
-//! a squashed user makes would be somebody else's.
+//! An export that was withdrawn, or that squashes us since, answers as if each file were denied or gone. So after
+//! such a refusal the root of the export is asked: if we are refused there, or have fewer rights on it than when it
+//! was mounted, we are shut out, and everything is an outage until that is over. Nothing is changed meanwhile: what
+//! a squashed user creates would be somebody else's.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
@@ -13,29 +13,29 @@ use rpc_nfs3::nfs3::file::{self, AccessArgs, access};
 use rpc_nfs3::nfs3::{FileHandle, procedure};
 use types::{Error, ErrorKind, OutageReason, Result};
 
-use crate::errors::Reason;
+use crate::connection_pool::{ConnectionPool, Lane};
+use crate::errors::TextReason;
 use crate::origin::NfsOrigin;
-use crate::pool::{Lane, Pool};
 
 const ALL: u32 =
     access::READ | access::LOOKUP | access::MODIFY | access::EXTEND | access::DELETE | access::EXECUTE;
 
 #[derive(Default)]
-pub struct Admission {
-    /// On the root, when it was mounted; 0: the server did not say.
+pub struct ExportAdmission {
+    /// Our rights on the root when it was mounted; 0: the server did not say.
     rights: AtomicU32,
     shut: AtomicBool,
     asked: ShutOut,
 }
 
-impl Admission {
-    pub async fn learn(&self, pool: &Pool, root: &FileHandle) {
+impl ExportAdmission {
+    pub async fn learn(&self, pool: &ConnectionPool, root: &FileHandle) {
         self.rights.store(rights_on(pool, root).await.unwrap_or(0), Ordering::Relaxed);
     }
 }
 
-/// `None`: it is not to be had from this server.
-async fn rights_on(pool: &Pool, root: &FileHandle) -> Option<u32> {
+/// `None`: the server does not tell.
+async fn rights_on(pool: &ConnectionPool, root: &FileHandle) -> Option<u32> {
     let args = AccessArgs { object: root.clone(), wanted: ALL };
     let encode = |e: &mut _| args.encode(e);
     let what = "ask for our rights at";
@@ -44,17 +44,17 @@ async fn rights_on(pool: &Pool, root: &FileHandle) -> Option<u32> {
 }
 
 impl NfsOrigin {
-    /// Before a call: when it begins. While we are shut out, it is looked now and then whether that is over.
-    pub(crate) async fn admitted(&self) -> Result<Instant> {
+    /// Checked before a call; returns its start. While we are shut out, the root is asked again now and then.
+    pub(crate) async fn ensure_admitted(&self) -> Result<Instant> {
         let began = Instant::now();
         if self.admission.shut.load(Ordering::Relaxed) && self.is_shut_out(began).await {
-            return Err(self.outage(Reason("we are not admitted".into())));
+            return Err(self.outage(TextReason("we are not admitted".into())));
         }
         Ok(began)
     }
 
-    /// After it: what it failed with, or that we are refused whatever we ask for.
-    pub(crate) async fn judged<T>(&self, began: Instant, answer: Result<T>) -> Result<T> {
+    /// Checked after a call: its own error, or the outage if we are shut out.
+    pub(crate) async fn check_admission<T>(&self, began: Instant, answer: Result<T>) -> Result<T> {
         match answer {
             Err(no) if matches!(no.kind(), ErrorKind::AccessDenied | ErrorKind::Stale) => {
                 Err(if self.is_shut_out(began).await { self.outage(no) } else { no })
@@ -81,7 +81,7 @@ impl NfsOrigin {
                 let now = rights_on(&self.pool, &root).await;
                 now.is_some_and(|now| before & !now != 0)
             }
-            // Withdrawn, or set up anew: the mount tells.
+            // The export was withdrawn, or set up anew: a mount tells which.
             Err(no) if no.kind() == ErrorKind::Stale => {
                 let mounted = self.mounter.mount(&self.config.export).await;
                 mounted.is_err_and(|no| no.outage_reason() == Some(OutageReason::Credentials))

@@ -1,26 +1,26 @@
-//! What the client needs to know, and why the defaults are what they are.
+//! The client's configuration, and why the defaults are what they are.
 
 use std::time::Duration;
 
-/// Who the tier is at the server: the AUTH_SYS credentials of every call.
+/// The tier's identity at the server: the AUTH_SYS credentials of every call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct AuthSysIdentity {
     pub uid: u32,
     pub gid: u32,
     /// Supplementary groups; the wire takes 16, the rest is not sent.
     pub groups: Vec<u32>,
 }
 
-impl Default for Identity {
+impl Default for AuthSysIdentity {
     /// Root when we are root (the tier checks permission itself and must see everything), otherwise who we
     /// are.
-    fn default() -> Identity {
+    fn default() -> AuthSysIdentity {
         let uid = rustix::process::getuid().as_raw();
         if uid == 0 {
-            return Identity { uid: 0, gid: 0, groups: Vec::new() };
+            return AuthSysIdentity { uid: 0, gid: 0, groups: Vec::new() };
         }
         let groups = rustix::process::getgroups().unwrap_or_default();
-        Identity {
+        AuthSysIdentity {
             uid,
             gid: rustix::process::getgid().as_raw(),
             groups: groups.into_iter().map(|g| g.as_raw()).collect(),
@@ -41,7 +41,7 @@ pub struct Config {
     /// TCP connections, 1 to 16. Default 4: one for metadata, three for bulk reads; over a far line one
     /// connection's window is the limit.
     pub nconnect: usize,
-    pub identity: Identity,
+    pub identity: AuthSysIdentity,
     /// Calls in flight on one connection. Default 64: what servers commonly take from one connection
     /// (Linux: 64 slots).
     pub calls_in_flight: usize,
@@ -75,7 +75,7 @@ impl Default for Config {
             mount_port: None,
             export: b"/".to_vec(),
             nconnect: 4,
-            identity: Identity::default(),
+            identity: AuthSysIdentity::default(),
             calls_in_flight: 64,
             call_timeout: Duration::from_secs(20),
             connect_timeout: Duration::from_secs(3),

@@ -16,7 +16,7 @@ use bytes::Buf as _;
 use rpc_nfs3::nfs3;
 use rpc_nfs3::record::{RecordError, RecordReader};
 use rpc_nfs3::rpc::{Credentials, ReplyHeader};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -27,8 +27,8 @@ use types::{Error, ErrorKind, Result};
 use crate::config::Config;
 use crate::dial::dial;
 use crate::errors::{failure, record_error, wire_error};
-use crate::exchange::{Target, begin_call, exchange, first_xid};
-use crate::pending::{Batch, Delivered, Outgoing, Reach, State};
+use crate::exchange::{CallTarget, begin_call, exchange, first_xid};
+use crate::pending_calls::{Batch, DeliveredCall, OutgoingCall, PendingCalls, Reach};
 
 /// Longest reply: the largest READ or listing that we ask for, with its headers.
 const RECORD_MAX: usize = (1 << 20) + (64 << 10);
@@ -75,8 +75,9 @@ impl Endpoint {
     }
 }
 
-fn null_call() -> Encoder {
-    let target = Target { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure: nfs3::procedure::NULL };
+fn null_call() -> XdrEncoder {
+    let target =
+        CallTarget { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure: nfs3::procedure::NULL };
     begin_call(target, &Credentials::None)
 }
 
@@ -84,9 +85,9 @@ fn null_call() -> Encoder {
 /// nothing since must prove itself: idle ones would otherwise look alive in an outage and make the next
 /// call wait for its own stall.
 #[derive(Default)]
-pub struct Trouble(Mutex<Option<Instant>>);
+pub struct LastFailure(Mutex<Option<Instant>>);
 
-impl Trouble {
+impl LastFailure {
     fn note(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -96,51 +97,52 @@ impl Trouble {
     }
 }
 
-struct Shared {
+struct ConnectionState {
     endpoint: Endpoint,
-    trouble: Arc<Trouble>,
-    state: Mutex<State>,
+    trouble: Arc<LastFailure>,
+    state: Mutex<PendingCalls>,
     /// Something was put into `unsent`.
     wake: Notify,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ConnectionState {
+    fn state(&self) -> MutexGuard<'_, PendingCalls> {
         // Every section leaves the state whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub struct Connection {
-    shared: Arc<Shared>,
+pub struct NfsConnection {
+    shared: Arc<ConnectionState>,
     permits: Semaphore,
     task: tokio::task::JoinHandle<()>,
 }
 
 /// Takes the call back when the caller's future is dropped or ends.
-struct Forget<'a>(&'a Shared, u32);
+struct ForgetOnDrop<'a>(&'a ConnectionState, u32);
 
-impl Drop for Forget<'_> {
+impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.state().forget(self.1);
     }
 }
 
-impl Connection {
+impl NfsConnection {
     /// Starts the task; `stream` is a connection that is already there.
     pub fn start(
         endpoint: Endpoint,
-        trouble: Arc<Trouble>,
+        trouble: Arc<LastFailure>,
         calls_in_flight: usize,
         stream: Option<TcpStream>,
-    ) -> Connection {
-        let mut state = State::new(first_xid(), Instant::now());
+    ) -> NfsConnection {
+        let mut state = PendingCalls::new(first_xid(), Instant::now());
         if stream.is_some() {
             state.connected();
         }
-        let shared = Arc::new(Shared { endpoint, trouble, state: Mutex::new(state), wake: Notify::new() });
+        let shared =
+            Arc::new(ConnectionState { endpoint, trouble, state: Mutex::new(state), wake: Notify::new() });
         let task = tokio::spawn(drive(Arc::clone(&shared), stream));
-        Connection { shared, permits: Semaphore::new(calls_in_flight.max(1)), task }
+        NfsConnection { shared, permits: Semaphore::new(calls_in_flight.max(1)), task }
     }
 
     pub fn is_up(&self) -> bool {
@@ -151,13 +153,18 @@ impl Connection {
         matches!(self.shared.state().reach(), Reach::Down(_))
     }
 
-    /// Room for further calls.
-    pub fn room(&self) -> usize {
+    /// The number of further calls that it takes.
+    pub fn free_slots(&self) -> usize {
         self.permits.available_permits()
     }
 
     /// Sends the call, as often as it must be, and waits for its reply, `timeout` at most.
-    pub async fn call(&self, operation: &'static str, call: Outgoing, timeout: Duration) -> Delivered {
+    pub async fn call(
+        &self,
+        operation: &'static str,
+        call: OutgoingCall,
+        timeout: Duration,
+    ) -> DeliveredCall {
         let deadline = tokio::time::Instant::now() + timeout;
         let failed = |reason: String| {
             Err(failure(ErrorKind::Unavailable, operation, self.shared.endpoint.place(), reason))
@@ -166,38 +173,38 @@ impl Connection {
         let closed = || failed("the client is closed".to_owned());
         let _permit = match tokio::time::timeout_at(deadline, self.permits.acquire()).await {
             Ok(Ok(permit)) => permit,
-            Ok(Err(_)) => return Delivered { answer: closed(), sends: 0 },
-            Err(_) => return Delivered { answer: late(), sends: 0 },
+            Ok(Err(_)) => return DeliveredCall { answer: closed(), sends: 0 },
+            Err(_) => return DeliveredCall { answer: late(), sends: 0 },
         };
         let (xid, answer) = match self.shared.state().submit(call) {
             Ok(submitted) => submitted,
-            Err(error) => return Delivered { answer: Err(error), sends: 0 },
+            Err(error) => return DeliveredCall { answer: Err(error), sends: 0 },
         };
-        let _forget = Forget(&self.shared, xid);
+        let _forget = ForgetOnDrop(&self.shared, xid);
         self.shared.wake.notify_one();
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(Ok(delivered)) => delivered,
-            // Whoever is not sure says that it went out.
-            Ok(Err(_)) => Delivered { answer: closed(), sends: 1 },
-            Err(_) => Delivered { answer: late(), sends: self.shared.state().sends(xid).unwrap_or(1) },
+            // If in doubt, the call counts as sent.
+            Ok(Err(_)) => DeliveredCall { answer: closed(), sends: 1 },
+            Err(_) => DeliveredCall { answer: late(), sends: self.shared.state().sends(xid).unwrap_or(1) },
         }
     }
 }
 
-impl Drop for Connection {
+impl Drop for NfsConnection {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// How a connection ended.
-struct End {
+struct ConnectionEnd {
     error: Error,
     /// The server broke the protocol.
     garbled: bool,
 }
 
-async fn drive(shared: Arc<Shared>, mut ready: Option<TcpStream>) {
+async fn drive(shared: Arc<ConnectionState>, mut ready: Option<TcpStream>) {
     let endpoint = &shared.endpoint;
     let mut pause = BACKOFF_MIN;
     let mut port = None;
@@ -214,7 +221,7 @@ async fn drive(shared: Arc<Shared>, mut ready: Option<TcpStream>) {
                 port = stream.local_addr().ok().map(|local| local.port());
                 failures = 0;
                 shared.state().connected();
-                let heard = Heard::default();
+                let heard = LastHeard::default();
                 let end = serve(&shared, stream, &heard).await;
                 tracing::info!(server = endpoint.place(), error = %end.error, "NFS connection lost; reconnecting");
                 shared.state().lost(&end.error, end.garbled, Instant::now());
@@ -244,9 +251,9 @@ fn unavailable(error: &Error) -> Error {
 }
 
 /// Moves calls and replies until the connection ends.
-async fn serve(shared: &Shared, mut stream: TcpStream, heard: &Heard) -> End {
+async fn serve(shared: &ConnectionState, mut stream: TcpStream, heard: &LastHeard) -> ConnectionEnd {
     let (read, write) = stream.split();
-    let reader = RecordReader::new(Listening { inner: read, heard }, RECORD_MAX);
+    let reader = RecordReader::new(HeardStream { inner: read, heard }, RECORD_MAX);
     let end = tokio::select! {
         end = read_replies(shared, reader, heard) => end,
         end = write_calls(shared, write) => end,
@@ -261,19 +268,22 @@ async fn serve(shared: &Shared, mut stream: TcpStream, heard: &Heard) -> End {
 }
 
 async fn read_replies<R: AsyncRead + Unpin>(
-    shared: &Shared,
+    shared: &ConnectionState,
     mut reader: RecordReader<R>,
-    heard: &Heard,
-) -> End {
+    heard: &LastHeard,
+) -> ConnectionEnd {
     loop {
         let record = match reader.record().await {
             Ok(record) => record,
             Err(error) => {
                 let garbled = matches!(error, RecordError::TooLong);
-                return End { error: record_error("read from", shared.endpoint.place(), error), garbled };
+                return ConnectionEnd {
+                    error: record_error("read from", shared.endpoint.place(), error),
+                    garbled,
+                };
             }
         };
-        let mut results = Decoder::new(record);
+        let mut results = XdrDecoder::new(record);
         match ReplyHeader::decode(&mut results) {
             Ok(header) => {
                 heard.replies.fetch_add(1, Ordering::Relaxed);
@@ -281,13 +291,13 @@ async fn read_replies<R: AsyncRead + Unpin>(
             }
             Err(error) => {
                 let error = wire_error("decode a reply of", shared.endpoint.place(), error);
-                return End { error, garbled: true };
+                return ConnectionEnd { error, garbled: true };
             }
         }
     }
 }
 
-async fn write_calls(shared: &Shared, mut stream: WriteHalf<'_>) -> End {
+async fn write_calls(shared: &ConnectionState, mut stream: WriteHalf<'_>) -> ConnectionEnd {
     let mut batch = Batch::default();
     loop {
         batch.clear();
@@ -300,7 +310,7 @@ async fn write_calls(shared: &Shared, mut stream: WriteHalf<'_>) -> End {
         let mut bytes = batch.messages.as_slice().chain(&*batch.payload).chain(batch.padding());
         if let Err(error) = stream.write_all_buf(&mut bytes).await {
             let error = record_error("write to", shared.endpoint.place(), RecordError::Io(error));
-            return End { error, garbled: false };
+            return ConnectionEnd { error, garbled: false };
         }
     }
 }
@@ -308,7 +318,7 @@ async fn write_calls(shared: &Shared, mut stream: WriteHalf<'_>) -> End {
 /// Ends when calls wait and the server has been silent for the stall timeout, or when a NULL call is not
 /// answered here. That one is made when others cannot reach the server, and when all that the server is
 /// silent about is calls that may take it long.
-async fn watch(shared: &Shared, heard: &Heard) -> End {
+async fn watch(shared: &ConnectionState, heard: &LastHeard) -> ConnectionEnd {
     let limit = shared.endpoint.stall_timeout;
     let mut asked: Option<Instant> = None;
     loop {
@@ -318,7 +328,7 @@ async fn watch(shared: &Shared, heard: &Heard) -> End {
         let long = shared.state().oldest_patient().is_some_and(|sent| sent.max(last).elapsed() >= limit);
         if asked.is_none() && (long || shared.trouble.since(last)) {
             // Nobody waits for the answer: that bytes come is the answer.
-            if shared.state().submit(Outgoing::small(null_call())).is_ok() {
+            if shared.state().submit(OutgoingCall::small(null_call())).is_ok() {
                 shared.wake.notify_one();
             }
             asked = Some(Instant::now());
@@ -328,25 +338,25 @@ async fn watch(shared: &Shared, heard: &Heard) -> End {
         if dead || stalled {
             let reason = format!("silent for {:.1} s with calls waiting", last.elapsed().as_secs_f32());
             let error = failure(ErrorKind::Unavailable, "read from", shared.endpoint.place(), reason);
-            return End { error, garbled: false };
+            return ConnectionEnd { error, garbled: false };
         }
     }
 }
 
 /// When bytes came last, and how many replies came, on one connection.
-struct Heard {
+struct LastHeard {
     start: Instant,
     last_ms: AtomicU64,
     replies: AtomicU64,
 }
 
-impl Default for Heard {
-    fn default() -> Heard {
-        Heard { start: Instant::now(), last_ms: AtomicU64::new(0), replies: AtomicU64::new(0) }
+impl Default for LastHeard {
+    fn default() -> LastHeard {
+        LastHeard { start: Instant::now(), last_ms: AtomicU64::new(0), replies: AtomicU64::new(0) }
     }
 }
 
-impl Heard {
+impl LastHeard {
     fn last(&self) -> Instant {
         self.start + Duration::from_millis(self.last_ms.load(Ordering::Relaxed))
     }
@@ -357,12 +367,12 @@ impl Heard {
 }
 
 /// A stream that notes when it heard something: a large reply on a slow line is no silence.
-struct Listening<'a, R> {
+struct HeardStream<'a, R> {
     inner: R,
-    heard: &'a Heard,
+    heard: &'a LastHeard,
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Listening<'_, R> {
+impl<R: AsyncRead + Unpin> AsyncRead for HeardStream<'_, R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -1,25 +1,24 @@
-//! What the answer to a change is worth.
+//! What the answer to a change proves.
 //!
-//! A call whose connection is lost is sent again under its old number. Servers that remember their replies
-//! then answer as the first time, but none has to: they may carry the call out twice. To a REMOVE the second
-//! answer is then "no such name", to a MKDIR "exists", though the caller's wish came true. Nothing here
-//! guesses which it was: a failure that came to a call sent more than once, and silence after a call was
-//! sent at all, are `ErrorKind::OutcomeUnknown`, with the failure as the source. Only calls that may be
-//! carried out twice without a difference (WRITE, COMMIT, and others where it is said) keep their errors as
-//! they are, so that these may simply be asked for again.
+//! A call whose connection is lost is sent again under its old xid. Servers with a duplicate request cache then
+//! answer as the first time, but none has to: they may execute the call twice. To a REMOVE the second answer is then
+//! "no such name", to a MKDIR "exists", though the change was made. Nothing here guesses which it was: a failure of
+//! a call that was sent more than once, and silence after a call was sent at all, are `ErrorKind::OutcomeUnknown`,
+//! with the failure as the source. Only calls that are idempotent (WRITE, COMMIT, and others where it is said) keep
+//! their errors as they are, and may simply be repeated.
 
 use bytes::Bytes;
-use rpc_nfs3::nfs3::Outcome;
+use rpc_nfs3::nfs3::NfsResult;
 use rpc_nfs3::xdr::WireResult;
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::{Error, Result};
 
-use crate::origin::{NfsOrigin, taken};
-use crate::pool::{Lane, Reply};
+use crate::connection_pool::{CallReply, Lane};
+use crate::origin::{NfsOrigin, ok_or_status};
 
-/// A change that was made.
+/// A change that succeeded.
 #[derive(Clone, Debug)]
-pub struct Done<T> {
+pub struct ChangeDone<T> {
     pub value: T,
     /// The call went out more than once, so the server may have carried it out more than once, the last time
     /// after changes that others made meanwhile.
@@ -48,22 +47,27 @@ impl NfsOrigin {
     pub(crate) async fn deliver<T, F>(
         &self,
         procedure: Procedure,
-        encode: impl FnOnce(&mut Encoder),
+        encode: impl FnOnce(&mut XdrEncoder),
         payload: Bytes,
-        decode: impl FnOnce(&mut Decoder) -> WireResult<Outcome<T, F>>,
-    ) -> Result<Done<T>> {
+        decode: impl FnOnce(&mut XdrDecoder) -> WireResult<NfsResult<T, F>>,
+    ) -> Result<ChangeDone<T>> {
         let Procedure { what, number, lane, twice } = procedure;
-        let Reply { answer, sends } = self.pool.change(lane, what, number, encode, payload, decode).await;
-        let answer = answer.map(|reply| reply.and_then(|outcome| taken(what, self.place(), outcome)));
-        judge(twice, what, &self.place(), Reply { answer, sends })
+        let CallReply { answer, sends } = self.pool.change(lane, what, number, encode, payload, decode).await;
+        let answer = answer.map(|reply| reply.and_then(|outcome| ok_or_status(what, self.place(), outcome)));
+        judge(twice, what, &self.place(), CallReply { answer, sends })
     }
 }
 
 /// `reply` with the server's own refusals already among its errors.
-fn judge<T>(twice: Twice, operation: &'static str, place: &str, reply: Reply<T>) -> Result<Done<T>> {
-    let Reply { answer, sends } = reply;
+fn judge<T>(
+    twice: Twice,
+    operation: &'static str,
+    place: &str,
+    reply: CallReply<T>,
+) -> Result<ChangeDone<T>> {
+    let CallReply { answer, sends } = reply;
     let (error, certain) = match answer {
-        Ok(Ok(value)) => return Ok(Done { value, resent: sends > 1 }),
+        Ok(Ok(value)) => return Ok(ChangeDone { value, resent: sends > 1 }),
         Ok(Err(refusal)) => (refusal, sends <= 1),
         Err(silence) => (silence, sends == 0),
     };
@@ -79,8 +83,8 @@ mod tests {
 
     use super::*;
 
-    fn judged(twice: Twice, answer: Result<Result<()>>, sends: u32) -> Result<Done<()>> {
-        judge(twice, "remove", "nas:/export", Reply { answer, sends })
+    fn judged(twice: Twice, answer: Result<Result<()>>, sends: u32) -> Result<ChangeDone<()>> {
+        judge(twice, "remove", "nas:/export", CallReply { answer, sends })
     }
 
     fn error(kind: ErrorKind) -> Error {

@@ -54,7 +54,7 @@ async fn dial_any(host: &str, port: u16, from: Option<u16>) -> Result<TcpStream>
 }
 
 async fn dial_one(address: SocketAddr, from: Option<u16>) -> io::Result<TcpStream> {
-    let stream = match again(address, from).await? {
+    let stream = match reconnect_from(address, from).await? {
         Some(stream) => stream,
         None => match privileged(address).await? {
             Some(stream) => stream,
@@ -75,7 +75,7 @@ fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
 }
 
 /// `None` when this port cannot be had again; an error when the peer could not be reached from it.
-async fn again(address: SocketAddr, from: Option<u16>) -> io::Result<Option<TcpStream>> {
+async fn reconnect_from(address: SocketAddr, from: Option<u16>) -> io::Result<Option<TcpStream>> {
     let Some(port) = from else { return Ok(None) };
     let socket = socket(address)?;
     if socket.bind(local(address, port)).is_err() {

@@ -1,25 +1,25 @@
-//! Words of NFS, MOUNT and RPC into error kinds, all in this file.
+//! The mapping of the errors of NFS, MOUNT and RPC to error kinds, in one place.
 
 use std::fmt;
 
 use rpc_nfs3::WireError;
 use rpc_nfs3::mount::MountStatus;
-use rpc_nfs3::nfs3::Status;
+use rpc_nfs3::nfs3::NfsStatus;
 use rpc_nfs3::record::RecordError;
 use rpc_nfs3::rpc::ReplyStatus;
 use types::{Error, ErrorKind, OutageReason};
 
-/// A reason in words, where there is no error of somebody else to point at.
+/// A reason in words, for an error without a source.
 #[derive(Debug)]
-pub struct Reason(pub String);
+pub struct TextReason(pub String);
 
-impl fmt::Display for Reason {
+impl fmt::Display for TextReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Reason {}
+impl std::error::Error for TextReason {}
 
 pub fn failure(
     kind: ErrorKind,
@@ -27,68 +27,68 @@ pub fn failure(
     context: impl fmt::Display,
     reason: impl Into<String>,
 ) -> Error {
-    Error::new(kind, operation, context).with_source(Reason(reason.into()))
+    Error::new(kind, operation, context).with_source(TextReason(reason.into()))
 }
 
-/// The server admits us to nothing here.
+/// The outage of an export that does not admit us.
 pub fn shut_out(operation: &'static str, context: impl fmt::Display, reason: impl Into<String>) -> Error {
-    Error::outage(OutageReason::Credentials, operation, context).with_source(Reason(reason.into()))
+    Error::outage(OutageReason::Credentials, operation, context).with_source(TextReason(reason.into()))
 }
 
-pub fn kind_of_status(status: Status) -> ErrorKind {
+pub fn kind_of_status(status: NfsStatus) -> ErrorKind {
     match status {
-        Status::PERM => ErrorKind::NotPermitted,
-        Status::ACCES => ErrorKind::AccessDenied,
-        Status::NOENT => ErrorKind::NotFound,
-        Status::NOTDIR => ErrorKind::NotADirectory,
-        Status::ISDIR => ErrorKind::IsADirectory,
-        Status::INVAL => ErrorKind::InvalidArgument,
-        Status::NOSPC => ErrorKind::NoSpace,
-        Status::DQUOT => ErrorKind::QuotaExceeded,
-        Status::ROFS => ErrorKind::ReadOnly,
-        Status::EXIST => ErrorKind::Exists,
-        Status::NOTEMPTY => ErrorKind::NotEmpty,
-        Status::FBIG => ErrorKind::FileTooLarge,
-        Status::MLINK => ErrorKind::TooManyLinks,
-        Status::XDEV => ErrorKind::CrossDevice,
-        Status::NOT_SYNC => ErrorKind::VersionChanged,
-        Status::NAMETOOLONG => ErrorKind::NameTooLong,
-        Status::STALE | Status::BADHANDLE => ErrorKind::Stale,
-        Status::NOTSUPP | Status::BADTYPE => ErrorKind::NotSupported,
+        NfsStatus::PERM => ErrorKind::NotPermitted,
+        NfsStatus::ACCES => ErrorKind::AccessDenied,
+        NfsStatus::NOENT => ErrorKind::NotFound,
+        NfsStatus::NOTDIR => ErrorKind::NotADirectory,
+        NfsStatus::ISDIR => ErrorKind::IsADirectory,
+        NfsStatus::INVAL => ErrorKind::InvalidArgument,
+        NfsStatus::NOSPC => ErrorKind::NoSpace,
+        NfsStatus::DQUOT => ErrorKind::QuotaExceeded,
+        NfsStatus::ROFS => ErrorKind::ReadOnly,
+        NfsStatus::EXIST => ErrorKind::Exists,
+        NfsStatus::NOTEMPTY => ErrorKind::NotEmpty,
+        NfsStatus::FBIG => ErrorKind::FileTooLarge,
+        NfsStatus::MLINK => ErrorKind::TooManyLinks,
+        NfsStatus::XDEV => ErrorKind::CrossDevice,
+        NfsStatus::NOT_SYNC => ErrorKind::VersionChanged,
+        NfsStatus::NAMETOOLONG => ErrorKind::NameTooLong,
+        NfsStatus::STALE | NfsStatus::BADHANDLE => ErrorKind::Stale,
+        NfsStatus::NOTSUPP | NfsStatus::BADTYPE => ErrorKind::NotSupported,
         // The directory changed so much that the listing cannot go on: start it again.
-        Status::BAD_COOKIE => ErrorKind::Busy,
-        Status::JUKEBOX => ErrorKind::Busy,
+        NfsStatus::BAD_COOKIE => ErrorKind::Busy,
+        NfsStatus::JUKEBOX => ErrorKind::Busy,
         // IO, SERVERFAULT, NXIO, and numbers that we do not know.
         _ => ErrorKind::Io,
     }
 }
 
-pub fn status_error(operation: &'static str, context: impl fmt::Display, status: Status) -> Error {
+pub fn status_error(operation: &'static str, context: impl fmt::Display, status: NfsStatus) -> Error {
     let word = match status {
-        Status::PERM => "NFS3ERR_PERM",
-        Status::ACCES => "NFS3ERR_ACCES",
-        Status::NOENT => "NFS3ERR_NOENT",
-        Status::IO => "NFS3ERR_IO",
-        Status::EXIST => "NFS3ERR_EXIST",
-        Status::XDEV => "NFS3ERR_XDEV: the two places are on different file systems",
-        Status::NOTDIR => "NFS3ERR_NOTDIR",
-        Status::ISDIR => "NFS3ERR_ISDIR",
-        Status::INVAL => "NFS3ERR_INVAL",
-        Status::FBIG => "NFS3ERR_FBIG: the server has no files that large",
-        Status::NOSPC => "NFS3ERR_NOSPC: the file system at the server is full",
-        Status::ROFS => "NFS3ERR_ROFS",
-        Status::MLINK => "NFS3ERR_MLINK: the file has as many names as it may have",
-        Status::NOTEMPTY => "NFS3ERR_NOTEMPTY",
-        Status::DQUOT => "NFS3ERR_DQUOT: the quota at the server is used up",
-        Status::NOT_SYNC => "NFS3ERR_NOT_SYNC: it changed since the guard's time",
-        Status::STALE => "NFS3ERR_STALE",
-        Status::BADHANDLE => "NFS3ERR_BADHANDLE",
-        Status::BAD_COOKIE => "NFS3ERR_BAD_COOKIE: the directory changed, list it again from its start",
-        Status::NOTSUPP => "NFS3ERR_NOTSUPP",
-        Status::BADTYPE => "NFS3ERR_BADTYPE",
-        Status::SERVERFAULT => "NFS3ERR_SERVERFAULT",
-        Status::JUKEBOX => "NFS3ERR_JUKEBOX",
-        Status(other) => {
+        NfsStatus::PERM => "NFS3ERR_PERM",
+        NfsStatus::ACCES => "NFS3ERR_ACCES",
+        NfsStatus::NOENT => "NFS3ERR_NOENT",
+        NfsStatus::IO => "NFS3ERR_IO",
+        NfsStatus::EXIST => "NFS3ERR_EXIST",
+        NfsStatus::XDEV => "NFS3ERR_XDEV: the two places are on different file systems",
+        NfsStatus::NOTDIR => "NFS3ERR_NOTDIR",
+        NfsStatus::ISDIR => "NFS3ERR_ISDIR",
+        NfsStatus::INVAL => "NFS3ERR_INVAL",
+        NfsStatus::FBIG => "NFS3ERR_FBIG: the server has no files that large",
+        NfsStatus::NOSPC => "NFS3ERR_NOSPC: the file system at the server is full",
+        NfsStatus::ROFS => "NFS3ERR_ROFS",
+        NfsStatus::MLINK => "NFS3ERR_MLINK: the file has as many names as it may have",
+        NfsStatus::NOTEMPTY => "NFS3ERR_NOTEMPTY",
+        NfsStatus::DQUOT => "NFS3ERR_DQUOT: the quota at the server is used up",
+        NfsStatus::NOT_SYNC => "NFS3ERR_NOT_SYNC: it changed since the guard's time",
+        NfsStatus::STALE => "NFS3ERR_STALE",
+        NfsStatus::BADHANDLE => "NFS3ERR_BADHANDLE",
+        NfsStatus::BAD_COOKIE => "NFS3ERR_BAD_COOKIE: the directory changed, list it again from its start",
+        NfsStatus::NOTSUPP => "NFS3ERR_NOTSUPP",
+        NfsStatus::BADTYPE => "NFS3ERR_BADTYPE",
+        NfsStatus::SERVERFAULT => "NFS3ERR_SERVERFAULT",
+        NfsStatus::JUKEBOX => "NFS3ERR_JUKEBOX",
+        NfsStatus(other) => {
             return failure(kind_of_status(status), operation, context, format!("nfsstat3 {other}"));
         }
     };
@@ -168,14 +168,14 @@ mod tests {
     #[test]
     fn only_a_plain_no_from_the_server_is_not_found() {
         let not_found: Vec<u32> =
-            (0..11_000).filter(|n| kind_of_status(Status(*n)) == ErrorKind::NotFound).collect();
-        assert_eq!(not_found, [Status::NOENT.0]);
+            (0..11_000).filter(|n| kind_of_status(NfsStatus(*n)) == ErrorKind::NotFound).collect();
+        assert_eq!(not_found, [NfsStatus::NOENT.0]);
     }
 
     #[test]
     fn a_busy_tape_is_retried_and_a_stale_handle_is_not() {
-        assert!(status_error("read", "x", Status::JUKEBOX).is_retryable());
-        assert!(!status_error("read", "x", Status::STALE).is_retryable());
-        assert!(!status_error("read", "x", Status::IO).is_retryable());
+        assert!(status_error("read", "x", NfsStatus::JUKEBOX).is_retryable());
+        assert!(!status_error("read", "x", NfsStatus::STALE).is_retryable());
+        assert!(!status_error("read", "x", NfsStatus::IO).is_retryable());
     }
 }

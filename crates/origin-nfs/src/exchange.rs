@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use rpc_nfs3::record::{RecordReader, mark};
 use rpc_nfs3::rpc::{CallHeader, Credentials, ReplyHeader};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use types::{ErrorKind, Result};
@@ -22,26 +22,26 @@ const MARK_AT: usize = 0;
 const XID_AT: usize = 4;
 const MARK_BYTES: usize = 4;
 
-/// What is called.
+/// The procedure that is called.
 #[derive(Clone, Copy, Debug)]
-pub struct Target {
+pub struct CallTarget {
     pub program: u32,
     pub version: u32,
     pub procedure: u32,
 }
 
 /// A call ready to be sent but for its xid and mark: the arguments are to be appended.
-pub fn begin_call(target: Target, credentials: &Credentials) -> Encoder {
-    let mut e = Encoder::with_capacity(256);
+pub fn begin_call(target: CallTarget, credentials: &Credentials) -> XdrEncoder {
+    let mut e = XdrEncoder::with_capacity(256);
     e.u32(0);
-    let Target { program, version, procedure } = target;
+    let CallTarget { program, version, procedure } = target;
     let credentials = credentials.clone();
     CallHeader { xid: 0, rpc_version: 2, program, version, procedure, credentials }.encode(&mut e);
     e
 }
 
 /// The whole record, but for `payload` bytes (padding included) that are sent after it.
-pub fn finish_call(mut e: Encoder, xid: u32, payload: usize) -> Bytes {
+pub fn finish_call(mut e: XdrEncoder, xid: u32, payload: usize) -> Bytes {
     let length = e.len().saturating_sub(MARK_BYTES).saturating_add(payload);
     e.patch_u32(MARK_AT, u32::from_be_bytes(mark(length)));
     e.patch_u32(XID_AT, xid);
@@ -61,16 +61,16 @@ pub async fn exchange(
     stream: &mut TcpStream,
     operation: &'static str,
     context: &str,
-    call: Encoder,
+    call: XdrEncoder,
     timeout: Duration,
-) -> Result<Decoder> {
+) -> Result<XdrDecoder> {
     let xid = first_xid();
     let talk = async {
         let write = stream.write_all(&finish_call(call, xid, 0)).await;
         write.map_err(|e| types::Error::new(ErrorKind::Unavailable, operation, context).with_source(e))?;
         let mut reader = RecordReader::new(stream, REPLY_MAX);
         let record = reader.record().await.map_err(|e| record_error(operation, context, e))?;
-        let mut d = Decoder::new(record);
+        let mut d = XdrDecoder::new(record);
         let header = ReplyHeader::decode(&mut d).map_err(|e| wire_error(operation, context, e))?;
         if header.xid != xid {
             return Err(failure(ErrorKind::Corrupt, operation, context, "a reply to another call came"));

@@ -1,17 +1,31 @@
 //! A far NFSv3 server as an `Origin`: our own asynchronous client in user space.
 //!
-//! A lost connection is dialled anew and what was not answered is sent once more, without the caller noticing, as
-//! long as its deadline holds. The calls that change something (`mutate.rs`, `write.rs`) are sent again too, but say
-//! so: `delivery.rs`. The reference and the identity of an object are its file handle's bytes: servers put the
-//! generation of the inode into them, so a reused inode number gives another handle.
+//! The cast:
+//! - [`NfsOrigin`] (`origin.rs`) implements `Origin`: listings in `listing.rs`, reads in `read.rs`, writes in
+//!   `write.rs`, changes in `mutate.rs`, limits in `limits.rs`.
+//! - `connection_pool.rs`: a `ConnectionPool` chooses the connection of a call, metadata apart from bulk reads.
+//! - `connection.rs`: an `NfsConnection` keeps many calls in flight on one TCP connection, and dials it anew
+//!   (`dial.rs`); `pending_calls.rs` (pure) has the calls that wait to be sent or answered.
+//! - `delivery.rs` says what the answer to a change is worth that may have been executed twice.
+//! - `mounting.rs` asks the portmapper and MOUNT, by `exchange.rs`; `nested_exports.rs` knows the exports inside our
+//!   export; `admission.rs` whether the export admits us at all.
 //!
-//! Start with `origin.rs` (the calls), then `pool.rs` and `connection.rs` (how they travel), then
-//! `nested.rs` (exports inside our export).
+//! A call goes from `origin.rs` through the admission check to the pool, and waits in its connection until it is
+//! answered, its deadline is over, or the server is down for longer than the grace.
+//!
+//! Invariants: a lost connection is dialled anew and unanswered calls are sent again, under their old xid, without
+//! the caller noticing, as long as its deadline holds. A change whose answer is in doubt is `OutcomeUnknown`, never
+//! a guess. The directory under the mount point of a nested export is never served. Reference and identity of an
+//! object are its file handle's bytes: servers put the generation of the inode into them, so a reused inode number
+//! gives another handle.
+//!
+//! Begin with `origin.rs`, then `connection_pool.rs` and `connection.rs`, then `nested_exports.rs`.
 
 mod admission;
 mod attributes;
 mod config;
 mod connection;
+mod connection_pool;
 mod delivery;
 mod dial;
 mod errors;
@@ -22,14 +36,13 @@ mod listing;
 mod listing_guard;
 mod mounting;
 mod mutate;
-mod nested;
+mod nested_exports;
 mod origin;
-mod pending;
-mod pool;
+mod pending_calls;
 mod read;
 mod url;
 mod write;
 
-pub use config::{Config, Identity};
+pub use config::{AuthSysIdentity, Config};
 pub use kind::KIND;
 pub use origin::NfsOrigin;

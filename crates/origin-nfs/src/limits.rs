@@ -1,13 +1,13 @@
-//! What the server can never take: the largest file as FSINFO tells it, the longest name by PATHCONF, and whether the
-//! export can be written to.
+//! The limits of the server: the largest file by FSINFO, the longest name by PATHCONF, and whether the export can be
+//! written to.
 
 use origin::OriginLimits;
 use rpc_nfs3::nfs3::fs;
 use rpc_nfs3::nfs3::procedure;
 use types::{Error, ErrorKind, Name, Result};
 
-use crate::origin::{NfsOrigin, taken};
-use crate::pool::Lane;
+use crate::connection_pool::Lane;
+use crate::origin::{NfsOrigin, ok_or_status};
 
 impl NfsOrigin {
     /// The number of links by PATHCONF is not taken: servers tell the least of what their file systems have.
@@ -20,7 +20,7 @@ impl NfsOrigin {
             self.pool.call(Lane::Metadata, what, procedure::PATHCONF, encode, fs::decode_pathconf),
             self.is_read_only(),
         );
-        let info = taken(what, self.place(), info?)?;
+        let info = ok_or_status(what, self.place(), info?)?;
         // A server need not have PATHCONF.
         let name_max = names.ok().and_then(|told| told.ok()).map(|told| told.name_max).filter(|max| *max > 0);
         let file_size_max = Some(info.file_size_max).filter(|max| *max > 0);

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use origin::{DirCursor, DirEntry, DirPage, Reference};
-use rpc_nfs3::nfs3::readdir::{self, Entry, ReaddirArgs, ReaddirOk};
-use rpc_nfs3::nfs3::{FileHandle, Outcome, Status, procedure};
+use rpc_nfs3::nfs3::readdir::{self, DirEntry3, ReaddirArgs, ReaddirOk};
+use rpc_nfs3::nfs3::{FileHandle, NfsResult, NfsStatus, procedure};
 use types::{ErrorKind, Name, Result};
 
+use crate::connection_pool::Lane;
 use crate::errors::failure;
 use crate::listing_guard::ListingGuard;
-use crate::origin::{NfsOrigin, attr_of, handle_of, object, taken};
-use crate::pool::Lane;
+use crate::origin::{NfsOrigin, attr_of, handle_of, object, ok_or_status};
 
 const WHAT: &str = "list directory at";
 
@@ -72,15 +72,15 @@ impl NfsOrigin {
     async fn ask_page(&self, dir: &FileHandle, cursor: DirCursor) -> Result<ReaddirOk> {
         if !self.dirs.no_plus.load(Ordering::Relaxed) {
             match self.ask(dir, cursor, true).await? {
-                Err((Status::NOTSUPP, _)) => self.dirs.no_plus.store(true, Ordering::Relaxed),
-                Err((Status::TOOSMALL, _)) => {}
-                outcome => return taken(WHAT, self.place(), outcome),
+                Err((NfsStatus::NOTSUPP, _)) => self.dirs.no_plus.store(true, Ordering::Relaxed),
+                Err((NfsStatus::TOOSMALL, _)) => {}
+                outcome => return ok_or_status(WHAT, self.place(), outcome),
             }
         }
-        taken(WHAT, self.place(), self.ask(dir, cursor, false).await?)
+        ok_or_status(WHAT, self.place(), self.ask(dir, cursor, false).await?)
     }
 
-    async fn ask(&self, dir: &FileHandle, cursor: DirCursor, plus: bool) -> Result<Outcome<ReaddirOk>> {
+    async fn ask(&self, dir: &FileHandle, cursor: DirCursor, plus: bool) -> Result<NfsResult<ReaddirOk>> {
         let bytes = self.dirs.page_bytes.load(Ordering::Relaxed);
         let DirCursor { cookie, verifier } = cursor;
         let args = ReaddirArgs { dir: dir.clone(), cookie, verifier, dir_count: bytes, max_count: bytes };
@@ -110,8 +110,8 @@ impl NfsOrigin {
         Ok(next)
     }
 
-    /// `None` for names that nobody should see.
-    fn dir_entry(&self, dir: &Reference, entry: Entry) -> Option<DirEntry> {
+    /// `None` for names that must not be listed.
+    fn dir_entry(&self, dir: &Reference, entry: DirEntry3) -> Option<DirEntry> {
         if matches!(entry.name.as_ref(), b"." | b"..") {
             return None;
         }
@@ -123,7 +123,7 @@ impl NfsOrigin {
                 return None;
             }
         };
-        // What lies under the mount point of a nested export is not it; LOOKUP finds out.
+        // The directory under the mount point of a nested export is not that export's root; LOOKUP finds out.
         let nested = self.nested.child(&dir.0, name.as_bytes()).is_some();
         let object = match (entry.handle, entry.attr) {
             (Some(handle), Some(attr)) if !nested => {

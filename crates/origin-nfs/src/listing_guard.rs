@@ -17,14 +17,14 @@ const PAGES_MAX: usize = 100_000;
 const REPEATS: u32 = 16;
 
 #[derive(Default)]
-struct Walks {
+struct ListingWalks {
     begun: u32,
     pages: HashMap<u64, u32>,
 }
 
 #[derive(Default)]
 pub struct ListingGuard {
-    walks: Mutex<HashMap<Bytes, Walks>>,
+    walks: Mutex<HashMap<Bytes, ListingWalks>>,
 }
 
 impl ListingGuard {

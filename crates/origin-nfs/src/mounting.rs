@@ -2,17 +2,17 @@
 //! takes a connection of its own; they are rare.
 
 use bytes::Bytes;
-use rpc_nfs3::mount::{self, Export, MountStatus};
+use rpc_nfs3::mount::{self, ExportEntry, MountStatus};
 use rpc_nfs3::nfs3::{self, FileHandle};
 use rpc_nfs3::portmap::{self, Mapping};
 use rpc_nfs3::rpc::Credentials;
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::{Error, ErrorKind, OutageReason, Result};
 
 use crate::config::Config;
 use crate::dial::dial;
 use crate::errors::{failure, mount_kind, shut_out, wire_error};
-use crate::exchange::{Target, begin_call, exchange};
+use crate::exchange::{CallTarget, begin_call, exchange};
 
 /// AUTH_NONE and AUTH_SYS, which is what we can offer.
 const FLAVORS: [u32; 2] = [0, 1];
@@ -63,7 +63,7 @@ impl Mounter {
         Ok(FileHandle(Bytes::copy_from_slice(&mounted.handle.0)))
     }
 
-    pub async fn exports(&self) -> Result<Vec<Export>> {
+    pub async fn exports(&self) -> Result<Vec<ExportEntry>> {
         let call = self.begin(mount::procedure::EXPORT);
         let mut d = self.ask("list exports of", &self.host, call).await?;
         mount::decode_exports(&mut d).map_err(|e| wire_error("list exports of", &self.host, e))
@@ -85,16 +85,16 @@ impl Mounter {
             return Err(error);
         }
         let context = format!("{}:{}", self.host, path.escape_ascii());
-        let reason = format!("the server has no such export; {}", told(&exports));
+        let reason = format!("the server has no such export; {}", exports_text(&exports));
         Err(failure(ErrorKind::Config, "mount", context, reason))
     }
 
-    fn begin(&self, procedure: u32) -> Encoder {
-        let target = Target { program: mount::PROGRAM, version: mount::VERSION, procedure };
+    fn begin(&self, procedure: u32) -> XdrEncoder {
+        let target = CallTarget { program: mount::PROGRAM, version: mount::VERSION, procedure };
         begin_call(target, &self.credentials)
     }
 
-    async fn ask(&self, operation: &'static str, context: &str, call: Encoder) -> Result<Decoder> {
+    async fn ask(&self, operation: &'static str, context: &str, call: XdrEncoder) -> Result<XdrDecoder> {
         let mut stream = dial(&self.host, self.mount_port, None, self.timeout).await?;
         exchange(&mut stream, operation, context, call, self.timeout).await
     }
@@ -113,7 +113,7 @@ fn refused(context: &str, status: MountStatus) -> Error {
     failure(kind, "mount", context, reason)
 }
 
-fn told(exports: &[Export]) -> String {
+fn exports_text(exports: &[ExportEntry]) -> String {
     if exports.is_empty() {
         return "it lists no exports".to_owned();
     }
@@ -127,7 +127,8 @@ fn told(exports: &[Export]) -> String {
 
 async fn getport(config: &Config, program: u32) -> Result<u16> {
     let context = format!("{}:{}", config.host, portmap::PORT);
-    let target = Target { program: portmap::PROGRAM, version: portmap::VERSION, procedure: portmap::GETPORT };
+    let target =
+        CallTarget { program: portmap::PROGRAM, version: portmap::VERSION, procedure: portmap::GETPORT };
     let mut call = begin_call(target, &Credentials::None);
     Mapping { program, version: 3, port: 0 }.encode(&mut call);
     let operation = "ask the portmapper of";

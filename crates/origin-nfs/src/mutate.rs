@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use origin::change::check_target;
 use origin::{Around, Before, Change, Changed, Object, Origin, Reference};
-use rpc_nfs3::Encoder;
+use rpc_nfs3::XdrEncoder;
 use rpc_nfs3::nfs3::create::{self, CreateArgs, CreateOk, MkdirArgs, MknodArgs, NodeData, SymlinkArgs};
 use rpc_nfs3::nfs3::names::{self, LinkArgs, RenameArgs};
 use rpc_nfs3::nfs3::setattr::SetattrArgs;
@@ -14,11 +14,11 @@ use rpc_nfs3::nfs3::wcc::{self, WccAttr, WccData};
 use rpc_nfs3::nfs3::{DirOp, FileHandle, procedure};
 use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Timestamp, WeakAttr};
 
-use crate::attributes::{wire_attributes, wire_time};
+use crate::attributes::{to_nfstime3, to_sattr3};
+use crate::connection_pool::Lane;
 use crate::delivery::{Procedure, Twice};
 use crate::errors::failure;
 use crate::origin::{NfsOrigin, attr_of, handle_of, object, time_of};
-use crate::pool::Lane;
 
 /// Whether a create that is carried out twice leaves the same as once. (An exclusive one has no attributes.)
 fn twice(how: CreateHow) -> Twice {
@@ -45,11 +45,12 @@ impl NfsOrigin {
             Change::Mknod { dir, name, node, set } => self.mknod(dir, name, *node, set).await,
             Change::Link { file, dir, name } => self.link(file, dir, name).await,
             Change::Remove { dir, name } => {
-                self.unname(metadata("remove a file at", procedure::REMOVE, Twice::Matters), dir, name).await
+                self.remove_name(metadata("remove a file at", procedure::REMOVE, Twice::Matters), dir, name)
+                    .await
             }
             Change::Rmdir { dir, name } => {
                 let rmdir = metadata("remove a directory at", procedure::RMDIR, Twice::Matters);
-                self.unname(rmdir, dir, name).await
+                self.remove_name(rmdir, dir, name).await
             }
             Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
                 self.rename(from_dir, from, to_dir, to).await
@@ -64,11 +65,11 @@ impl NfsOrigin {
     /// Makes a regular file. `Exclusive` cannot carry attributes: if any are given they are set by a second
     /// call, and the times with them.
     async fn create(&self, dir: &Reference, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Changed> {
-        let wire = wire_attributes(set)?;
+        let wire = to_sattr3(set)?;
         let wire_how = match how {
-            CreateHow::Unchecked => create::CreateHow::Unchecked(wire),
-            CreateHow::Guarded => create::CreateHow::Guarded(wire),
-            CreateHow::Exclusive(verifier) => create::CreateHow::Exclusive(verifier),
+            CreateHow::Unchecked => create::CreateHow3::Unchecked(wire),
+            CreateHow::Guarded => create::CreateHow3::Guarded(wire),
+            CreateHow::Exclusive(verifier) => create::CreateHow3::Exclusive(verifier),
         };
         let args = CreateArgs { place: dir_op(dir, name)?, how: wire_how };
         let create = metadata("create a file at", procedure::CREATE, twice(how));
@@ -82,13 +83,13 @@ impl NfsOrigin {
             return Ok(made);
         }
         // With its times set the verifier is gone: this create cannot be repeated any more.
-        let dressed = self.dress(&file.reference, set).await;
+        let dressed = self.set_after_create(&file.reference, set).await;
         let dressed = dressed.map_err(|error| Error::doubtful(create.what, self.place(), error))?;
         Ok(Changed { object: Some(dressed), ..made })
     }
 
     /// The attributes that an exclusive create could not take along.
-    async fn dress(&self, reference: &Reference, set: &SetAttr) -> Result<Object> {
+    async fn set_after_create(&self, reference: &Reference, set: &SetAttr) -> Result<Object> {
         match self.setattr(reference, &set.with_times(), None).await?.object {
             Some(object) => Ok(object),
             None => self.getattr(reference).await,
@@ -96,7 +97,7 @@ impl NfsOrigin {
     }
 
     async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Changed> {
-        let args = MkdirArgs { place: dir_op(dir, name)?, attributes: wire_attributes(set)? };
+        let args = MkdirArgs { place: dir_op(dir, name)?, attributes: to_sattr3(set)? };
         let mkdir = metadata("make a directory at", procedure::MKDIR, Twice::Matters);
         self.make(mkdir, &args.place, |e| args.encode(e)).await
     }
@@ -104,13 +105,13 @@ impl NfsOrigin {
     async fn symlink(&self, dir: &Reference, name: &Name, target: &Bytes, set: &SetAttr) -> Result<Changed> {
         check_target(target)?;
         let target = target.clone();
-        let args = SymlinkArgs { place: dir_op(dir, name)?, attributes: wire_attributes(set)?, target };
+        let args = SymlinkArgs { place: dir_op(dir, name)?, attributes: to_sattr3(set)?, target };
         let symlink = metadata("make a symbolic link at", procedure::SYMLINK, Twice::Matters);
         self.make(symlink, &args.place, |e| args.encode(e)).await
     }
 
     async fn mknod(&self, dir: &Reference, name: &Name, node: NewNode, set: &SetAttr) -> Result<Changed> {
-        let attributes = wire_attributes(set)?;
+        let attributes = to_sattr3(set)?;
         let node = match node {
             NewNode::CharDevice(major, minor) => NodeData::CharDevice { attributes, rdev: (major, minor) },
             NewNode::BlockDevice(major, minor) => NodeData::BlockDevice { attributes, rdev: (major, minor) },
@@ -126,23 +127,23 @@ impl NfsOrigin {
         &self,
         procedure: Procedure,
         place: &DirOp,
-        encode: impl FnOnce(&mut Encoder),
+        encode: impl FnOnce(&mut XdrEncoder),
     ) -> Result<Changed> {
         let done = self.deliver(procedure, encode, Bytes::new(), create::decode_create).await?;
         let object = self.made(place, &done.value).await.map_err(|error| match procedure.twice {
             Twice::Harmless => error,
-            // It is there, whatever this error says.
+            // It exists, whatever this error says.
             Twice::Matters => Error::doubtful(procedure.what, self.place(), error),
         })?;
         let dir = around(&place.dir, &done.value.dir_wcc);
-        Ok(told(Changed { object: Some(object), dir, ..Changed::default() }, done.resent))
+        Ok(as_reported(Changed { object: Some(object), dir, ..Changed::default() }, done.resent))
     }
 
-    /// What a server left out of its reply is asked for.
+    /// Looks up what the server left out of its reply.
     async fn made(&self, place: &DirOp, ok: &CreateOk) -> Result<Object> {
         let Some(handle) = &ok.object else {
             let name = Name::new(place.name.clone())?;
-            return self.lookup_plainly(&place.dir, &name).await.map(|(object, _)| object);
+            return self.lookup_direct(&place.dir, &name).await.map(|(object, _)| object);
         };
         // A copy: a handle lives long, the record it came in must not.
         let handle = FileHandle(Bytes::copy_from_slice(&handle.0));
@@ -153,14 +154,14 @@ impl NfsOrigin {
         Ok(object(handle, attr))
     }
 
-    async fn unname(&self, procedure: Procedure, dir: &Reference, name: &Name) -> Result<Changed> {
+    async fn remove_name(&self, procedure: Procedure, dir: &Reference, name: &Name) -> Result<Changed> {
         let args = dir_op(dir, name)?;
         let done = self.deliver(procedure, |e| args.encode(e), Bytes::new(), wcc::decode_wcc_result).await?;
         let dir = around(&args.dir, &done.value);
-        Ok(told(Changed { dir, ..Changed::default() }, done.resent))
+        Ok(as_reported(Changed { dir, ..Changed::default() }, done.resent))
     }
 
-    /// What was renamed keeps its handle; what became of its attributes the answer does not say.
+    /// A renamed object keeps its handle; the reply does not tell its attributes.
     async fn rename(
         &self,
         from_dir: &Reference,
@@ -173,7 +174,7 @@ impl NfsOrigin {
         let done = self.deliver(rename, |e| args.encode(e), Bytes::new(), names::decode_rename).await?;
         let dir = around(&args.from.dir, &done.value.from);
         let to_dir = around(&args.to.dir, &done.value.to);
-        Ok(told(Changed { dir, to_dir, ..Changed::default() }, done.resent))
+        Ok(as_reported(Changed { dir, to_dir, ..Changed::default() }, done.resent))
     }
 
     async fn link(&self, file: &Reference, dir: &Reference, name: &Name) -> Result<Changed> {
@@ -183,7 +184,7 @@ impl NfsOrigin {
         let dir = around(&args.place.dir, &done.value.dir);
         let attr = done.value.attr.as_ref().map(attr_of);
         let object = attr.map(|attr| object(args.object, attr));
-        Ok(told(Changed { object, dir, ..Changed::default() }, done.resent))
+        Ok(as_reported(Changed { object, dir, ..Changed::default() }, done.resent))
     }
 
     /// Servers may look at a guard's whole seconds only (Linux 6.1 does).
@@ -197,17 +198,17 @@ impl NfsOrigin {
         let twice = if guard.is_some() { Twice::Matters } else { Twice::Harmless };
         let args = SetattrArgs {
             object: handle_of(reference)?,
-            attributes: wire_attributes(set)?,
-            guard: guard.map(wire_time).transpose()?,
+            attributes: to_sattr3(set)?,
+            guard: guard.map(to_nfstime3).transpose()?,
         };
         let setattr = metadata("set attributes at", procedure::SETATTR, twice);
         let done = self.deliver(setattr, |e| args.encode(e), Bytes::new(), wcc::decode_wcc_result).await?;
         let Around { before, after } = around(&args.object, &done.value);
-        Ok(told(Changed { object: after, before, ..Changed::default() }, done.resent))
+        Ok(as_reported(Changed { object: after, before, ..Changed::default() }, done.resent))
     }
 }
 
-/// What wcc_data says of the object with this handle.
+/// The state around a change, by the wcc_data of the object with this handle.
 fn around(handle: &FileHandle, wcc: &WccData) -> Around {
     let after = wcc.after.as_ref().map(|after| object(handle.clone(), attr_of(after)));
     Around { before: wcc.before.as_ref().map(before_of), after }
@@ -219,6 +220,6 @@ pub fn before_of(wcc: &WccAttr) -> Before {
     Before::from_weak(WeakAttr { size, mtime: time_of(mtime), ctime: time_of(ctime) })
 }
 
-fn told(changed: Changed, resent: bool) -> Changed {
+fn as_reported(changed: Changed, resent: bool) -> Changed {
     if resent { changed.perhaps_again() } else { changed }
 }

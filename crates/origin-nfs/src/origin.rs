@@ -11,20 +11,20 @@ use origin::{
 };
 use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::file;
-use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, Outcome, fs, procedure};
+use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, NfsResult, fs, procedure};
 use types::{
     Attr, ByteRange, Error, ErrorKind, FileKind, FsStat, Name, OutageReason, Result, Stability, Timestamp,
     Version,
 };
 
-use crate::admission::Admission;
+use crate::admission::ExportAdmission;
 use crate::config::Config;
 use crate::connection::Endpoint;
+use crate::connection_pool::{ConnectionPool, Lane, credentials};
 use crate::errors::{failure, status_error};
 use crate::listing::DirReader;
 use crate::mounting::Mounter;
-use crate::nested::{Nested, NodeId, Place, ROOT};
-use crate::pool::{Lane, Pool, credentials};
+use crate::nested_exports::{NestedExport, NestedExports, NodeId, ROOT};
 
 const _: () = assert!(HANDLE_MAX <= REFERENCE_MAX);
 
@@ -33,13 +33,13 @@ const TRANSFER_SMALL: u32 = 32 << 10;
 
 pub struct NfsOrigin {
     pub(crate) config: Config,
-    pub(crate) pool: Pool,
+    pub(crate) pool: ConnectionPool,
     pub(crate) mounter: Mounter,
-    pub(crate) admission: Admission,
+    pub(crate) admission: ExportAdmission,
     root: Mutex<FileHandle>,
     pub(crate) read_max: u32,
     pub(crate) write_max: u32,
-    pub(crate) nested: Nested,
+    pub(crate) nested: NestedExports,
     pub(crate) dirs: DirReader,
 }
 
@@ -50,7 +50,7 @@ impl NfsOrigin {
         let credentials = credentials(&config.identity);
         let mounter = Mounter::find(&config, credentials.clone()).await?;
         let endpoint = Endpoint::new(&config, mounter.nfs_port());
-        // Side by side: over a far line the start costs five round trips instead of eleven.
+        // In parallel: over a far line the start costs five round trips instead of eleven.
         let (stream, root, exports) =
             tokio::join!(endpoint.connect(None), mounter.mount_or_explain(&config.export), mounter.exports());
         let (stream, root) = (stream?, root?);
@@ -58,10 +58,10 @@ impl NfsOrigin {
             tracing::warn!(%error, "the server does not list its exports; nested exports are not noticed");
             Vec::new()
         });
-        let nested = Nested::new(&config.export, exports.iter().map(|e| e.path.as_ref()));
+        let nested = NestedExports::new(&config.export, exports.iter().map(|e| e.path.as_ref()));
         nested.learn(ROOT, &root.0);
-        let pool = Pool::start(&config, &endpoint, credentials, stream);
-        let admission = Admission::default();
+        let pool = ConnectionPool::start(&config, &endpoint, credentials, stream);
+        let admission = ExportAdmission::default();
         let (transfers, ()) =
             tokio::join!(transfer_max(&pool, &root, &config), admission.learn(&pool, &root));
         let (read_max, write_max) = transfers?;
@@ -114,7 +114,7 @@ impl NfsOrigin {
     }
 
     /// LOOKUP as the server answers it, and the directory's attributes if it told them.
-    pub(crate) async fn lookup_plainly(
+    pub(crate) async fn lookup_direct(
         &self,
         dir: &FileHandle,
         name: &Name,
@@ -124,7 +124,7 @@ impl NfsOrigin {
         let what = "look up";
         let reply =
             self.pool.call(Lane::Metadata, what, procedure::LOOKUP, encode, file::decode_lookup).await?;
-        let found = taken(what, name, reply)?;
+        let found = ok_or_status(what, name, reply)?;
         let handle = FileHandle(Bytes::copy_from_slice(&found.object.0));
         let attr = match found.attr {
             Some(attr) => attr_of(&attr),
@@ -133,56 +133,58 @@ impl NfsOrigin {
         Ok((object(handle, attr), found.dir_attr.as_ref().map(attr_of)))
     }
 
-    /// A name that leads to a nested export: see `nested.rs`.
+    /// A name that leads to a nested export: see `nested_exports.rs`.
     async fn lookup_nested(
         &self,
         dir: &FileHandle,
         name: &Name,
         node: NodeId,
         export: &[u8],
-        place: Place,
+        place: NestedExport,
     ) -> Result<Object> {
-        if let Place::Mounted(handle) = &place {
+        if let NestedExport::Mounted(handle) = &place {
             match self.getattr_of(handle).await {
-                Err(error) if error.kind() == ErrorKind::Stale => self.nested.set_place(node, Place::Unknown),
+                Err(error) if error.kind() == ErrorKind::Stale => {
+                    self.nested.set_place(node, NestedExport::Unknown)
+                }
                 other => return other.map(|attr| object(handle.clone(), attr)),
             }
         }
-        let (shown, dir_attr) = self.lookup_plainly(dir, name).await?;
+        let (shown, dir_attr) = self.lookup_direct(dir, name).await?;
         let dir_attr = match dir_attr {
             Some(attr) => attr,
             None => self.getattr_of(dir).await?,
         };
         let crossed = shown.attr.fsid != dir_attr.fsid;
-        if matches!(place, Place::Same(_)) {
+        if matches!(place, NestedExport::Same(_)) {
             return Ok(shown);
         }
         let (handle, attr) = match self.mount_nested(export).await {
             Ok(mounted) => mounted,
             Err(error) if crossed => {
                 tracing::debug!(%name, %error, "nested export cannot be mounted but can be walked into");
-                self.nested.set_place(node, Place::Same(Instant::now()));
+                self.nested.set_place(node, NestedExport::Same(Instant::now()));
                 return Ok(shown);
             }
             Err(error) => return Err(not_mounted(name, &error)),
         };
         if !crossed && (attr.fsid, attr.fileid) == (shown.attr.fsid, shown.attr.fileid) {
-            self.nested.set_place(node, Place::Same(Instant::now()));
+            self.nested.set_place(node, NestedExport::Same(Instant::now()));
             return Ok(shown);
         }
         tracing::info!(export = %export.escape_ascii(), "nested export mounted beside our own");
-        self.nested.set_place(node, Place::Mounted(handle.clone()));
+        self.nested.set_place(node, NestedExport::Mounted(handle.clone()));
         Ok(object(handle, attr))
     }
 
     async fn lookup_name(&self, dir: &Reference, name: &Name) -> Result<Object> {
         let handle = handle_of(dir)?;
         let Some(node) = self.nested.child(&dir.0, name.as_bytes()) else {
-            return self.lookup_plainly(&handle, name).await.map(|(object, _)| object);
+            return self.lookup_direct(&handle, name).await.map(|(object, _)| object);
         };
         let object = match self.nested.export(node) {
             Some((export, place)) => self.lookup_nested(&handle, name, node, &export, place).await?,
-            None => self.lookup_plainly(&handle, name).await?.0,
+            None => self.lookup_direct(&handle, name).await?.0,
         };
         self.nested.learn(node, &object.reference.0);
         Ok(object)
@@ -194,7 +196,7 @@ impl NfsOrigin {
         Ok((handle, attr))
     }
 
-    /// By numbers that outlive the server's handles.
+    /// The export's identity, by numbers that outlive the server's handles.
     async fn export_identity(&self) -> Result<OriginIdentity> {
         let attr = self.root().await?.attr;
         let bytes = [attr.fsid.to_be_bytes(), attr.fileid.to_be_bytes()].concat().into();
@@ -210,7 +212,7 @@ impl NfsOrigin {
 
 /// Whatever the reason, a nested export that cannot be mounted is not absent.
 fn not_mounted(name: &Name, error: &Error) -> Error {
-    // Of that export alone: our own may go on.
+    // It concerns that export alone: our own may go on.
     let kind = match error.outage_reason() {
         Some(OutageReason::Credentials) => ErrorKind::AccessDenied,
         _ if error.kind() == ErrorKind::AccessDenied => ErrorKind::AccessDenied,
@@ -219,11 +221,11 @@ fn not_mounted(name: &Name, error: &Error) -> Error {
     failure(kind, "enter nested export", name, error.to_string())
 }
 
-/// The good part of a result, or its status as an error.
-pub(crate) fn taken<T, F>(
+/// The success of a result, or its status as an error.
+pub(crate) fn ok_or_status<T, F>(
     what: &'static str,
     context: impl std::fmt::Display,
-    outcome: Outcome<T, F>,
+    outcome: NfsResult<T, F>,
 ) -> Result<T> {
     outcome.map_err(|(status, _)| status_error(what, context, status))
 }
@@ -272,7 +274,7 @@ pub(crate) fn attr_of(attr: &Fattr3) -> Attr {
 }
 
 /// What the server takes in one READ and in one WRITE, within what we want.
-async fn transfer_max(pool: &Pool, root: &FileHandle, config: &Config) -> Result<(u32, u32)> {
+async fn transfer_max(pool: &ConnectionPool, root: &FileHandle, config: &Config) -> Result<(u32, u32)> {
     let encode = |e: &mut _| root.encode(e);
     let what = "ask file system information of";
     let reply = pool.call(Lane::Metadata, what, procedure::FSINFO, encode, fs::decode_fsinfo).await?;
@@ -306,16 +308,16 @@ impl Origin for NfsOrigin {
     }
 
     async fn limits(&self) -> Result<OriginLimits> {
-        let began = self.admitted().await?;
-        self.judged(began, self.export_limits().await).await
+        let began = self.ensure_admitted().await?;
+        self.check_admission(began, self.export_limits().await).await
     }
 
     async fn root(&self) -> Result<Object> {
-        let began = self.admitted().await?;
+        let began = self.ensure_admitted().await?;
         let handle = self.root_handle();
         match self.getattr_of(&handle).await {
             Err(error) if error.kind() == ErrorKind::Stale => {}
-            other => return self.judged(began, other).await.map(|attr| object(handle, attr)),
+            other => return self.check_admission(began, other).await.map(|attr| object(handle, attr)),
         }
         // The export was set up anew: the path still names it.
         let handle = self.mounter.mount(&self.config.export).await.map_err(|error| {
@@ -329,38 +331,38 @@ impl Origin for NfsOrigin {
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        let began = self.admitted().await?;
-        self.judged(began, self.lookup_name(dir, name).await).await
+        let began = self.ensure_admitted().await?;
+        self.check_admission(began, self.lookup_name(dir, name).await).await
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
-        let began = self.admitted().await?;
+        let began = self.ensure_admitted().await?;
         let handle = handle_of(reference)?;
-        let attr = self.judged(began, self.getattr_of(&handle).await).await?;
+        let attr = self.check_admission(began, self.getattr_of(&handle).await).await?;
         Ok(object(handle, attr))
     }
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
-        let began = self.admitted().await?;
+        let began = self.ensure_admitted().await?;
         let handle = handle_of(link)?;
         let encode = |e: &mut _| handle.encode(e);
         let what = "read link at";
         let reply =
             self.pool.call(Lane::Metadata, what, procedure::READLINK, encode, file::decode_readlink).await?;
         // A copy: the target may live long, the record should not.
-        self.judged(began, taken(what, self.place(), reply))
+        self.check_admission(began, ok_or_status(what, self.place(), reply))
             .await
             .map(|ok| Bytes::copy_from_slice(&ok.target))
     }
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        let began = self.admitted().await?;
-        self.judged(began, self.read_dir_page(dir, cursor).await).await
+        let began = self.ensure_admitted().await?;
+        self.check_admission(began, self.read_dir_page(dir, cursor).await).await
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        let began = self.admitted().await?;
-        self.judged(began, self.read_range(object, version, range).await).await
+        let began = self.ensure_admitted().await?;
+        self.check_admission(began, self.read_range(object, version, range).await).await
     }
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
@@ -369,7 +371,7 @@ impl Origin for NfsOrigin {
         let what = "ask free space of";
         let reply =
             self.pool.call(Lane::Metadata, what, procedure::FSSTAT, encode, fs::decode_fsstat).await?;
-        let ok = taken(what, self.place(), reply)?;
+        let ok = ok_or_status(what, self.place(), reply)?;
         Ok(FsStat {
             bytes_total: ok.bytes_total,
             bytes_free: ok.bytes_free,
@@ -380,8 +382,8 @@ impl Origin for NfsOrigin {
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
-        let began = self.admitted().await?;
-        self.judged(began, self.make_change(change).await).await
+        let began = self.ensure_admitted().await?;
+        self.check_admission(began, self.make_change(change).await).await
     }
 
     async fn write(
@@ -391,12 +393,12 @@ impl Origin for NfsOrigin {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        let began = self.admitted().await?;
-        self.judged(began, self.write_all(object, offset, data, stability).await).await
+        let began = self.ensure_admitted().await?;
+        self.check_admission(began, self.write_all(object, offset, data, stability).await).await
     }
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        let began = self.admitted().await?;
-        self.judged(began, self.commit_range(object, range).await).await
+        let began = self.ensure_admitted().await?;
+        self.check_admission(began, self.commit_range(object, range).await).await
     }
 }

@@ -9,9 +9,9 @@ use rpc_nfs3::nfs3::file::{self, ReadArgs, ReadOk};
 use rpc_nfs3::nfs3::{FileHandle, procedure};
 use types::{Attr, ByteRange, Error, ErrorKind, Result, Version};
 
+use crate::connection_pool::Lane;
 use crate::errors::failure;
-use crate::origin::{NfsOrigin, attr_of, handle_of, taken};
-use crate::pool::Lane;
+use crate::origin::{NfsOrigin, attr_of, handle_of, ok_or_status};
 
 const WHAT: &str = "read from";
 
@@ -58,7 +58,7 @@ impl NfsOrigin {
         let encode = |e: &mut _| args.encode(e);
         let decode = |d: &mut _| file::decode_read(d, count as usize);
         let reply = self.pool.call(Lane::Bulk, WHAT, procedure::READ, encode, decode).await?;
-        taken(WHAT, self.place(), reply)
+        ok_or_status(WHAT, self.place(), reply)
     }
 
     /// The file is shorter than the range: another version, a range that never fitted, or a server that

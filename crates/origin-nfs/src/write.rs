@@ -13,12 +13,12 @@ use rpc_nfs3::nfs3::write::{self, CommitArgs, WriteArgs};
 use rpc_nfs3::nfs3::{FileHandle, procedure};
 use types::{ByteRange, ErrorKind, Result, Stability, Version};
 
-use crate::attributes::{stability_of, wire_stability};
+use crate::attributes::{stability_of, to_stable_how};
+use crate::connection_pool::Lane;
 use crate::delivery::{Procedure, Twice};
 use crate::errors::failure;
 use crate::mutate::before_of;
 use crate::origin::{NfsOrigin, attr_of, handle_of, object};
-use crate::pool::Lane;
 
 const WRITE: &str = "write to";
 const COMMIT: &str = "commit";
@@ -27,9 +27,9 @@ const COMMIT: &str = "commit";
 const ATTEMPTS_MAX: u32 = 3;
 
 /// A WRITE that was answered.
-struct Piece {
+struct WritePiece {
     written: Written,
-    /// Of the bytes given, those at the front that were written: at least one, if any were given.
+    /// The leading bytes that were written: at least one, if any were given.
     count: usize,
 }
 
@@ -70,7 +70,7 @@ impl NfsOrigin {
         loop {
             let piece = rest.slice(..rest.len().min(self.write_max as usize));
             let at = offset + (data.len() - rest.len()) as u64;
-            let Piece { written, count } = self.write_piece(file, at, piece, stability).await?;
+            let WritePiece { written, count } = self.write_piece(file, at, piece, stability).await?;
             let Some(joined) = join(all, written) else { return Ok(None) };
             // Not beyond the end: the decoder believes no count above the piece's length.
             rest = rest.slice(count.min(rest.len())..);
@@ -87,10 +87,10 @@ impl NfsOrigin {
         offset: u64,
         data: Bytes,
         stability: Stability,
-    ) -> Result<Piece> {
+    ) -> Result<WritePiece> {
         let length = data.len();
         let args =
-            WriteArgs { file: file.clone(), offset, stable: wire_stability(stability), data: data.clone() };
+            WriteArgs { file: file.clone(), offset, stable: to_stable_how(stability), data: data.clone() };
         let encode = |e: &mut _| args.encode_head(e);
         let decode = |d: &mut _| write::decode_write(d, length);
         let done = self.deliver(harmless(WRITE, procedure::WRITE), encode, data, decode).await?;
@@ -111,7 +111,7 @@ impl NfsOrigin {
             after: ok.wcc.after.as_ref().map(|after| object(file.clone(), attr_of(after))),
             resent: done.resent,
         };
-        Ok(Piece { written, count: ok.count as usize })
+        Ok(WritePiece { written, count: ok.count as usize })
     }
 
     /// A range of 4 GiB and more goes to the end of the file, too. It takes as long as the server's disks need: raise
@@ -147,7 +147,7 @@ fn join(before: Option<Written>, next: Written) -> Option<Written> {
     if first.verifier != next.verifier && first.stability == Stability::Unstable {
         return None;
     }
-    // Whoever changed the file between the pieces is not to be taken for us.
+    // A change by others between the pieces must not be taken for ours.
     let in_turn = first.after.as_ref().map(|object| object.version) == next.before;
     Some(Written {
         stability: first.stability.min(next.stability),

@@ -14,61 +14,61 @@ use ring::rand::{SecureRandom, SystemRandom};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use types::{Attr, Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp, Version};
 
-use crate::store::{Metadata, Stat};
-use crate::times::Changed;
+use crate::dir_times::DirChange;
+use crate::store::{Metadata, ObjectStat};
 use crate::url::{Config, Dialect};
 
-/// The type in a mode.
+/// The file type in a mode.
 const TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const SYMLINK: u32 = 0o120_000;
 const NANOS: i128 = 1_000_000_000;
 
-/// Under which names.
-struct Names {
+/// The metadata names of one convention.
+struct AttributeNames {
     mode: &'static str,
     uid: &'static str,
     gid: &'static str,
     mtime: &'static str,
     atime: &'static str,
-    /// Ours: which exclusive create made the object.
+    /// Ours: the verifier of the exclusive create that made the object.
     verifier: &'static str,
-    /// Ours, too: which draft became the object.
-    draft: &'static str,
+    /// Ours, too: the mark of the writer that made the object.
+    writer: &'static str,
 }
 
-const S3FS: Names = Names {
+const S3FS: AttributeNames = AttributeNames {
     mode: "mode",
     uid: "uid",
     gid: "gid",
     mtime: "mtime",
     atime: "atime",
     verifier: "forebay-create",
-    draft: "forebay-draft",
+    writer: "forebay-draft",
 };
-const AZCOPY: Names = Names {
+const AZCOPY: AttributeNames = AttributeNames {
     mode: "permissions",
     uid: "posix_owner",
     gid: "posix_group",
     mtime: "modtime",
     atime: "posix_atime",
     verifier: "forebay_create",
-    draft: "forebay_draft",
+    writer: "forebay_draft",
 };
-const GCLOUD: Names = Names {
+const GCLOUD: AttributeNames = AttributeNames {
     mode: "goog-reserved-posix-mode",
     uid: "goog-reserved-posix-uid",
     gid: "goog-reserved-posix-gid",
     mtime: "goog-reserved-file-mtime",
     atime: "goog-reserved-file-atime",
     verifier: "forebay-create",
-    draft: "forebay-draft",
+    writer: "forebay-draft",
 };
-/// Ours, with the times that gcloud stores: their nanoseconds.
+/// Ours: the nanoseconds of the times that gcloud stores in seconds.
 const MTIME_NANOS: &str = "forebay-mtime-nanos";
 const ATIME_NANOS: &str = "forebay-atime-nanos";
 
-fn names(dialect: Dialect) -> &'static Names {
+fn names(dialect: Dialect) -> &'static AttributeNames {
     match dialect {
         Dialect::S3 => &S3FS,
         Dialect::Azure => &AZCOPY,
@@ -76,7 +76,7 @@ fn names(dialect: Dialect) -> &'static Names {
     }
 }
 
-/// What says that it is a link where the mode does not: blobfuse2 and gcloud give it nothing else.
+/// The metadata that marks a link where the mode does not: blobfuse2 and gcloud store nothing else.
 fn link(dialect: Dialect) -> Option<&'static str> {
     match dialect {
         Dialect::S3 => None,
@@ -85,7 +85,7 @@ fn link(dialect: Dialect) -> Option<&'static str> {
     }
 }
 
-/// What names these contents; of objects with the same ETag and size nobody can tell apart what is in them.
+/// The version of these contents: objects with the same ETag and size are taken for the same.
 pub fn version(etag: &str, size: u64) -> Version {
     let mut hasher = SipHasher13::new_with_keys(0x6f62_6a65_6374_0001, 1);
     hasher.write(etag.trim_start_matches("W/").as_bytes());
@@ -93,38 +93,38 @@ pub fn version(etag: &str, size: u64) -> Version {
     Version(hasher.finish128().as_bytes())
 }
 
-/// A number that stands for the path in the listings of programs.
+/// The fileid of a path, for programs that list.
 pub fn fileid(path: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_keys(0x6f62_6a65_6374_0002, 1);
     hasher.write(path);
     hasher.finish128().as_u128() as u64
 }
 
-/// Under which name a draft is noted with the object that it becomes, and a note that no other draft has.
-pub fn draft_mark(dialect: Dialect) -> Result<(String, String)> {
+/// The metadata name for the mark of a writer, and a new unique mark.
+pub fn write_mark(dialect: Dialect) -> Result<(String, String)> {
     let mut random = [0; 16];
     SystemRandom::new()
         .fill(&mut random)
         .map_err(|e| Error::new(ErrorKind::Io, "draw", "a random number").with_source(e))?;
-    Ok((names(dialect).draft.to_owned(), format!("{:032x}", u128::from_be_bytes(random))))
+    Ok((names(dialect).writer.to_owned(), format!("{:032x}", u128::from_be_bytes(random))))
 }
 
-/// Ours that tells whose bytes these are: the draft that became the object, or the exclusive create that made it.
+/// The mark that says whose bytes these are: of the writer, or of the exclusive create that made the object.
 pub fn mark(metadata: &Metadata, dialect: Dialect) -> Option<&str> {
     let names = names(dialect);
-    metadata.get(names.draft).or_else(|| metadata.get(names.verifier)).map(String::as_str)
+    metadata.get(names.writer).or_else(|| metadata.get(names.verifier)).map(String::as_str)
 }
 
-/// Under which names a file's times are stored.
+/// The metadata names of a file's times.
 pub fn time_names(dialect: Dialect) -> [&'static str; 2] {
     let names = names(dialect);
     [names.mtime, names.atime]
 }
 
-/// What is stored with an object of what a file has.
+/// The attributes of a file that are stored with an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
-    /// With the type.
+pub struct StoredAttributes {
+    /// The mode with the file type.
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -133,9 +133,9 @@ pub struct Stored {
     pub verifier: Option<[u8; 8]>,
 }
 
-impl Stored {
-    /// What does not read as what it should be is as if it were not there.
-    pub fn of(metadata: &Metadata, dialect: Dialect) -> Stored {
+impl StoredAttributes {
+    /// Parses the metadata; a value that cannot be parsed counts as absent.
+    pub fn of(metadata: &Metadata, dialect: Dialect) -> StoredAttributes {
         let names = names(dialect);
         let text = |name: &str| metadata.get(name).map(|text| text.trim());
         let number = |name: &str| text(name)?.parse::<u32>().ok();
@@ -156,7 +156,7 @@ impl Stored {
         if link(dialect).is_some_and(|name| text(name) == Some("true")) {
             mode = Some(SYMLINK | mode.unwrap_or(0o777) & 0o7777);
         }
-        Stored {
+        StoredAttributes {
             mode,
             uid: number(names.uid),
             gid: number(names.gid),
@@ -168,7 +168,7 @@ impl Stored {
         }
     }
 
-    /// All else that is stored stays.
+    /// Writes the attributes into the metadata; all else in it stays.
     pub fn into_metadata(self, mut metadata: Metadata, dialect: Dialect) -> Metadata {
         let names = names(dialect);
         let mut put = |name: &str, value: Option<String>| match value {
@@ -203,8 +203,9 @@ impl Stored {
         metadata
     }
 
-    /// After `set`, at `now` by the clock of this machine: the store has none that it would put into metadata.
-    pub fn set(mut self, set: &SetAttr, now: Timestamp) -> Stored {
+    /// The attributes after `set`, at `now` by this machine's clock: the store has no clock that it would put into
+    /// metadata.
+    pub fn set(mut self, set: &SetAttr, now: Timestamp) -> StoredAttributes {
         let kind = self.mode.map_or(REGULAR, |mode| mode & TYPE);
         self.mode = set.mode.map(|mode| kind | mode & 0o7777).or(self.mode);
         self.uid = set.uid.or(self.uid);
@@ -216,7 +217,7 @@ impl Stored {
         };
         self.mtime = time(set.mtime, self.mtime);
         self.atime = time(set.atime, self.atime);
-        // Real times put an end to it, as at other origins.
+        // Times that are set end the exclusive create, as at other origins.
         if set.mtime != TimeChange::Keep || set.atime != TimeChange::Keep {
             self.verifier = None;
         }
@@ -227,13 +228,13 @@ impl Stored {
         self.mode.is_some_and(|mode| mode & TYPE == SYMLINK)
     }
 
-    /// Of a link that is made.
-    pub fn symlink() -> Stored {
-        Stored { mode: Some(SYMLINK | 0o777), ..Stored::default() }
+    /// The attributes of a new link.
+    pub fn symlink() -> StoredAttributes {
+        StoredAttributes { mode: Some(SYMLINK | 0o777), ..StoredAttributes::default() }
     }
 }
 
-/// Decimal as s3fs writes it; rclone writes it in octal, which has no 8 and no 9 and six digits.
+/// Parses a mode: decimal as s3fs writes it, octal as rclone does, which has no 8 and no 9 and six digits.
 fn mode(text: &str) -> Option<u32> {
     let octal =
         u32::from_str_radix(text, 8).ok().filter(|mode| matches!(mode & TYPE, REGULAR | SYMLINK | 0o40_000));
@@ -251,7 +252,7 @@ fn time(text: &str) -> Option<Timestamp> {
     Some(Timestamp { seconds, nanos })
 }
 
-/// Decimal as azcopy writes it; for a managed Lustre it writes four octal digits, which begin with a nought.
+/// Parses a mode: decimal as azcopy writes it; for a managed Lustre it writes four octal digits, which begin with 0.
 fn azure_mode(text: &str) -> Option<u32> {
     match text.strip_prefix('0') {
         Some(octal) if !octal.is_empty() => u32::from_str_radix(octal, 8).ok().filter(|mode| *mode <= 0o7777),
@@ -269,9 +270,9 @@ fn nanoseconds(time: Timestamp) -> i128 {
     i128::from(time.seconds) * NANOS + i128::from(time.nanos)
 }
 
-/// A file's attributes: what is stored with it, else what the store says, else the junction's defaults.
-pub fn of_file(config: &Config, path: &[u8], stat: &Stat) -> Attr {
-    let stored = Stored::of(&stat.metadata, config.dialect);
+/// A file's attributes: the stored ones, else the store's, else the junction's defaults.
+pub fn of_file(config: &Config, path: &[u8], stat: &ObjectStat) -> Attr {
+    let stored = StoredAttributes::of(&stat.metadata, config.dialect);
     let kind = if stored.is_symlink() { FileKind::Symlink } else { FileKind::Regular };
     Attr {
         kind,
@@ -290,10 +291,10 @@ pub fn of_file(config: &Config, path: &[u8], stat: &Stat) -> Attr {
     }
 }
 
-/// A directory's: it is no object. The times are those of the last change in it that we know of.
-pub fn of_directory(config: &Config, path: &[u8], marker: Option<&Stat>, times: Changed) -> Attr {
-    let stored = marker.map(|stat| Stored::of(&stat.metadata, config.dialect)).unwrap_or_default();
-    // Set by somebody, and nothing happened since.
+/// A directory's attributes; it is no object. The times are those of its last change that we know of.
+pub fn of_directory(config: &Config, path: &[u8], marker: Option<&ObjectStat>, times: DirChange) -> Attr {
+    let stored = marker.map(|stat| StoredAttributes::of(&stat.metadata, config.dialect)).unwrap_or_default();
+    // The times were set, and nothing has changed since.
     let mtime = stored.mtime.filter(|_| !times.seen).unwrap_or(times.at);
     Attr {
         kind: FileKind::Directory,
@@ -322,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_s3fs_and_rclone_store_is_understood() {
-        let s3fs = Stored::of(
+        let s3fs = StoredAttributes::of(
             &metadata(&[
                 ("mode", "33200"),
                 ("uid", "1000"),
@@ -333,17 +334,18 @@ mod tests {
         );
         assert_eq!((s3fs.mode, s3fs.uid, s3fs.gid), (Some(0o100_660), Some(1000), Some(100)));
         assert_eq!(s3fs.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 123 }));
-        let rclone = Stored::of(&metadata(&[("mode", "100640"), ("mtime", "1595002920.5")]), Dialect::S3);
+        let rclone =
+            StoredAttributes::of(&metadata(&[("mode", "100640"), ("mtime", "1595002920.5")]), Dialect::S3);
         assert_eq!(rclone.mode, Some(0o100_640));
         assert_eq!(rclone.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 500_000_000 }));
-        assert!(Stored::of(&metadata(&[("mode", "41471")]), Dialect::S3).is_symlink());
+        assert!(StoredAttributes::of(&metadata(&[("mode", "41471")]), Dialect::S3).is_symlink());
         let nonsense = [("mode", "rw"), ("uid", "-1"), ("mtime", "yesterday"), ("gid", ""), ("atime", "1.x")];
-        assert_eq!(Stored::of(&metadata(&nonsense), Dialect::S3), Stored::default());
+        assert_eq!(StoredAttributes::of(&metadata(&nonsense), Dialect::S3), StoredAttributes::default());
     }
 
     #[test]
     fn what_is_stored_comes_back_and_what_others_stored_stays() {
-        let stored = Stored {
+        let stored = StoredAttributes {
             mode: Some(0o100_751),
             uid: Some(0),
             gid: Some(u32::MAX),
@@ -356,17 +358,23 @@ mod tests {
             let kept = stored.into_metadata(metadata(&[("colour", "blue"), (mode, "1")]), dialect);
             // gcloud stores no type in a mode.
             let kind = if dialect == Dialect::Gcs { 0 } else { REGULAR };
-            assert_eq!(Stored::of(&kept, dialect), Stored { mode: Some(kind | 0o751), ..stored });
+            assert_eq!(
+                StoredAttributes::of(&kept, dialect),
+                StoredAttributes { mode: Some(kind | 0o751), ..stored }
+            );
             assert_eq!(kept["colour"], "blue");
-            assert_eq!(Stored::default().into_metadata(kept, dialect), metadata(&[("colour", "blue")]));
-            let link = Stored::symlink().into_metadata(Metadata::new(), dialect);
-            assert!(Stored::of(&link, dialect).is_symlink());
+            assert_eq!(
+                StoredAttributes::default().into_metadata(kept, dialect),
+                metadata(&[("colour", "blue")])
+            );
+            let link = StoredAttributes::symlink().into_metadata(Metadata::new(), dialect);
+            assert!(StoredAttributes::of(&link, dialect).is_symlink());
         }
     }
 
     #[test]
     fn what_azcopy_and_blobfuse_store_is_understood() {
-        let of = |pairs: &[(&str, &str)]| Stored::of(&metadata(pairs), Dialect::Azure);
+        let of = |pairs: &[(&str, &str)]| StoredAttributes::of(&metadata(pairs), Dialect::Azure);
         let azcopy = of(&[
             ("permissions", "33200"),
             ("posix_owner", "1000"),
@@ -381,12 +389,12 @@ mod tests {
         assert!(of(&[("is_symlink", "true")]).is_symlink());
         let nonsense =
             [("permissions", "rwx"), ("posix_owner", "-1"), ("modtime", "2026-01-02 03:04:05 +0000")];
-        assert_eq!(of(&nonsense), Stored::default());
+        assert_eq!(of(&nonsense), StoredAttributes::default());
     }
 
     #[test]
     fn what_gcloud_stores_is_understood() {
-        let of = |pairs: &[(&str, &str)]| Stored::of(&metadata(pairs), Dialect::Gcs);
+        let of = |pairs: &[(&str, &str)]| StoredAttributes::of(&metadata(pairs), Dialect::Gcs);
         let gcloud = of(&[
             ("goog-reserved-posix-mode", "640"),
             ("goog-reserved-posix-uid", "1000"),
@@ -398,12 +406,15 @@ mod tests {
         assert_eq!(gcloud.mtime, Some(Timestamp { seconds: 1_595_002_920, nanos: 0 }));
         assert_eq!(gcloud.atime, Some(Timestamp { seconds: -1, nanos: 0 }));
         assert!(of(&[("goog-reserved-file-is-symlink", "true")]).is_symlink());
-        let fine = Stored { mtime: Some(Timestamp { seconds: 7, nanos: 5 }), ..Stored::default() };
+        let fine = StoredAttributes {
+            mtime: Some(Timestamp { seconds: 7, nanos: 5 }),
+            ..StoredAttributes::default()
+        };
         let stored = fine.into_metadata(Metadata::new(), Dialect::Gcs);
         assert_eq!(stored["goog-reserved-file-mtime"], "7");
         let nonsense =
             [("goog-reserved-posix-mode", "rwx"), ("goog-reserved-file-mtime", "1.5"), (MTIME_NANOS, "5")];
-        assert_eq!(of(&nonsense), Stored::default());
+        assert_eq!(of(&nonsense), StoredAttributes::default());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The calls of Azure Blob Storage: block blobs of one container.
 //! <https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api>
 //!
-//! An upload has no name there: blocks are put beside the blob, and a list of them becomes it. Our upload's id is the
-//! first part of its blocks' ids, so that two writers of one blob never take each other's. Blocks that no list named are
-//! dropped by the store, with the next change of the blob or after a week; there is no call for it.
+//! An upload has no name there: blocks are put beside the blob, and a list of them becomes it. Our upload's id is
+//! the first part of its blocks' ids, so that two writers of one blob never take each other's. The store drops
+//! blocks that no list named with the next change of the blob, or after a week; there is no call for it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,47 +19,52 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
-use crate::azure_place::Place;
+use crate::azure_endpoint::AzureEndpoint;
 use crate::http::Http;
-use crate::keys::Base;
-use crate::listings::{Course, HIDDEN_MAX, Unclear};
-use crate::rest::{Ask, PATH, Rest, quoted, size_in, time_of};
-use crate::sign::{Environment, owned};
+use crate::keys::KeyBase;
+use crate::listing_progress::{HIDDEN_MAX, ListingProgress, Unclear};
+use crate::rest_client::{PATH, RestClient, StoreRequest, quoted, size_in, time_of};
+use crate::sign::{CredentialEnv, owned};
 use crate::store::{
-    BucketMark, Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload,
+    BucketMark, CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat,
+    ObjectStore, Precondition, PutResult, UploadedPart,
 };
 use crate::url::Config;
 
 const META: &str = "x-ms-meta-";
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 const SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-ms-source-if-match");
-/// Longest blob that is copied by one call, and part of a longer one. Azure takes 256 MiB, and tells nothing until it is
-/// done: a call on which nothing moves is given up.
+/// The longest blob, and part, that is copied by one call. Azure takes 256 MiB, and answers when it is done: a call
+/// on which nothing moves is given up.
 const COPY_AT_ONCE: u64 = 64 << 20;
-/// What azcopy, blobfuse2, rclone and Hadoop know a directory's marker by.
+/// The metadata by which azcopy, blobfuse2, rclone and Hadoop know a directory's marker.
 const FOLDER: &str = "hdi_isfolder";
 
-pub struct Azure {
-    rest: Rest,
+pub struct AzureStore {
+    rest: RestClient,
 }
 
-impl Azure {
-    pub fn new(config: &Config, http: Http, environment: Option<&Environment>) -> Result<Azure> {
-        let Place { signer, root } = Place::of(config, &http, environment)?;
+impl AzureStore {
+    pub fn new(config: &Config, http: Http, environment: Option<&CredentialEnv>) -> Result<AzureStore> {
+        let AzureEndpoint { signer, root } = AzureEndpoint::of(config, &http, environment)?;
         let signer = {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
-            let make = move || Place::of(&config, &http, environment.as_deref()).map(|place| place.signer);
+            let make =
+                move || AzureEndpoint::of(&config, &http, environment.as_deref()).map(|place| place.signer);
             Renewed::new(signer, make)
         };
-        let base = Base::new(&config.prefix, config.dialect);
-        let proof = Ask::new("list", Method::GET, "").query("restype", "container").query("comp", "list");
+        let base = KeyBase::new(&config.prefix, config.dialect);
+        let proof =
+            StoreRequest::new("list", Method::GET, "").query("restype", "container").query("comp", "list");
         let proof = proof.query("maxresults", "1").query("prefix", base.as_str());
         let (proof, shut_out) = ((None, proof.into_query()), ShutOut::default());
-        Ok(Azure { rest: Rest { http, signer, proof, shut_out, root, url: config.url(), meta: META } })
+        Ok(AzureStore {
+            rest: RestClient { http, signer, proof, shut_out, root, url: config.url(), meta: META },
+        })
     }
 
-    /// The store reads the source itself, and wants a permission of its own for it.
-    async fn copies<'a>(&self, ask: Ask<'a>, from: Source<'_>) -> Result<Ask<'a>> {
+    /// The store reads the source itself, and needs a permission of its own for that.
+    async fn copies<'a>(&self, ask: StoreRequest<'a>, from: CopySource<'_>) -> Result<StoreRequest<'a>> {
         let url = format!("{}/{}", self.rest.root, utf8_percent_encode(from.key, PATH));
         let (url, authorization) = self.rest.signer.get().copy_source(url).await?;
         let ask = ask.header(COPY_SOURCE, &url)?.header(SOURCE_IF_MATCH, from.etag)?;
@@ -69,8 +74,15 @@ impl Azure {
         }
     }
 
-    async fn page(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
-        let mut ask = Ask::new("list", Method::GET, "").query("restype", "container").query("comp", "list");
+    async fn page(
+        &self,
+        prefix: &str,
+        by_directory: bool,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<ListPage> {
+        let mut ask =
+            StoreRequest::new("list", Method::GET, "").query("restype", "container").query("comp", "list");
         if by_directory {
             ask = ask.query("delimiter", "/");
         }
@@ -81,21 +93,21 @@ impl Azure {
             ask = ask.query("prefix", prefix);
         }
         let ask = ask.query("include", "metadata").query("maxresults", &most.to_string());
-        let told: ListAnswer = self.rest.ask_xml(ask).await?;
-        let next = self.rest.goes_on(prefix, after, told.next_marker)?;
-        let (mut page, mut unclear) = (Page { next, ..Page::default() }, Unclear::default());
+        let told: AzureListXml = self.rest.ask_xml(ask).await?;
+        let next = self.rest.next_token(prefix, after, told.next_marker)?;
+        let (mut page, mut unclear) = (ListPage { next, ..ListPage::default() }, Unclear::default());
         for entry in told.blobs.entries {
             match entry {
-                Entry::BlobPrefix { name } => match name.and_then(NameXml::text) {
+                BlobEntry::BlobPrefix { name } => match name.and_then(NameXml::text) {
                     Some(name) => page.prefixes.push(name),
                     None => unclear.note(None, "the name of a directory that is no text"),
                 },
-                Entry::Blob { name, properties, metadata } => {
+                BlobEntry::Blob { name, properties, metadata } => {
                     let Some(key) = name.and_then(NameXml::text) else {
                         unclear.note(None, "a name that is no text");
                         continue;
                     };
-                    let Properties { last_modified, etag, content_length } = properties;
+                    let BlobProperties { last_modified, etag, content_length } = properties;
                     let size = size_in(content_length.as_deref());
                     let modified = last_modified.as_deref().map(DateTime::parse_from_rfc2822);
                     let (Some(size), Some(Ok(modified)), Some(etag)) = (size, modified, etag) else {
@@ -106,25 +118,26 @@ impl Azure {
                     let names = metadata.into_iter().filter(|(name, _)| !name.starts_with('@'));
                     let metadata = names.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
                     let (etag, modified, metadata) = (quoted(&etag), time_of(modified), Some(metadata));
-                    page.objects.push(Listed { key, size, etag, modified, metadata });
+                    page.objects.push(ListedObject { key, size, etag, modified, metadata });
                 }
-                Entry::Other => {}
+                BlobEntry::Other => {}
             }
         }
-        page.unclear = unclear.told(|| self.rest.place(prefix));
+        page.unclear = unclear.report(|| self.rest.place(prefix));
         Ok(page)
     }
 }
 
 #[async_trait]
-impl Store for Azure {
+impl ObjectStore for AzureStore {
     fn copy_max(&self) -> u64 {
         COPY_AT_ONCE
     }
 
-    /// By the container's properties, which a service SAS may not ask for. Changes of blobs leave its ETag as it is.
+    /// From the container's properties, which a service SAS may not read. Changes of blobs leave its ETag as it is.
     async fn bucket_mark(&self) -> Result<Option<BucketMark>> {
-        let ask = Ask::new("look at the container of", Method::HEAD, "").query("restype", "container");
+        let ask =
+            StoreRequest::new("look at the container of", Method::HEAD, "").query("restype", "container");
         match self.rest.ask(ask).await {
             Ok(told) => {
                 let etag = told.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok());
@@ -139,18 +152,24 @@ impl Store for Azure {
         self.rest.connections()
     }
 
-    async fn head(&self, key: &str) -> Result<Option<Stat>> {
+    async fn head(&self, key: &str) -> Result<Option<ObjectStat>> {
         self.rest.head(key).await
     }
 
-    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
+    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<GetResult> {
         self.rest.get(key, etag, range).await
     }
 
-    async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
+    async fn list(
+        &self,
+        prefix: &str,
+        by_directory: bool,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<ListPage> {
         let mut page = self.page(prefix, by_directory, after, most).await?;
-        // A page may be empty although it is not the last one.
-        let mut course = Course::new(HIDDEN_MAX);
+        // A page may be empty and not the last one.
+        let mut course = ListingProgress::new(HIDDEN_MAX);
         while page.is_empty()
             && let Some(next) = course.after(&page, || self.rest.place(prefix))?
         {
@@ -164,9 +183,9 @@ impl Store for Azure {
         key: &str,
         data: Bytes,
         metadata: &Metadata,
-        condition: Condition<'_>,
-    ) -> Result<Made> {
-        let mut ask = Ask::new("store", Method::PUT, key)
+        condition: Precondition<'_>,
+    ) -> Result<PutResult> {
+        let mut ask = StoreRequest::new("store", Method::PUT, key)
             .header(HeaderName::from_static("x-ms-blob-type"), "BlockBlob")?
             .metadata(META, metadata)?
             .condition(condition)?;
@@ -179,70 +198,75 @@ impl Store for Azure {
     }
 
     async fn delete(&self, key: &str, etag: Option<&str>) -> Result<()> {
-        let ask = Ask::new("remove", Method::DELETE, key);
-        self.rest.delete(ask.condition(Condition::unchanged(etag))?).await
+        let ask = StoreRequest::new("remove", Method::DELETE, key);
+        self.rest.delete(ask.condition(Precondition::unchanged(etag))?).await
     }
 
-    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
-        let ask = Ask::new("copy", Method::PUT, to)
+    async fn copy(&self, from: CopySource<'_>, to: &str) -> Result<String> {
+        let ask = StoreRequest::new("copy", Method::PUT, to)
             .header(HeaderName::from_static("x-ms-requires-sync"), "true")?;
         let answer = self.rest.ask(self.copies(ask, from).await?).await?;
         self.rest.etag_of("copy", to, answer.headers())
     }
 
-    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
-        let ask = Ask::new("describe", Method::PUT, object.key)
+    async fn describe(&self, object: CopySource<'_>, metadata: &Metadata) -> Result<String> {
+        let ask = StoreRequest::new("describe", Method::PUT, object.key)
             .query("comp", "metadata")
             .metadata(META, metadata)?
-            .condition(Condition::Unchanged(object.etag))?;
+            .condition(Precondition::Unchanged(object.etag))?;
         let answer = self.rest.ask(ask).await?;
         self.rest.etag_of("describe", object.key, answer.headers())
     }
 
-    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
+    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<MultipartUpload> {
         let mut id = [0; 16];
         SystemRandom::new()
             .fill(&mut id)
             .map_err(|e| Error::new(ErrorKind::Io, "begin to store", key).with_source(e))?;
         let id = format!("{:032x}", u128::from_be_bytes(id));
-        Ok(Upload { key: key.to_owned(), id, metadata: metadata.clone() })
+        Ok(MultipartUpload { key: key.to_owned(), id, metadata: metadata.clone() })
     }
 
-    async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part> {
+    async fn part(&self, upload: &MultipartUpload, number: u32, data: Bytes) -> Result<UploadedPart> {
         let id = block_id(upload, number);
-        let ask = Ask::new("store a part of", Method::PUT, &upload.key)
+        let ask = StoreRequest::new("store a part of", Method::PUT, &upload.key)
             .query("comp", "block")
             .query("blockid", &id)
             .data(data);
         self.rest.ask(ask).await?;
-        Ok(Part { number, etag: id })
+        Ok(UploadedPart { number, etag: id })
     }
 
     async fn part_of(
         &self,
-        upload: &Upload,
+        upload: &MultipartUpload,
         number: u32,
-        from: Source<'_>,
+        from: CopySource<'_>,
         range: ByteRange,
-    ) -> Result<Part> {
+    ) -> Result<UploadedPart> {
         let id = block_id(upload, number);
         let bytes = format!("bytes={}-{}", range.offset, range.end() - 1);
-        let ask = Ask::new("copy a part of", Method::PUT, &upload.key)
+        let ask = StoreRequest::new("copy a part of", Method::PUT, &upload.key)
             .query("comp", "block")
             .query("blockid", &id)
             .header(HeaderName::from_static("x-ms-source-range"), &bytes)?;
         self.rest.ask(self.copies(ask, from).await?).await?;
-        Ok(Part { number, etag: id })
+        Ok(UploadedPart { number, etag: id })
     }
 
-    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<Made> {
+    async fn complete(
+        &self,
+        upload: &MultipartUpload,
+        parts: &[UploadedPart],
+        condition: Precondition<'_>,
+    ) -> Result<PutResult> {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?><BlockList>");
         for part in parts {
             // Writing to a String cannot fail.
             let _ = write!(xml, "<Uncommitted>{}</Uncommitted>", part.etag);
         }
         xml.push_str("</BlockList>");
-        let ask = Ask::new("complete", Method::PUT, &upload.key)
+        let ask = StoreRequest::new("complete", Method::PUT, &upload.key)
             .query("comp", "blocklist")
             .header(header::CONTENT_TYPE, "application/xml")?
             .metadata(META, &upload.metadata)?
@@ -251,19 +275,19 @@ impl Store for Azure {
         self.rest.stored("complete", &upload.key, answer.headers(), header::LAST_MODIFIED)
     }
 
-    async fn abort(&self, _upload: &Upload) -> Result<()> {
+    async fn abort(&self, _upload: &MultipartUpload) -> Result<()> {
         Ok(())
     }
 }
 
-/// All of a blob's have the same length. Digits and letters are Base64 as they are, four at a time.
-fn block_id(upload: &Upload, number: u32) -> String {
+/// A block's id; all of a blob have the same length. Four digits or letters are valid Base64 as they are.
+fn block_id(upload: &MultipartUpload, number: u32) -> String {
     format!("{}{number:08}", upload.id)
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ListAnswer {
+struct AzureListXml {
     blobs: Blobs,
     #[serde(default)]
     next_marker: Option<String>,
@@ -272,16 +296,16 @@ struct ListAnswer {
 #[derive(Deserialize)]
 struct Blobs {
     #[serde(default, rename = "$value")]
-    entries: Vec<Entry>,
+    entries: Vec<BlobEntry>,
 }
 
 #[derive(Deserialize)]
-enum Entry {
+enum BlobEntry {
     #[serde(rename_all = "PascalCase")]
     Blob {
         name: Option<NameXml>,
         #[serde(default)]
-        properties: Properties,
+        properties: BlobProperties,
         #[serde(default)]
         metadata: BTreeMap<String, String>,
     },
@@ -293,7 +317,7 @@ enum Entry {
 
 #[derive(Deserialize)]
 struct NameXml {
-    /// Written with percent signs: it has bytes that XML cannot hold.
+    /// Percent-encoded, if it has characters that XML cannot hold.
     #[serde(default, rename = "@Encoded")]
     encoded: Option<String>,
     #[serde(default, rename = "$text")]
@@ -312,9 +336,9 @@ impl NameXml {
     }
 }
 
-/// In words, and perhaps not there: what makes no sense spoils its own blob, and not the listing.
+/// As text, and perhaps absent: a value that makes no sense spoils its own blob, and not the listing.
 #[derive(Default, Deserialize)]
-struct Properties {
+struct BlobProperties {
     #[serde(rename = "Last-Modified")]
     last_modified: Option<String>,
     #[serde(rename = "Etag")]
@@ -329,7 +353,7 @@ mod tests {
 
     #[test]
     fn the_ids_of_blocks_are_base64_of_one_length() {
-        let upload = Upload { key: "k".into(), id: "0".repeat(32), metadata: Metadata::new() };
+        let upload = MultipartUpload { key: "k".into(), id: "0".repeat(32), metadata: Metadata::new() };
         for number in [1, 10_000] {
             let id = block_id(&upload, number);
             assert_eq!((id.len(), id.len() % 4), (40, 0));
@@ -347,19 +371,19 @@ mod tests {
             "<EnumerationResults ContainerName=\"c\"><Prefix/><Blobs>{blob}<BlobPrefix><Name Encoded=\"true\">d%01/</Name>\
              </BlobPrefix>{blob}</Blobs><NextMarker>more</NextMarker></EnumerationResults>"
         );
-        let told: ListAnswer = quick_xml::de::from_str(&xml).unwrap();
+        let told: AzureListXml = quick_xml::de::from_str(&xml).unwrap();
         let names = told.blobs.entries.into_iter().map(|entry| match entry {
-            Entry::Blob { name, metadata, properties } => {
+            BlobEntry::Blob { name, metadata, properties } => {
                 assert_eq!((metadata["Mode"].as_str(), properties.etag.as_deref()), ("1", Some("0x8D")));
                 name.and_then(NameXml::text).unwrap()
             }
-            Entry::BlobPrefix { name } => name.and_then(NameXml::text).unwrap(),
-            Entry::Other => "other".into(),
+            BlobEntry::BlobPrefix { name } => name.and_then(NameXml::text).unwrap(),
+            BlobEntry::Other => "other".into(),
         });
         assert_eq!(names.collect::<Vec<_>>(), [" a & b ", "d\u{1}/", " a & b "]);
         assert_eq!(told.next_marker.as_deref(), Some("more"));
         let empty = "<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>";
-        let told: ListAnswer = quick_xml::de::from_str(empty).unwrap();
+        let told: AzureListXml = quick_xml::de::from_str(empty).unwrap();
         assert!(told.blobs.entries.is_empty() && told.next_marker.unwrap_or_default().is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! Names and attributes. A store has no directories, no links and no renames: what stands for them is said here.
+//! Changes of names and attributes. A store has no directories, links or renames; this is what stands for them:
 //!
-//! - a directory that is made has a marker, an empty object whose key ends with a slash; others are there as long as a
-//!   key begins with them, and get a marker when the last one goes
+//! - a directory that is made has a marker, an empty object whose key ends with a slash; others exist as long as a
+//!   key begins with them, and get a marker when the last one is removed
 //! - a rename is copies and removals (`change/rename.rs`)
 //! - attributes are stored with an object by copying it onto itself
 
@@ -10,15 +10,15 @@ use ::origin::{Before, Change, Changed, Object, Reference};
 use bytes::Bytes;
 use types::{CreateHow, Error, ErrorKind, Name, Result, SetAttr, Timestamp};
 
-use crate::attributes::Stored;
+use crate::attributes::StoredAttributes;
 use crate::copy::describe;
-use crate::draft::Draft;
-use crate::gate::{Fate, Held};
-use crate::keys::{What, child, what};
+use crate::dir_times::now;
+use crate::keys::{KeyKind, child, what};
+use crate::object_writer::ObjectWriter;
 use crate::origin::ObjectOrigin;
-use crate::store::{Condition, Made, Metadata, Source, Stat};
-use crate::times::now;
-use crate::url::Attributes;
+use crate::path_locks::{Fate, PathLock};
+use crate::store::{CopySource, Metadata, ObjectStat, Precondition, PutResult};
+use crate::url::AttributeSource;
 
 mod interrupted;
 mod rename;
@@ -28,7 +28,7 @@ const DIRECTORY: u32 = 0o040_000;
 
 impl ObjectOrigin {
     pub(crate) async fn make_change(&self, change: &Change) -> Result<Changed> {
-        let held = self.hold_for(change).await?;
+        let held = self.lock_for_change(change).await?;
         let mut copied = Vec::new();
         let made = match change {
             Change::Create { dir, name, how, set } => self.create(dir, name, *how, set).await.map(Some),
@@ -46,7 +46,7 @@ impl ObjectOrigin {
                 Err(Error::new(ErrorKind::NotSupported, change.kind(), self.place(change.place())))
             }
         };
-        // Who made it cannot be told from who made it before: only what is repeatable may be asked for again.
+        // The creator cannot be recognized: only what is repeatable may be retried.
         let object = made.map_err(|e| match e.kind() {
             ErrorKind::Unavailable if !change.is_repeatable() => {
                 Error::doubtful(change.kind(), self.place(change.place()), e)
@@ -54,20 +54,20 @@ impl ObjectOrigin {
             _ => e,
         })?;
         if let Change::Rename { from_dir, to_dir, .. } = change {
-            self.times.changed(from_dir, now());
-            self.times.changed(to_dir, now());
+            self.dir_times.changed(from_dir, now());
+            self.dir_times.changed(to_dir, now());
         } else {
-            self.times.changed(change.place(), now());
+            self.dir_times.changed(change.place(), now());
         }
         Ok(Changed { object, copied, ..Changed::default() })
     }
 
-    /// A directory that moved while it was waited for is to be found anew: what has its path now is another.
-    async fn hold_for(&self, change: &Change) -> Result<Held<'_>> {
+    /// A directory that was renamed during the wait must be looked up anew: another has its path now.
+    async fn lock_for_change(&self, change: &Change) -> Result<PathLock<'_>> {
         let below = |dir: &Reference, name: &Name| [&dir.0, name.as_bytes()].concat();
         let held = match change {
             Change::Set { object, .. } | Change::SetXattr { object, .. } => {
-                return self.hold_object(change.kind(), object).await;
+                return self.lock_object(change.kind(), object).await;
             }
             Change::Create { dir, name, .. }
             | Change::Mkdir { dir, name, .. }
@@ -75,13 +75,13 @@ impl ObjectOrigin {
             | Change::Mknod { dir, name, .. }
             | Change::Link { dir, name, .. }
             | Change::Remove { dir, name }
-            | Change::Rmdir { dir, name } => self.gate.share(&below(dir, name), &dir.0).await,
+            | Change::Rmdir { dir, name } => self.path_locks.lock_shared(&below(dir, name), &dir.0).await,
             Change::Rename { from_dir, from, to_dir, to, .. } => {
                 let about = [&from_dir.0[..], &to_dir.0[..]];
-                self.gate.alone(&below(from_dir, from), &below(to_dir, to), about).await
+                self.path_locks.lock_for_move(&below(from_dir, from), &below(to_dir, to), about).await
             }
         };
-        let held = held.ok_or_else(|| self.moves(change.kind(), change.place()))?;
+        let held = held.ok_or_else(|| self.rename_log(change.kind(), change.place()))?;
         match held.fate() {
             Fate::Moved => Err(self.gone(change.kind(), change.place())),
             Fate::Stays | Fate::Replaced => Ok(held),
@@ -89,15 +89,19 @@ impl ObjectOrigin {
     }
 
     fn metadata(&self, kind: u32, set: &SetAttr, verifier: Option<[u8; 8]>) -> Metadata {
-        let first = Stored { mode: set.mode.map(|mode| kind | mode & 0o7777), verifier, ..Stored::default() };
+        let first = StoredAttributes {
+            mode: set.mode.map(|mode| kind | mode & 0o7777),
+            verifier,
+            ..StoredAttributes::default()
+        };
         first.set(&SetAttr { mode: None, ..*set }, now()).into_metadata(Metadata::new(), self.config.dialect)
     }
 
     async fn create(&self, dir: &Reference, name: &Name, how: CreateHow, set: &SetAttr) -> Result<Object> {
-        let file = child(&self.base, dir, name, What::File)?;
+        let file = child(&self.base, dir, name, KeyKind::File)?;
         let exists = || Error::new(ErrorKind::Exists, "create", self.place(&file));
-        let directory = child(&self.base, dir, name, What::Directory)?;
-        let (dir_is_there, directory) = tokio::join!(self.is_there(dir), self.look_at_directory(&directory));
+        let directory = child(&self.base, dir, name, KeyKind::Directory)?;
+        let (dir_is_there, directory) = tokio::join!(self.is_there(dir), self.stat_directory(&directory));
         dir_is_there?;
         if directory?.is_some() {
             return Err(exists());
@@ -108,43 +112,43 @@ impl ObjectOrigin {
         };
         let key = self.base.key(&file)?;
         let zeros = Bytes::from(vec![0; usize::try_from(set.size.unwrap_or(0)).unwrap_or(0).min(1 << 20)]);
-        let (metadata, moment) = (self.metadata(REGULAR, set, verifier), self.known.moment(&file.0));
+        let (metadata, moment) =
+            (self.metadata(REGULAR, set, verifier), self.stat_cache.change_count(&file.0));
         let size = zeros.len() as u64;
-        let made = match self.store.put(&key, zeros, &metadata, Condition::Absent).await {
-            Ok(Made { etag, modified }) => {
-                let stat = modified.map(|modified| Stat { size, etag, modified, metadata });
-                self.known.became(&file.0, moment, stat.as_ref());
-                stat
-            }
-            Err(e) if e.kind() == ErrorKind::VersionChanged => {
-                let there = self
-                    .look_at_file(&file)
-                    .await?
-                    .ok_or_else(|| Error::new(ErrorKind::Busy, "create", self.place(&file)).with_source(e))?;
-                return match how {
-                    CreateHow::Guarded => Err(exists()),
-                    CreateHow::Exclusive(verifier) => {
-                        let known = self
-                            .known
-                            .get(&file.0)
-                            .map(|stat| Stored::of(&stat.metadata, self.config.dialect).verifier);
-                        if known != Some(Some(verifier)) {
-                            return Err(exists());
+        let made =
+            match self.store.put(&key, zeros, &metadata, Precondition::Absent).await {
+                Ok(PutResult { etag, modified }) => {
+                    let stat = modified.map(|modified| ObjectStat { size, etag, modified, metadata });
+                    self.stat_cache.became(&file.0, moment, stat.as_ref());
+                    stat
+                }
+                Err(e) if e.kind() == ErrorKind::VersionChanged => {
+                    let there = self.stat_file(&file).await?.ok_or_else(|| {
+                        Error::new(ErrorKind::Busy, "create", self.place(&file)).with_source(e)
+                    })?;
+                    return match how {
+                        CreateHow::Guarded => Err(exists()),
+                        CreateHow::Exclusive(verifier) => {
+                            let stored = self.stat_cache.get(&file.0).map(|stat| {
+                                StoredAttributes::of(&stat.metadata, self.config.dialect).verifier
+                            });
+                            if stored != Some(Some(verifier)) {
+                                return Err(exists());
+                            }
+                            if *set == SetAttr::default() {
+                                return Ok(there);
+                            }
+                            self.set(&file, set, None).await?.made()
                         }
-                        if *set == SetAttr::default() {
-                            return Ok(there);
+                        CreateHow::Unchecked if set.size.is_some_and(|size| size != there.attr.size) => {
+                            let size = SetAttr { size: set.size, ..SetAttr::default() };
+                            self.set(&file, &size, None).await?.made()
                         }
-                        self.set(&file, set, None).await?.made()
-                    }
-                    CreateHow::Unchecked if set.size.is_some_and(|size| size != there.attr.size) => {
-                        let size = SetAttr { size: set.size, ..SetAttr::default() };
-                        self.set(&file, &size, None).await?.made()
-                    }
-                    CreateHow::Unchecked => Ok(there),
-                };
-            }
-            Err(e) => return Err(e),
-        };
+                        CreateHow::Unchecked => Ok(there),
+                    };
+                }
+                Err(e) => return Err(e),
+            };
         if set.size.is_some_and(|size| size > 1 << 20) {
             let size = SetAttr { size: set.size, ..SetAttr::default() };
             return self.set(&file, &size, None).await?.made();
@@ -152,12 +156,12 @@ impl ObjectOrigin {
         if let Some(stat) = made {
             return Ok(self.file(&file, &stat));
         }
-        self.look_at_file(&file).await?.ok_or_else(|| self.gone("create", &file))
+        self.stat_file(&file).await?.ok_or_else(|| self.gone("create", &file))
     }
 
-    /// A directory that nobody has marked is there only as long as it has something in it.
+    /// A directory without a marker exists only as long as something is in it.
     async fn is_there(&self, dir: &Reference) -> Result<()> {
-        if dir.0.is_empty() || self.look_at_directory(dir).await?.is_some() {
+        if dir.0.is_empty() || self.stat_directory(dir).await?.is_some() {
             return Ok(());
         }
         Err(self.gone("change", dir))
@@ -165,89 +169,90 @@ impl ObjectOrigin {
 
     async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Object> {
         let (file, made) =
-            (child(&self.base, dir, name, What::File)?, child(&self.base, dir, name, What::Directory)?);
+            (child(&self.base, dir, name, KeyKind::File)?, child(&self.base, dir, name, KeyKind::Directory)?);
         let (dir_is_there, file, directory) =
-            tokio::join!(self.is_there(dir), self.look_at_file(&file), self.look_at_directory(&made));
+            tokio::join!(self.is_there(dir), self.stat_file(&file), self.stat_directory(&made));
         dir_is_there?;
         let exists = || Error::new(ErrorKind::Exists, "make directory", self.place(&made));
         if file?.is_some() || directory?.is_some() {
             return Err(exists());
         }
         let metadata = self.metadata(DIRECTORY, set, None);
-        match self.store.put(&self.base.key(&made)?, Bytes::new(), &metadata, Condition::Absent).await {
+        match self.store.put(&self.base.key(&made)?, Bytes::new(), &metadata, Precondition::Absent).await {
             Err(e) if e.kind() == ErrorKind::VersionChanged => Err(exists()),
             other => other.map(drop),
         }?;
-        self.look_at_directory(&made).await?.ok_or_else(|| self.gone("make directory", &made))
+        self.stat_directory(&made).await?.ok_or_else(|| self.gone("make directory", &made))
     }
 
     async fn symlink(&self, dir: &Reference, name: &Name, target: &Bytes, set: &SetAttr) -> Result<Object> {
         check_target(target)?;
-        if self.config.attributes == Attributes::Listed {
+        if self.config.attributes == AttributeSource::Listed {
             let why = "symbolic links need ?attributes=stored: a listing does not tell them from files";
             return Err(Error::new(ErrorKind::NotSupported, "make a link", why));
         }
-        let link = child(&self.base, dir, name, What::File)?;
-        let directory = child(&self.base, dir, name, What::Directory)?;
-        let (dir_is_there, directory) = tokio::join!(self.is_there(dir), self.look_at_directory(&directory));
+        let link = child(&self.base, dir, name, KeyKind::File)?;
+        let directory = child(&self.base, dir, name, KeyKind::Directory)?;
+        let (dir_is_there, directory) = tokio::join!(self.is_there(dir), self.stat_directory(&directory));
         dir_is_there?;
         let exists = || Error::new(ErrorKind::Exists, "make a link", self.place(&link));
         if directory?.is_some() {
             return Err(exists());
         }
-        let stored = Stored::symlink().set(&SetAttr { mode: None, ..*set }, now());
+        let stored = StoredAttributes::symlink().set(&SetAttr { mode: None, ..*set }, now());
         let metadata = stored.into_metadata(Metadata::new(), self.config.dialect);
-        match self.store.put(&self.base.key(&link)?, target.clone(), &metadata, Condition::Absent).await {
+        match self.store.put(&self.base.key(&link)?, target.clone(), &metadata, Precondition::Absent).await {
             Err(e) if e.kind() == ErrorKind::VersionChanged => Err(exists()),
             other => other.map(drop),
         }?;
-        self.look_at_file(&link).await?.ok_or_else(|| self.gone("make a link", &link))
+        self.stat_file(&link).await?.ok_or_else(|| self.gone("make a link", &link))
     }
 
     async fn remove(&self, dir: &Reference, name: &Name) -> Result<()> {
-        let file = child(&self.base, dir, name, What::File)?;
-        let (found, directory) = (self.look_at_file(&file), child(&self.base, dir, name, What::Directory)?);
+        let file = child(&self.base, dir, name, KeyKind::File)?;
+        let (found, directory) = (self.stat_file(&file), child(&self.base, dir, name, KeyKind::Directory)?);
         if found.await?.is_none() {
-            let kind = match self.look_at_directory(&directory).await? {
+            let kind = match self.stat_directory(&directory).await? {
                 Some(_) => ErrorKind::IsADirectory,
                 None => ErrorKind::NotFound,
             };
             return Err(Error::new(kind, "remove", self.place(&file)));
         }
         self.store.delete(&self.base.key(&file)?, None).await?;
-        self.known.changed(&file.0);
-        self.drop_draft(&file).await;
+        self.stat_cache.changed(&file.0);
+        self.drop_writer(&file).await;
         self.keep_directory(dir).await
     }
 
-    /// What was written to an object that goes, goes with it.
-    async fn drop_draft(&self, file: &Reference) {
-        if let Some(draft) = self.draft(file) {
-            draft.give_up(&*self.store).await;
-            self.forget(file, &draft);
+    /// Drops the buffered writes of an object that is removed.
+    async fn drop_writer(&self, file: &Reference) {
+        if let Some(writer) = self.writer(file) {
+            writer.give_up(&*self.store).await;
+            self.forget(file, &writer);
         }
     }
 
-    /// The last key has left it, perhaps: it stays, as directories do.
+    /// Keeps a directory, by a marker, if its last key was removed.
     async fn keep_directory(&self, dir: &Reference) -> Result<()> {
-        if dir.0.is_empty() || self.look_at_directory(dir).await?.is_some() {
+        if dir.0.is_empty() || self.stat_directory(dir).await?.is_some() {
             return Ok(());
         }
-        match self.store.put(&self.base.key(dir)?, Bytes::new(), &Metadata::new(), Condition::Absent).await {
+        match self.store.put(&self.base.key(dir)?, Bytes::new(), &Metadata::new(), Precondition::Absent).await
+        {
             Err(e) if e.kind() == ErrorKind::VersionChanged => Ok(()),
             other => other.map(drop),
         }
     }
 
     async fn rmdir(&self, dir: &Reference, name: &Name) -> Result<()> {
-        let gone = child(&self.base, dir, name, What::Directory)?;
+        let gone = child(&self.base, dir, name, KeyKind::Directory)?;
         let key = self.base.key(&gone)?;
         let page = self.keys(&key, None, 2).await?;
         if page.keys().any(|below| below != key) {
             return Err(Error::new(ErrorKind::NotEmpty, "remove directory", self.place(&gone)));
         }
         if page.is_empty() {
-            let kind = match self.look_at_file(&child(&self.base, dir, name, What::File)?).await? {
+            let kind = match self.stat_file(&child(&self.base, dir, name, KeyKind::File)?).await? {
                 Some(_) => ErrorKind::NotADirectory,
                 None => ErrorKind::NotFound,
             };
@@ -259,8 +264,8 @@ impl ObjectOrigin {
 
     async fn getattr_of(&self, reference: &Reference) -> Result<Object> {
         let found = match what(reference) {
-            What::File => self.look_at_file(reference).await?,
-            What::Directory => self.look_at_directory(reference).await?,
+            KeyKind::File => self.stat_file(reference).await?,
+            KeyKind::Directory => self.stat_directory(reference).await?,
         };
         found.ok_or_else(|| self.gone("look at", reference))
     }
@@ -268,8 +273,8 @@ impl ObjectOrigin {
     async fn set(&self, object: &Reference, set: &SetAttr, guard: Option<Timestamp>) -> Result<Changed> {
         let was = match guard {
             Some(_) => self.getattr_of(object).await?,
-            None => match self.known.get(&object.0) {
-                Some(stat) if what(object) == What::File => self.file(object, &stat),
+            None => match self.stat_cache.get(&object.0) {
+                Some(stat) if what(object) == KeyKind::File => self.file(object, &stat),
                 _ => self.getattr_of(object).await?,
             },
         };
@@ -278,26 +283,26 @@ impl ObjectOrigin {
         }
         let before = Some(Before::from(&was));
         let changed = |after: Object| Changed { object: Some(after), before, ..Changed::default() };
-        if what(object) == What::Directory {
+        if what(object) == KeyKind::Directory {
             return self.describe_directory(object, set).await.map(changed);
         }
         let describes = SetAttr { size: None, ..*set } != SetAttr::default();
-        let resizes = set.size.is_some_and(|size| size != was.attr.size || self.draft(object).is_some());
+        let resizes = set.size.is_some_and(|size| size != was.attr.size || self.writer(object).is_some());
         if !describes && !resizes {
             return Ok(changed(was));
         }
-        if !resizes && self.draft(object).is_none() {
+        if !resizes && self.writer(object).is_none() {
             return self.describe(object, set).await.map(changed);
         }
-        // All in one: what was written, its new length, what is stored with it.
+        // In one PUT: what was written, the new size, the metadata.
         for _ in 0..2 {
-            let draft = self.draft_of(object).await?;
+            let writer = self.writer_of(object).await?;
             let sized = match set.size {
-                Some(size) if resizes => draft.resize(size).await,
+                Some(size) if resizes => writer.resize(size).await,
                 _ => true,
             };
-            let described = !describes || draft.describe(self.described(&draft, set)).await;
-            let after = self.complete(object, &draft).await?;
+            let described = !describes || writer.describe(self.described(&writer, set)).await;
+            let after = self.complete(object, &writer).await?;
             if sized && described {
                 return Ok(changed(after));
             }
@@ -305,36 +310,36 @@ impl ObjectOrigin {
         Err(Error::new(ErrorKind::Busy, "set attributes of", self.place(object)))
     }
 
-    /// What is to be stored with a draft.
-    pub(crate) fn described(&self, draft: &Draft, set: &SetAttr) -> Metadata {
-        let (now_is, dialect) = (draft.metadata(), self.config.dialect);
-        Stored::of(&now_is, dialect).set(set, now()).into_metadata(now_is, dialect)
+    /// The metadata to store with a writer's object.
+    pub(crate) fn described(&self, writer: &ObjectWriter, set: &SetAttr) -> Metadata {
+        let (now_is, dialect) = (writer.metadata(), self.config.dialect);
+        StoredAttributes::of(&now_is, dialect).set(set, now()).into_metadata(now_is, dialect)
     }
 
     async fn describe(&self, object: &Reference, set: &SetAttr) -> Result<Object> {
         let stat = self.stat(object).await?;
         let key = self.base.key(object)?;
         let dialect = self.config.dialect;
-        let stored = Stored::of(&stat.metadata, dialect).set(set, now());
+        let stored = StoredAttributes::of(&stat.metadata, dialect).set(set, now());
         let metadata = stored.into_metadata(stat.metadata.clone(), dialect);
-        let source = Source { key: &key, etag: &stat.etag, size: stat.size };
+        let source = CopySource { key: &key, etag: &stat.etag, size: stat.size };
         let described = describe(&self.store, source, &metadata).await;
-        self.known.changed(&object.0);
+        self.stat_cache.changed(&object.0);
         described?;
         self.getattr_of(object).await
     }
 
-    /// Stored with its marker, which is made if need be.
+    /// Stores a directory's attributes with its marker, which is made if need be.
     async fn describe_directory(&self, dir: &Reference, set: &SetAttr) -> Result<Object> {
         if dir.0.is_empty() {
             return self.look_at_root();
         }
         let key = self.base.key(dir)?;
         let stored = self.store.head(&key).await?.map(|marker| marker.metadata).unwrap_or_default();
-        let mut described = Stored::of(&stored, self.config.dialect).set(set, now());
+        let mut described = StoredAttributes::of(&stored, self.config.dialect).set(set, now());
         described.mode = described.mode.map(|mode| DIRECTORY | mode & 0o7777);
         let described = described.into_metadata(stored, self.config.dialect);
-        self.store.put(&key, Bytes::new(), &described, Condition::Always).await?;
+        self.store.put(&key, Bytes::new(), &described, Precondition::Always).await?;
         self.getattr_of(dir).await
     }
 

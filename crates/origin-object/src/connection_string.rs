@@ -1,6 +1,6 @@
 //! Azure's connection strings: `AccountName=…;AccountKey=…;EndpointSuffix=…`, as the portal gives them. Pure.
 
-/// What one may say. Other names are spelling mistakes, or no connection string at all.
+/// The known names. Others are spelling mistakes, or no connection string at all.
 const NAMES: [&str; 14] = [
     "AccountKey",
     "AccountName",
@@ -22,7 +22,7 @@ const NAMES: [&str; 14] = [
 pub struct ConnectionString(Vec<(&'static str, String)>);
 
 impl ConnectionString {
-    /// What is wrong is said without what is in it: any part may be the key.
+    /// Errors do not quote the text: any part may be the key.
     pub fn parse(text: &str) -> Result<ConnectionString, String> {
         let mut parts = Vec::new();
         for (number, part) in (1..).zip(text.split(';').map(str::trim)) {

@@ -1,10 +1,10 @@
-//! Connections to a far store are dialled before anybody waits for them: a reader's first large step would else wait
-//! for a round trip more, all its parts together.
+//! Dials connections to a far store before they are needed: otherwise a reader's first large step would wait for one
+//! more round trip with all its parts.
 //!
-//! - more are dialled when one was needed that was not there, and when the first request comes after a pause: who begins,
-//!   goes on
-//! - what nobody took soon is closed again, before stores do it
-//! - nothing is dialled ahead to a store that is near, or has just refused a connection, nor to who gives credentials
+//! - more are dialled when one was needed that was not there, and when the first request comes after a pause
+//! - spare ones that nobody took soon are closed, before stores do it
+//! - nothing is dialled ahead to a store that is near, or has just refused a connection, nor to endpoints for
+//!   credentials
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -22,35 +22,35 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tower_service::Service;
 
-/// Half of the parts that a line of 1 Gbit/s holds at 221 ms.
+/// The spare connections: half of the parts that 1 Gbit/s holds at 221 ms.
 const SPARES: usize = 64;
-/// A store that never answered sooner is far.
+/// A store that never answered within this is far.
 const FAR: Duration = Duration::from_millis(10);
-/// Load balancers close what is silent from its beginning, commonly after 10 s and more.
+/// How long a spare is kept: load balancers commonly close what is silent from its beginning after 10 s and more.
 const FRESH: Duration = Duration::from_secs(8);
 
-/// A connection that nobody has used, and that can tell if the other end has closed it.
-pub trait Line: Send + 'static {
+/// A spare connection that can tell whether the other end has closed it.
+pub trait SpareConnection: Send + 'static {
     fn is_open(&self) -> bool;
 }
 
-impl Line for MaybeHttpsStream<TokioIo<TcpStream>> {
+impl SpareConnection for MaybeHttpsStream<TokioIo<TcpStream>> {
     fn is_open(&self) -> bool {
         match self {
             MaybeHttpsStream::Http(tcp) => is_silent(tcp.inner()) && !has_ended(tcp.inner()),
-            // Bytes may be there: a session's ticket.
+            // There may be bytes to read: a TLS session ticket.
             MaybeHttpsStream::Https(tls) => !has_ended(tls.inner().get_ref().0.inner().inner()),
         }
     }
 }
 
-/// Whoever begins to talk unasked says that it is over.
+/// A server that talks unasked says that the connection is over.
 fn is_silent(tcp: &TcpStream) -> bool {
     let mut byte = [0];
     tcp.poll_peek(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut byte)).is_pending()
 }
 
-/// Also where bytes are before the end.
+/// Also if there are bytes before the end.
 fn has_ended(tcp: &TcpStream) -> bool {
     match pin!(tcp.ready(Interest::READABLE)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Pending => false,
@@ -62,12 +62,12 @@ fn has_ended(tcp: &TcpStream) -> bool {
 #[derive(Debug)]
 pub struct Dialler<D: Service<Uri>> {
     dial: D,
-    /// Of each store.
+    /// The spares of each store.
     stores: Arc<Stores<D::Response>>,
 }
 
-type Place = (Option<Scheme>, Option<Authority>);
-type Stores<L> = Mutex<HashMap<Place, Spares<L>>>;
+type HostKey = (Option<Scheme>, Option<Authority>);
+type Stores<L> = Mutex<HashMap<HostKey, Spares<L>>>;
 
 #[derive(Debug)]
 struct Spares<L> {
@@ -79,11 +79,11 @@ struct Spares<L> {
     refused: Option<Instant>,
 }
 
-fn place_of(uri: &Uri) -> Place {
+fn place_of(uri: &Uri) -> HostKey {
     (uri.scheme().cloned(), uri.authority().cloned())
 }
 
-fn lock<L>(stores: &Stores<L>) -> MutexGuard<'_, HashMap<Place, Spares<L>>> {
+fn lock<L>(stores: &Stores<L>) -> MutexGuard<'_, HashMap<HostKey, Spares<L>>> {
     stores.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -95,13 +95,13 @@ impl<D: Service<Uri> + Clone> Clone for Dialler<D> {
 
 impl<D> Dialler<D>
 where
-    D: Service<Uri, Response: Line, Future: Send> + Clone + Send + 'static,
+    D: Service<Uri, Response: SpareConnection, Future: Send> + Clone + Send + 'static,
 {
     pub fn new(dial: D) -> Dialler<D> {
         Dialler { dial, stores: Arc::default() }
     }
 
-    /// A request is about to go to this store.
+    /// Records that a request is about to go to this store.
     pub fn asked(&self, to: &Uri) {
         let now = Instant::now();
         let before = {
@@ -120,7 +120,7 @@ where
         }
     }
 
-    /// It was, after so long.
+    /// Records how long its answer took.
     pub fn answered(&self, to: &Uri, after: Duration) {
         let is_first = {
             let mut stores = lock(&self.stores);
@@ -141,7 +141,7 @@ where
             let (mut dial, stores, to) = (self.dial.clone(), Arc::downgrade(&self.stores), to.clone());
             let coming = Coming { stores: stores.clone(), place: place.clone() };
             tokio::spawn(async move {
-                // Who waits for a connection is told why there is none.
+                // Whoever dials for a request reports the error.
                 let dialled = async move { connect(&mut dial, to).await.ok() };
                 let line = tokio::time::timeout(FRESH, dialled).await.unwrap_or(None);
                 let Some(stores) = stores.upgrade() else { return };
@@ -164,10 +164,10 @@ where
     }
 }
 
-/// One that is being dialled, until this is dropped.
+/// A connection that is being dialled, until this is dropped.
 struct Coming<L> {
     stores: Weak<Stores<L>>,
-    place: Place,
+    place: HostKey,
 }
 
 impl<L> Drop for Coming<L> {
@@ -185,8 +185,8 @@ async fn connect<D: Service<Uri>>(dial: &mut D, to: Uri) -> Result<D::Response, 
     dial.call(to).await
 }
 
-impl<L: Line> Spares<L> {
-    /// The oldest that is open.
+impl<L: SpareConnection> Spares<L> {
+    /// The oldest spare that is open.
     fn take(&mut self) -> Option<L> {
         self.close_old();
         std::iter::from_fn(|| self.ready.pop_front()).map(|(_, line)| line).find(L::is_open)
@@ -196,7 +196,7 @@ impl<L: Line> Spares<L> {
         self.ready.retain(|(since, _)| since.elapsed() < FRESH);
     }
 
-    /// How many to dial, which are coming then.
+    /// The number of connections to dial; they count as coming.
     fn missing(&mut self) -> usize {
         self.close_old();
         if self.quickest < FAR || self.refused.is_some_and(|refused| refused.elapsed() < FRESH) {
@@ -210,7 +210,7 @@ impl<L: Line> Spares<L> {
 
 impl<D> Service<Uri> for Dialler<D>
 where
-    D: Service<Uri, Response: Line, Error: Send, Future: Send> + Clone + Send + 'static,
+    D: Service<Uri, Response: SpareConnection, Error: Send, Future: Send> + Clone + Send + 'static,
 {
     type Response = D::Response;
     type Error = D::Error;
@@ -250,7 +250,7 @@ mod tests {
 
     struct Connected(Arc<AtomicBool>);
 
-    impl Line for Connected {
+    impl SpareConnection for Connected {
         fn is_open(&self) -> bool {
             !self.0.load(Ordering::Relaxed)
         }

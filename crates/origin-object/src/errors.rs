@@ -1,4 +1,4 @@
-//! Words of object stores and of HTTP into error kinds, all in this file.
+//! The mapping of the stores' and HTTP's errors to error kinds, in one place.
 
 use ::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
@@ -6,12 +6,12 @@ use types::{Error, ErrorKind, OutageReason};
 
 use crate::http::Lost;
 
-/// Letters of an answer that is neither XML nor JSON.
+/// The most characters of an answer that is neither XML nor JSON.
 const PLAIN_MAX: usize = 300;
 
-/// A store's no. What went wrong is its own words; the kind is ours.
+/// A store's error answer: its own words, and our kind.
 #[derive(Clone, Debug)]
-pub struct Refusal {
+pub struct StoreRefusal {
     pub status: StatusCode,
     /// Empty where the answer had no body (HEAD).
     pub code: String,
@@ -40,38 +40,43 @@ struct ReasonInJson {
     reason: String,
 }
 
-impl From<ErrorJson> for ErrorBody {
-    fn from(told: ErrorJson) -> ErrorBody {
+impl From<ErrorJson> for StoreErrorBody {
+    fn from(told: ErrorJson) -> StoreErrorBody {
         let code = told.error.errors.into_iter().next().map(|first| first.reason).unwrap_or_default();
-        ErrorBody { code, message: told.error.message, region: None }
+        StoreErrorBody { code, message: told.error.message, region: None }
     }
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "PascalCase", default)]
-struct ErrorBody {
+struct StoreErrorBody {
     code: String,
     message: String,
     region: Option<String>,
 }
 
-impl Refusal {
-    pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refusal {
+impl StoreRefusal {
+    pub fn of(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> StoreRefusal {
         let text = String::from_utf8_lossy(body);
         let text = text.trim_start_matches('\u{feff}');
         let told = match text.trim_start().as_bytes().first() {
-            Some(b'{') => serde_json::from_str::<ErrorJson>(text).map(ErrorBody::from).unwrap_or_default(),
+            Some(b'{') => {
+                serde_json::from_str::<ErrorJson>(text).map(StoreErrorBody::from).unwrap_or_default()
+            }
             Some(b'<') => quick_xml::de::from_str(text).unwrap_or_default(),
-            // Google's, of a read.
-            _ => ErrorBody { message: text.chars().take(PLAIN_MAX).collect(), ..ErrorBody::default() },
+            // Google's, for a read.
+            _ => StoreErrorBody {
+                message: text.chars().take(PLAIN_MAX).collect(),
+                ..StoreErrorBody::default()
+            },
         };
         let header = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
         let region = told.region.or_else(|| header("x-amz-bucket-region"));
-        // Azure's, and all there is where the answer has no body.
+        // Azure's header, which is all there is if the answer has no body.
         let code = header("x-ms-error-code").unwrap_or(told.code);
-        // Behind the first line some tell when it was and which request.
+        // Some stores add the time and the request's id behind the first line.
         let message = told.message.lines().next().unwrap_or_default().to_owned();
-        Refusal { status, code, message, region }
+        StoreRefusal { status, code, message, region }
     }
 
     pub fn kind(&self) -> ErrorKind {
@@ -100,7 +105,7 @@ impl Refusal {
             | "objectUnderActiveHold" => return K::NotPermitted,
             // Another writer's change of the blob dropped our blocks.
             "InvalidBlockList" => return K::VersionChanged,
-            // They speak of the bucket and of us, not of an object: never "it does not exist".
+            // They concern the bucket and us, not an object: never "not found".
             "NoSuchBucket" | "ContainerNotFound" | "ContainerBeingDeleted" | "ContainerDisabled" => {
                 return K::Unavailable;
             }
@@ -121,12 +126,12 @@ impl Refusal {
         }
     }
 
-    /// Of Google's answers: said in words only.
+    /// Google reports a missing bucket in words only.
     fn is_of_bucket(&self) -> bool {
         self.message.contains("bucket does not exist")
     }
 
-    /// What the store says of the credentials, and so of everything: no answer about an object.
+    /// Whether it concerns the credentials, and so every call: no answer about one object.
     pub fn is_of_credentials(&self) -> bool {
         matches!(
             self.code.as_str(),
@@ -157,14 +162,15 @@ impl Refusal {
         ) || self.status == StatusCode::UNAUTHORIZED
     }
 
-    /// A no that may be about one object or about everything: whoever may not look into the bucket either, may nothing.
+    /// Whether it may concern one object or everything: credentials that may not list the prefix either may do
+    /// nothing.
     pub fn may_be_of_credentials(&self) -> bool {
         self.status == StatusCode::FORBIDDEN && self.kind() == ErrorKind::AccessDenied
     }
 
-    /// What the operator can do about it.
+    /// Advice for the operator.
     fn advice(&self) -> Option<String> {
-        // A signature for another region is no matter of credentials.
+        // A signature for another region is no fault of the credentials.
         let wrong_region = matches!(self.status.as_u16(), 301 | 307 | 400) && self.region.is_some();
         if wrong_region {
             return self.region.as_ref().map(|region| {
@@ -214,7 +220,7 @@ impl Refusal {
         self.said(Error::new(kind, operation, context))
     }
 
-    /// The store does not take our credentials.
+    /// The outage of credentials that the store does not accept.
     pub fn to_outage(&self, operation: &'static str, context: impl std::fmt::Display) -> Error {
         self.said(Error::outage(OutageReason::Credentials, operation, context))
     }
@@ -228,12 +234,12 @@ impl Refusal {
     }
 }
 
-/// No answer came to what may be asked for again without a difference.
+/// No answer came to a request that may be repeated.
 pub fn unanswered(operation: &'static str, context: impl std::fmt::Display, lost: Lost) -> Error {
     Error::new(ErrorKind::Unavailable, operation, context).with_source(lost)
 }
 
-/// Bytes of an answer that are not what the protocol says.
+/// An answer that does not follow the protocol.
 pub fn garbled(
     operation: &'static str,
     context: impl std::fmt::Display,
@@ -246,8 +252,8 @@ pub fn garbled(
 mod tests {
     use super::*;
 
-    fn refusal(status: u16, body: &str) -> Refusal {
-        Refusal::of(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
+    fn refusal(status: u16, body: &str) -> StoreRefusal {
+        StoreRefusal::of(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes())
     }
 
     #[test]
@@ -277,7 +283,7 @@ mod tests {
             (of(503, "backendError", "later"), ErrorKind::Busy),
             (refusal(404, "No such object: b/k"), ErrorKind::NotFound),
             (refusal(404, "The specified bucket does not exist."), ErrorKind::Unavailable),
-            // As a token's endpoint answers.
+            // The form of a token endpoint's answer.
             (refusal(400, "{\"error\":\"invalid_grant\"}"), ErrorKind::Io),
         ];
         for (refused, kind) in table {
@@ -299,7 +305,7 @@ mod tests {
             ::http::HeaderName::from_static("x-ms-error-code"),
             ::http::HeaderValue::from_static("ContainerNotFound"),
         )]);
-        let refused = Refusal::of(StatusCode::NOT_FOUND, &headers, b"");
+        let refused = StoreRefusal::of(StatusCode::NOT_FOUND, &headers, b"");
         assert_eq!(refused.kind(), ErrorKind::Unavailable);
         let body = "\u{feff}<?xml version=\"1.0\"?><Error><Code>BlobNotFound</Code><Message>no.\nRequestId:1</Message></Error>";
         let refused = refusal(404, body);

@@ -1,9 +1,10 @@
-//! Google Cloud Storage: objects of one bucket, by its JSON interface (`gcs_calls.rs`).
+//! Google Cloud Storage: objects of one bucket, by its JSON interface (`gcs_api.rs`).
 //!
-//! An upload has no name there that could be completed on a condition: its parts are objects of their own, in a directory of
-//! the URL's prefix that no listing shows (`keys::UPLOADS`). They are composed, 32 at a time, and what is composed again,
-//! until one call is left: that makes the object, on the condition and with the metadata. Then the parts go. Those of a
-//! process that ended before go when they are a week old and a listing meets them.
+//! The JSON interface has no multipart upload that could be completed on a condition: parts are objects of their
+//! own, in a directory below the URL's prefix that no listing shows (`keys::UPLOADS`). They are composed, 32 at a
+//! time, level by level, until one call is left: that makes the object, on the condition and with the metadata. Then
+//! the parts are removed. Parts that a killed process left are removed when they are a week old and a listing meets
+//! them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,63 +14,74 @@ use bytes::Bytes;
 use chrono::{NaiveDate, TimeDelta, Utc};
 use types::{ByteRange, Error, ErrorKind, Result};
 
-use crate::gcs_calls::{Bucket, COMPOSE_MAX, Piece, random};
-use crate::gcs_place::Place;
+use crate::bounded_tasks::{TOGETHER, run_bounded};
+use crate::gcs_api::{COMPOSE_MAX, ComposePiece, GcsBucket, random};
+use crate::gcs_endpoint::GcsEndpoint;
 use crate::http::Http;
-use crate::keys::{Base, UPLOADS};
-use crate::listings::{Course, HIDDEN_MAX};
-use crate::rest::{Ask, Rest};
-use crate::sign::{Environment, owned};
-use crate::store::{BucketMark, Condition, Got, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
-use crate::together::{TOGETHER, some_at_a_time};
+use crate::keys::{KeyBase, UPLOADS};
+use crate::listing_progress::{HIDDEN_MAX, ListingProgress};
+use crate::rest_client::{RestClient, StoreRequest};
+use crate::sign::{CredentialEnv, owned};
+use crate::store::{
+    BucketMark, CopySource, GetResult, ListPage, Metadata, MultipartUpload, ObjectStat, ObjectStore,
+    Precondition, PutResult, UploadedPart,
+};
 use crate::url::Config;
 
-/// Of a range that is copied through here: what waits in memory at a time.
+/// The bytes in memory while a range is copied through here.
 const PIECE: u64 = 32 << 20;
-/// Keys that are listed at a time to be removed, or passed over.
+/// The keys of one page while uploads are removed or skipped.
 const PAGE: u32 = 1000;
-/// Uploads that began before this are nobody's any more.
+/// Uploads older than this are abandoned.
 const OLD: TimeDelta = TimeDelta::days(7);
-/// The day on which an upload began is the beginning of its name.
+/// An upload's name begins with the day on which it began.
 const DAY: &str = "%Y%m%d";
 const DAY_LENGTH: usize = 8;
 
-pub struct Gcs {
-    bucket: Arc<Bucket>,
-    /// The directory of what is being uploaded, with a slash at its end.
+pub struct GcsStore {
+    bucket: Arc<GcsBucket>,
+    /// The directory of uploads, with a slash at its end.
     uploads: String,
-    /// The last day on which old uploads were looked for.
+    /// The last day on which abandoned uploads were looked for.
     swept: Mutex<Option<NaiveDate>>,
 }
 
-impl Gcs {
-    pub fn new(config: &Config, http: Http, environment: Option<&Environment>) -> Result<Gcs> {
-        let Place { signer, endpoint } = Place::of(config, &http, environment)?;
+impl GcsStore {
+    pub fn new(config: &Config, http: Http, environment: Option<&CredentialEnv>) -> Result<GcsStore> {
+        let GcsEndpoint { signer, endpoint } = GcsEndpoint::of(config, &http, environment)?;
         let signer = {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
-            let make = move || Place::of(&config, &http, environment.as_deref()).map(|place| place.signer);
+            let make =
+                move || GcsEndpoint::of(&config, &http, environment.as_deref()).map(|place| place.signer);
             Renewed::new(signer, make)
         };
-        let base = Base::new(&config.prefix, config.dialect);
-        let proof =
-            Ask::new("list", ::http::Method::GET, "").query("maxResults", "1").query("prefix", base.as_str());
+        let base = KeyBase::new(&config.prefix, config.dialect);
+        let proof = StoreRequest::new("list", ::http::Method::GET, "")
+            .query("maxResults", "1")
+            .query("prefix", base.as_str());
         let proof = (Some(format!("/storage/v1/b/{}/o", config.bucket)), proof.into_query());
         let (root, url, meta) = (endpoint, config.url(), "x-goog-meta-");
-        let rest = Rest { http, signer, proof, shut_out: ShutOut::default(), root, url, meta };
+        let rest = RestClient { http, signer, proof, shut_out: ShutOut::default(), root, url, meta };
         let uploads = format!("{}{UPLOADS}/", base.as_str());
-        Ok(Gcs {
-            bucket: Arc::new(Bucket { rest, name: config.bucket.clone() }),
+        Ok(GcsStore {
+            bucket: Arc::new(GcsBucket { rest, name: config.bucket.clone() }),
             uploads,
             swept: Mutex::new(None),
         })
     }
 
-    fn dir(&self, upload: &Upload) -> String {
+    fn dir(&self, upload: &MultipartUpload) -> String {
         format!("{}{}/", self.uploads, upload.id)
     }
 
-    /// Without what is being uploaded, of whoever.
-    async fn page(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
+    /// Lists without the uploads of anybody.
+    async fn page(
+        &self,
+        prefix: &str,
+        by_directory: bool,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<ListPage> {
         let mut page = self.bucket.list(prefix, by_directory, after, most).await?;
         if page.prefixes.contains(&self.uploads) {
             self.sweep();
@@ -80,7 +92,7 @@ impl Gcs {
         Ok(page)
     }
 
-    /// Once a day: what was left by processes that ended.
+    /// Removes abandoned uploads, once a day.
     fn sweep(&self) {
         let today = Utc::now().date_naive();
         let last = self.swept.lock().unwrap_or_else(PoisonError::into_inner).replace(today);
@@ -95,8 +107,8 @@ impl Gcs {
         });
     }
 
-    /// One level up: each 32 are one then.
-    async fn composed(&self, dir: &str, pieces: Vec<Piece>) -> Result<Vec<Piece>> {
+    /// Composes each 32 pieces into one.
+    async fn composed(&self, dir: &str, pieces: Vec<ComposePiece>) -> Result<Vec<ComposePiece>> {
         let groups = pieces.chunks(COMPOSE_MAX).map(|group| {
             let (bucket, group, dir) = (self.bucket.clone(), group.to_vec(), dir.to_owned());
             async move {
@@ -104,35 +116,35 @@ impl Gcs {
                     return Ok(alone.clone());
                 }
                 let key = format!("{dir}composed-{}", random()?);
-                let (word, _) = bucket.compose(&group, &key, &Metadata::new(), Condition::Always).await?;
-                Ok(Piece { key, generation: word.generation })
+                let (word, _) = bucket.compose(&group, &key, &Metadata::new(), Precondition::Always).await?;
+                Ok(ComposePiece { key, generation: word.generation })
             }
         });
-        some_at_a_time(TOGETHER, groups.collect::<Vec<_>>().into_iter()).await
+        run_bounded(TOGETHER, groups.collect::<Vec<_>>().into_iter()).await
     }
 }
 
-/// Whether a key, or what keys begin with, lies in a directory of uploads.
+/// Whether a key, or a prefix, lies in a directory of uploads.
 fn is_of_upload(key: &str) -> bool {
     key.split('/').any(|part| part == UPLOADS)
 }
 
-/// Whether the upload began so long ago that nobody goes on with it. What has no day in its name is not ours.
+/// Whether the upload is abandoned. A name without a day is not ours.
 fn is_old(id: &str, today: NaiveDate) -> bool {
     let day = id.get(..DAY_LENGTH).and_then(|day| NaiveDate::parse_from_str(day, DAY).ok());
     day.is_some_and(|day| today - day > OLD)
 }
 
-/// By the store's clock: ours may be wrong, and what others are uploading is theirs.
-async fn remove_old(bucket: &Arc<Bucket>, uploads: &str) -> Result<()> {
+/// Uses the store's clock: ours may be wrong, and running uploads belong to others.
+async fn remove_old(bucket: &Arc<GcsBucket>, uploads: &str) -> Result<()> {
     let now = bucket.time().await?;
     let (today, young) = (now.date_naive(), (now - OLD).timestamp());
-    let (mut after, mut course) = (None, Course::new(HIDDEN_MAX));
+    let (mut after, mut course) = (None, ListingProgress::new(HIDDEN_MAX));
     loop {
         let page = bucket.list(uploads, true, after.as_deref(), PAGE).await?;
         let old = |prefix: &&String| prefix.strip_prefix(uploads).is_some_and(|id| is_old(id, today));
         for dir in page.prefixes.iter().filter(old) {
-            // The day in its name is by the clock of who began it.
+            // The day in its name is by its creator's clock.
             if has_young(bucket, dir, young).await? {
                 continue;
             }
@@ -147,8 +159,8 @@ async fn remove_old(bucket: &Arc<Bucket>, uploads: &str) -> Result<()> {
 }
 
 /// Whether anything below was stored after this second.
-async fn has_young(bucket: &Arc<Bucket>, prefix: &str, second: i64) -> Result<bool> {
-    let (mut after, mut course) = (None, Course::new(HIDDEN_MAX));
+async fn has_young(bucket: &Arc<GcsBucket>, prefix: &str, second: i64) -> Result<bool> {
+    let (mut after, mut course) = (None, ListingProgress::new(HIDDEN_MAX));
     loop {
         let page = bucket.list(prefix, false, after.as_deref(), PAGE).await?;
         if page.objects.iter().any(|object| object.modified.seconds > second) {
@@ -161,16 +173,16 @@ async fn has_young(bucket: &Arc<Bucket>, prefix: &str, second: i64) -> Result<bo
     }
 }
 
-/// All objects whose keys begin with this.
-async fn remove_all(bucket: &Arc<Bucket>, prefix: &str) -> Result<()> {
-    let (mut after, mut course) = (None, Course::new(HIDDEN_MAX));
+/// Removes all objects with this prefix.
+async fn remove_all(bucket: &Arc<GcsBucket>, prefix: &str) -> Result<()> {
+    let (mut after, mut course) = (None, ListingProgress::new(HIDDEN_MAX));
     loop {
         let page = bucket.list(prefix, false, after.as_deref(), PAGE).await?;
         let removed = page.objects.clone().into_iter().map(|object| {
             let bucket = bucket.clone();
-            async move { bucket.delete(&object.key, Condition::Always).await }
+            async move { bucket.delete(&object.key, Precondition::Always).await }
         });
-        some_at_a_time(TOGETHER, removed).await?;
+        run_bounded(TOGETHER, removed).await?;
         after = course.after(&page, || bucket.rest.place(prefix))?;
         if after.is_none() {
             return Ok(());
@@ -178,33 +190,32 @@ async fn remove_all(bucket: &Arc<Bucket>, prefix: &str) -> Result<()> {
     }
 }
 
-/// What names a part: its pieces in the directory of the upload, one after the other.
-fn part_of_pieces(number: u32, dir: &str, pieces: &[Piece]) -> Part {
+/// The id of a part: its pieces in the upload's directory, in order.
+fn part_of_pieces(number: u32, dir: &str, pieces: &[ComposePiece]) -> UploadedPart {
     let words = pieces.iter().map(|piece| {
         let name = piece.key.strip_prefix(dir).unwrap_or(&piece.key);
         format!("{name}/{}", piece.generation)
     });
-    Part { number, etag: words.collect::<Vec<_>>().join(",") }
+    UploadedPart { number, etag: words.collect::<Vec<_>>().join(",") }
 }
 
-/// `None`: no part of ours.
-fn pieces_of_part(dir: &str, part: &Part) -> Option<Vec<Piece>> {
+/// `None`: it is no part of ours.
+fn pieces_of_part(dir: &str, part: &UploadedPart) -> Option<Vec<ComposePiece>> {
     let piece = |word: &str| {
         let (name, generation) = word.split_once('/')?;
-        Some(Piece { key: format!("{dir}{name}"), generation: generation.parse().ok()? })
+        Some(ComposePiece { key: format!("{dir}{name}"), generation: generation.parse().ok()? })
     };
     part.etag.split(',').map(piece).collect()
 }
 
-/// A key that no other piece has, nor another try of the same one: that one would change an object that is there, which
-/// Google allows once in a second.
+/// A unique key, also for each retry of a piece: overwriting an object is allowed once per second only.
 fn piece_key(dir: &str, number: u32) -> Result<String> {
     Ok(format!("{dir}{number:05}-{}", random()?))
 }
 
 #[async_trait]
-impl Store for Gcs {
-    fn joins(&self) -> bool {
+impl ObjectStore for GcsStore {
+    fn composes(&self) -> bool {
         true
     }
 
@@ -216,18 +227,24 @@ impl Store for Gcs {
         self.bucket.connections()
     }
 
-    async fn head(&self, key: &str) -> Result<Option<Stat>> {
+    async fn head(&self, key: &str) -> Result<Option<ObjectStat>> {
         self.bucket.head(key).await
     }
 
-    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
+    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<GetResult> {
         self.bucket.get(key, etag, range).await
     }
 
-    async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
+    async fn list(
+        &self,
+        prefix: &str,
+        by_directory: bool,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<ListPage> {
         let mut page = self.page(prefix, by_directory, after, most).await?;
-        // Nothing in it is to be shown: past that in large steps.
-        let mut course = Course::new(HIDDEN_MAX);
+        // Nothing in it is shown: it is skipped in large steps.
+        let mut course = ListingProgress::new(HIDDEN_MAX);
         while page.is_empty()
             && let Some(next) = course.after(&page, || self.bucket.rest.place(prefix))?
         {
@@ -241,47 +258,47 @@ impl Store for Gcs {
         key: &str,
         data: Bytes,
         metadata: &Metadata,
-        condition: Condition<'_>,
-    ) -> Result<Made> {
+        condition: Precondition<'_>,
+    ) -> Result<PutResult> {
         self.bucket.put(key, data, metadata, condition).await.map(|(_, made)| made)
     }
 
     async fn delete(&self, key: &str, etag: Option<&str>) -> Result<()> {
-        self.bucket.delete(key, Condition::unchanged(etag)).await
+        self.bucket.delete(key, Precondition::unchanged(etag)).await
     }
 
-    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
+    async fn copy(&self, from: CopySource<'_>, to: &str) -> Result<String> {
         self.bucket.rewrite(from, to).await.map(|word| word.etag())
     }
 
-    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
+    async fn describe(&self, object: CopySource<'_>, metadata: &Metadata) -> Result<String> {
         self.bucket.patch(object, metadata).await.map(|word| word.etag())
     }
 
-    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
+    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<MultipartUpload> {
         let id = format!("{}-{}", Utc::now().format(DAY), random()?);
-        Ok(Upload { key: key.to_owned(), id, metadata: metadata.clone() })
+        Ok(MultipartUpload { key: key.to_owned(), id, metadata: metadata.clone() })
     }
 
-    async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part> {
+    async fn part(&self, upload: &MultipartUpload, number: u32, data: Bytes) -> Result<UploadedPart> {
         let dir = self.dir(upload);
         let piece = self.bucket.put_piece(&piece_key(&dir, number)?, data).await?;
         Ok(part_of_pieces(number, &dir, &[piece]))
     }
 
-    /// The store copies whole objects only: of others the bytes come here.
+    /// The store copies whole objects only: the bytes of a range come here.
     async fn part_of(
         &self,
-        upload: &Upload,
+        upload: &MultipartUpload,
         number: u32,
-        from: Source<'_>,
+        from: CopySource<'_>,
         range: ByteRange,
-    ) -> Result<Part> {
+    ) -> Result<UploadedPart> {
         let dir = self.dir(upload);
         if range == ByteRange::new(0, from.size) {
             let key = piece_key(&dir, number)?;
             let word = self.bucket.rewrite(from, &key).await?;
-            return Ok(part_of_pieces(number, &dir, &[Piece { key, generation: word.generation }]));
+            return Ok(part_of_pieces(number, &dir, &[ComposePiece { key, generation: word.generation }]));
         }
         let (mut pieces, mut at) = (Vec::new(), range.offset);
         while at < range.end() {
@@ -293,7 +310,12 @@ impl Store for Gcs {
         Ok(part_of_pieces(number, &dir, &pieces))
     }
 
-    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<Made> {
+    async fn complete(
+        &self,
+        upload: &MultipartUpload,
+        parts: &[UploadedPart],
+        condition: Precondition<'_>,
+    ) -> Result<PutResult> {
         let dir = self.dir(upload);
         let pieces: Option<Vec<_>> = parts.iter().map(|part| pieces_of_part(&dir, part)).collect();
         let mut pieces = pieces.map(|pieces| pieces.concat()).ok_or_else(|| {
@@ -312,7 +334,7 @@ impl Store for Gcs {
         Ok(made)
     }
 
-    async fn abort(&self, upload: &Upload) -> Result<()> {
+    async fn abort(&self, upload: &MultipartUpload) -> Result<()> {
         remove_all(&self.bucket, &self.dir(upload)).await
     }
 }
@@ -323,13 +345,17 @@ mod tests {
 
     #[test]
     fn a_part_names_its_pieces() {
-        let piece = |key: &str, generation| Piece { key: key.into(), generation };
+        let piece = |key: &str, generation| ComposePiece { key: key.into(), generation };
         let pieces = [piece("p/u/1/00007-ab", 5), piece("p/u/1/00007-cd", u64::MAX)];
         let part = part_of_pieces(7, "p/u/1/", &pieces);
         assert_eq!(part.etag, "00007-ab/5,00007-cd/18446744073709551615");
         assert_eq!(pieces_of_part("p/u/1/", &part).as_deref(), Some(&pieces[..]));
         for foreign in ["", "\"etag\"", "a/", "a/1,b"] {
-            assert_eq!(pieces_of_part("d/", &Part { number: 1, etag: foreign.into() }), None, "{foreign}");
+            assert_eq!(
+                pieces_of_part("d/", &UploadedPart { number: 1, etag: foreign.into() }),
+                None,
+                "{foreign}"
+            );
         }
     }
 

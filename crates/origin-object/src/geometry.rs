@@ -1,23 +1,23 @@
-//! Where the parts of an upload lie: pure. Fixed by the offset alone, so that bytes find their part before anybody knows
-//! how long the object will be.
+//! The layout of an upload's parts. Pure. It depends on the offset alone, so that bytes find their part before the
+//! size of the object is known.
 //!
-//! Stores take 10,000 parts at most, of 5 MiB (but for the last) to 5 GiB. Ours are 8 MiB, and twice as large after each
-//! thousand: 7.8 TiB fit.
+//! Stores take 10,000 parts at most, of 5 MiB (but for the last) to 5 GiB. Ours are 8 MiB, and twice as large after
+//! each thousand: 7.8 TiB fit.
 
 use types::ByteRange;
 
 pub const PART: u64 = 8 << 20;
-/// The least that a store takes of a part that is not the last, also where it copies it.
+/// The least size of a part that is not the last, also of a copied one.
 pub const PART_LEAST: u64 = 5 << 20;
 const PARTS_OF_A_SIZE: u64 = 1000;
 pub const PARTS_MAX: u64 = 10_000;
 
-/// The first so many parts hold this much together; only whole thousands are counted.
+/// The bytes of the first `parts` parts; only whole thousands are counted.
 pub fn size_of_parts(parts: u64) -> u64 {
     (0..parts / PARTS_OF_A_SIZE).map(|doublings| (PART << doublings) * PARTS_OF_A_SIZE).sum()
 }
 
-/// The part in which this byte lies: its number, from 1, and its range. `None`: no object is that long.
+/// The part of a byte: its number, from 1, and its range. `None`: no object is that long.
 pub fn part_at(offset: u64) -> Option<(u32, ByteRange)> {
     let (mut first, mut start) = (1, 0);
     let mut size = PART;
@@ -32,7 +32,7 @@ pub fn part_at(offset: u64) -> Option<(u32, ByteRange)> {
     None
 }
 
-/// All parts of an object of this size; the last one ends where it ends.
+/// All parts of an object of this size; the last one ends with the object.
 pub fn parts_of(size: u64) -> Vec<(u32, ByteRange)> {
     let (mut parts, mut at) = (Vec::new(), 0);
     while at < size {

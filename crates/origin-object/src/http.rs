@@ -1,7 +1,8 @@
-//! HTTP/1.1 to one store: as many connections as calls are under way, kept open between them, and some dialled ahead.
+//! HTTP/1.1 to one store: as many connections as calls are in flight, kept open between them, and some dialled
+//! ahead.
 //!
-//! Nothing has a deadline for all of its body: a part of 64 MiB on a thin line takes minutes, and is fine. What ends a
-//! call is that nothing moves: no byte of it was taken, no byte of the answer came.
+//! There is no deadline for a whole body: a part of 64 MiB on a thin line takes minutes, and is fine. A call ends
+//! when nothing moves: no byte of it was taken, no byte of the answer came.
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
@@ -22,16 +23,16 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use types::{Error, ErrorKind};
 
-use crate::answering::{FirstAnswer, TellsAnswering};
 use crate::dial::Dialler;
+use crate::first_answer::{FirstAnswer, TellsAnswering};
 
-/// A connection attempt, without TLS. One lost SYN and one more try at 200 ms distance fit.
+/// The time limit of a connection attempt, without TLS. One lost SYN and one retry at 200 ms distance fit.
 const CONNECT: Duration = Duration::from_secs(3);
-/// With nothing moving for this long a call is given up. Stores take seconds to complete a large upload.
+/// A call on which nothing moves for this long is given up. Stores take seconds to complete a large upload.
 const STALL: Duration = Duration::from_secs(20);
-/// What a body is given to the connection in, so that its progress shows.
+/// The size of the pieces in which a body is given to the connection, so that its progress shows.
 const FRAME: usize = 256 << 10;
-/// Connections that are kept although idle, and how long: less than what stores wait (AWS: 5 s between requests is
+/// The most idle connections that are kept, and how long: less than what stores wait (AWS: 5 s between requests is
 /// common, MinIO 30 s and more); one that is found closed is dialled anew.
 const IDLE_MAX: usize = 128;
 const IDLE: Duration = Duration::from_secs(20);
@@ -39,7 +40,7 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Why no answer came.
 #[derive(Debug)]
 pub struct Lost {
-    /// The store may have got the request, and done what it asks.
+    /// The store may have received the request, and carried it out.
     pub sent: bool,
     pub source: Box<dyn StdError + Send + Sync>,
 }
@@ -71,21 +72,21 @@ impl StdError for Stalled {}
 
 #[derive(Clone, Debug)]
 pub struct Http {
-    client: Client<TellsAnswering<Dialler<HttpsConnector<HttpConnector>>>, Outgoing>,
+    client: Client<TellsAnswering<Dialler<HttpsConnector<HttpConnector>>>, CountedBody>,
     dialler: Dialler<HttpsConnector<HttpConnector>>,
-    /// Connections that have answered.
+    /// The number of connections that have answered.
     answered: Arc<AtomicU64>,
 }
 
 impl Http {
-    /// With the certificate authorities of this machine.
+    /// Trusts the certificate authorities of this machine.
     pub fn new() -> types::Result<Http> {
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(CONNECT));
         tcp.set_nodelay(true);
         tcp.enforce_http(false);
         let builder = HttpsConnectorBuilder::new().with_native_roots();
-        // Without any, plain http still works, and https says what is missing.
+        // Without any, plain HTTP still works, and HTTPS says what is missing.
         let connector = match builder {
             Ok(builder) => builder.https_or_http().enable_http1().wrap_connector(tcp),
             Err(e) => {
@@ -103,12 +104,12 @@ impl Http {
         Ok(Http { client, dialler, answered: Arc::default() })
     }
 
-    /// Connections that have answered so far: behind the next one that does there may be another store.
+    /// The number of connections that have answered: the next one that does may lead to another store.
     pub fn connections(&self) -> u64 {
         self.answered.load(Ordering::SeqCst)
     }
 
-    /// To the store itself, where there will be more to ask for.
+    /// Sends to the store itself, which there will be more requests for.
     pub async fn send_to_store(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
         let (to, began) = (request.uri().clone(), Instant::now());
         self.dialler.asked(&to);
@@ -117,10 +118,10 @@ impl Http {
         Ok(answer)
     }
 
-    /// The head of the answer; its body is still to come.
+    /// Returns the head of the answer; its body is still to come.
     pub async fn send(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
         let moved = Arc::new(AtomicU64::new(0));
-        let request = request.map(|data| Outgoing { data, moved: moved.clone() });
+        let request = request.map(|data| CountedBody { data, moved: moved.clone() });
         let mut answer = std::pin::pin!(self.client.request(request));
         let mut seen = 0;
         loop {
@@ -144,7 +145,7 @@ impl Http {
     }
 }
 
-/// All of an answer's body. More than `most` bytes are an error, before they are taken in.
+/// Reads an answer's body. More than `most` bytes are an error, before they are read.
 pub async fn body_of(answer: Response<Incoming>, most: usize) -> Result<Bytes, Lost> {
     let lost = |source: Box<dyn StdError + Send + Sync>| Lost { sent: true, source };
     let told = answer.headers().get(header::CONTENT_LENGTH);
@@ -165,7 +166,7 @@ pub async fn body_of(answer: Response<Incoming>, most: usize) -> Result<Bytes, L
         if whole.len() + data.len() > most {
             return Err(too_long());
         }
-        // One frame that is all there is, is not copied.
+        // A body of one frame is not copied.
         if whole.is_empty() && told == Some(data.len()) {
             return Ok(data);
         }
@@ -173,14 +174,14 @@ pub async fn body_of(answer: Response<Incoming>, most: usize) -> Result<Bytes, L
     }
 }
 
-/// A body that counts what was taken of it.
+/// A request body that counts the bytes that were taken of it.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct CountedBody {
     data: Bytes,
     moved: Arc<AtomicU64>,
 }
 
-impl Body for Outgoing {
+impl Body for CountedBody {
     type Data = Bytes;
     type Error = Infallible;
 

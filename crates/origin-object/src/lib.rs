@@ -1,53 +1,72 @@
 //! A bucket as an `Origin`: an object is a file, the part of its key up to a slash is a directory.
 //!
-//! Start with `origin.rs` (the calls), `keys.rs` (which key is which path) and `draft.rs` (how bytes that are written
-//! here and there become an object); `gate.rs` keeps those who write and those who rename apart; `store.rs` says what a
-//! store does, `s3.rs`, `azure.rs` and `gcs.rs` ask one for it.
-//! Who wants objects and no files opens a [`Store`] with [`open_store`].
+//! The cast:
+//! - [`ObjectOrigin`] (`origin.rs`) implements `Origin`: look-ups and listings in `directory.rs`, bytes in
+//!   `write.rs`, names and attributes in `change.rs`.
+//! - `keys.rs` says which key is which path; `attributes.rs` how mode, owner and times are stored with an object.
+//! - `object_writer.rs`: an `ObjectWriter` buffers what is written at any offset, and makes an object of it by a PUT
+//!   or a multipart upload (`geometry.rs`, `part_pacer.rs`).
+//! - `path_locks.rs` keeps writers of a path and renames apart; `rename_log.rs` and `change/interrupted.rs`
+//!   recognize what a rename without an answer left.
+//! - `stat_cache.rs` and `dir_times.rs` remember objects' stats and when directories changed.
+//! - [`ObjectStore`] (`store.rs`) is a bucket in terms that all dialects share; `s3.rs`, `azure.rs` and `gcs.rs`
+//!   implement it by `rest_client.rs` and `http.rs`, with endpoints and credentials of `sign.rs`,
+//!   `azure_endpoint.rs` and `gcs_endpoint.rs`.
+//!
+//! A write goes `origin.rs`, `write.rs` (path lock, writer of the path), `object_writer.rs`, `ObjectStore`; it is
+//! visible when it is committed.
+//!
+//! Invariants: an object is only replaced on the condition that it still is what its writer began on. A rename
+//! copies all before it removes anything, and removes only what it copied. What a commit cannot store changes the
+//! write verifier of its writers. `NotFound` is said of keys only, never of the bucket. Listings that run in circles
+//! or never end are errors.
+//!
+//! Begin with `origin.rs`, then `keys.rs` and `object_writer.rs`. For objects without files, open an [`ObjectStore`]
+//! with [`open_store`].
 
-mod answering;
 pub mod attributes;
 mod azure;
-mod azure_place;
+mod azure_endpoint;
+mod bounded_tasks;
 mod change;
 pub mod connection_string;
 mod copy;
 mod dial;
-mod draft;
+pub mod dir_times;
+mod directory;
 mod errors;
-mod gate;
+mod first_answer;
 mod gcs;
-mod gcs_calls;
-mod gcs_place;
-mod gcs_token;
+mod gcs_api;
+mod gcs_endpoint;
+mod gcs_tokens;
 mod geometry;
 pub mod http;
 mod keys;
 mod kind;
-mod known;
 mod limits;
-mod listings;
-mod moves;
+mod listing_progress;
+mod object_writer;
 mod origin;
+mod part_pacer;
+mod path_locks;
 mod profile;
-mod rest;
+mod rename_log;
+mod rest_client;
 mod s3;
 pub mod secret_file;
 mod sign;
+mod stat_cache;
 pub mod store;
-pub mod times;
-mod together;
-mod tree;
-mod turns;
 mod url;
 mod write;
 
+pub use directory::ListingTokens;
 pub use kind::KIND;
 pub use origin::ObjectOrigin;
-pub use sign::Environment;
+pub use sign::CredentialEnv;
 pub use store::{
-    Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload, open_store,
-    open_store_as,
+    CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat, ObjectStore,
+    Precondition, PutResult, UploadedPart, open_store, open_store_as,
 };
-pub use tree::Tokens;
-pub use url::{Addressing, Attributes, Config, Dialect};
+pub use url::{Addressing, AttributeSource, Config, Dialect};

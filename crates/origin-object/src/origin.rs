@@ -1,4 +1,4 @@
-//! The `Origin` calls, and what they share.
+//! The `Origin` calls, and the state that they share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,65 +12,68 @@ use bytes::Bytes;
 use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr, Stability, Version};
 
 use crate::attributes;
-use crate::draft::Draft;
-use crate::gate::{Gate, Went};
-use crate::keys::{Base, What, what};
-use crate::known::Known;
-use crate::moves::Moves;
-use crate::sign::Environment;
-use crate::store::{BucketMark, Stat, Store, open_store_as};
-use crate::times::Times;
-use crate::tree::Tokens;
-use crate::turns::Turns;
-use crate::url::{Attributes, Config};
+use crate::dir_times::DirTimes;
+use crate::directory::ListingTokens;
+use crate::keys::{KeyBase, KeyKind, what};
+use crate::object_writer::ObjectWriter;
+use crate::part_pacer::PartPacer;
+use crate::path_locks::{DirectoryMove, PathLocks};
+use crate::rename_log::RenameLog;
+use crate::sign::CredentialEnv;
+use crate::stat_cache::StatCache;
+use crate::store::{BucketMark, ObjectStat, ObjectStore, open_store_as};
+use crate::url::{AttributeSource, Config};
 
 pub struct ObjectOrigin {
     pub(crate) config: Config,
-    pub(crate) base: Base,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) known: Known,
-    pub(crate) moves: Arc<Moves>,
-    pub(crate) gate: Gate,
-    pub(crate) drafts: Mutex<HashMap<Bytes, Arc<Draft>>>,
-    pub(crate) turns: Arc<Turns>,
-    pub(crate) tokens: Tokens,
-    pub(crate) times: Times,
-    /// Of what waits in drafts: it is lost when this process ends.
+    pub(crate) base: KeyBase,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) stat_cache: StatCache,
+    pub(crate) rename_log: Arc<RenameLog>,
+    pub(crate) path_locks: PathLocks,
+    pub(crate) writers: Mutex<HashMap<Bytes, Arc<ObjectWriter>>>,
+    pub(crate) pacer: Arc<PartPacer>,
+    pub(crate) tokens: ListingTokens,
+    pub(crate) dir_times: DirTimes,
+    /// The write verifier of buffered writes, which are lost when this process ends.
     pub(crate) verifier: u64,
-    /// How often drafts of an object were lost before that; by its path, and only of those that lost some.
+    /// How often buffered writes of an object were lost before that; by path, and only of objects that lost some.
     pub(crate) losses: Mutex<HashMap<Bytes, u64>>,
 }
 
 impl ObjectOrigin {
-    /// Finds credentials and looks into the bucket. Errors are one line each, for the operator.
+    /// Finds credentials and lists the bucket. Errors are one line each, for the operator.
     pub async fn connect(config: Config) -> Result<Arc<ObjectOrigin>> {
         ObjectOrigin::connect_as(config, None).await
     }
 
     /// With these variables instead of the environment's.
-    pub async fn connect_as(config: Config, environment: Option<&Environment>) -> Result<Arc<ObjectOrigin>> {
+    pub async fn connect_as(
+        config: Config,
+        environment: Option<&CredentialEnv>,
+    ) -> Result<Arc<ObjectOrigin>> {
         let store = open_store_as(&config, environment)?;
-        let base = Base::new(&config.prefix, config.dialect);
+        let base = KeyBase::new(&config.prefix, config.dialect);
         store.list(base.as_str(), true, None, 1).await?;
         ObjectOrigin::over(config, store)
     }
 
-    pub(crate) fn over(config: Config, store: Arc<dyn Store>) -> Result<Arc<ObjectOrigin>> {
+    pub(crate) fn over(config: Config, store: Arc<dyn ObjectStore>) -> Result<Arc<ObjectOrigin>> {
         let mut verifier = [0; 8];
         let read = std::fs::File::open("/dev/urandom")
             .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut verifier));
         read.map_err(|e| Error::io("read", "/dev/urandom", e))?;
         Ok(Arc::new(ObjectOrigin {
-            base: Base::new(&config.prefix, config.dialect),
+            base: KeyBase::new(&config.prefix, config.dialect),
             config,
             store,
-            known: Known::default(),
-            moves: Arc::default(),
-            gate: Gate::default(),
-            drafts: Mutex::default(),
-            turns: Arc::new(Turns::new()),
-            tokens: Tokens::default(),
-            times: Times::default(),
+            stat_cache: StatCache::default(),
+            rename_log: Arc::default(),
+            path_locks: PathLocks::default(),
+            writers: Mutex::default(),
+            pacer: Arc::new(PartPacer::new()),
+            tokens: ListingTokens::default(),
+            dir_times: DirTimes::default(),
             verifier: u64::from_be_bytes(verifier),
             losses: Mutex::default(),
         }))
@@ -81,10 +84,10 @@ impl ObjectOrigin {
         format!("{} in {}", reference.0.escape_ascii(), self.config.url())
     }
 
-    pub(crate) fn file(&self, reference: &Reference, stat: &Stat) -> Object {
+    pub(crate) fn file(&self, reference: &Reference, stat: &ObjectStat) -> Object {
         let mut attr = attributes::of_file(&self.config, &reference.0, stat);
-        if self.config.attributes == Attributes::Listed && attr.kind == FileKind::Symlink {
-            // Which a listing would show as a file.
+        if self.config.attributes == AttributeSource::Listed && attr.kind == FileKind::Symlink {
+            // A listing would show it as a file.
             attr.kind = FileKind::Regular;
         }
         Object {
@@ -95,35 +98,35 @@ impl ObjectOrigin {
         }
     }
 
-    pub(crate) fn directory(&self, reference: &Reference, marker: Option<&Stat>) -> Object {
-        let attr = attributes::of_directory(&self.config, &reference.0, marker, self.times.of(reference));
-        // Nothing in it is what this is a version of.
+    pub(crate) fn directory(&self, reference: &Reference, marker: Option<&ObjectStat>) -> Object {
+        let attr = attributes::of_directory(&self.config, &reference.0, marker, self.dir_times.of(reference));
+        // A directory's version says nothing of its contents.
         let version = attributes::version("directory", 0);
         Object { reference: reference.clone(), identity: Identity(reference.0.clone()), attr, version }
     }
 
-    /// `None`: there is no such object now.
-    pub(crate) async fn look_at_file(&self, reference: &Reference) -> Result<Option<Object>> {
-        Ok(self.look(reference).await?.map(|stat| self.file(reference, &stat)))
+    /// `None`: there is no such object.
+    pub(crate) async fn stat_file(&self, reference: &Reference) -> Result<Option<Object>> {
+        Ok(self.stat_object(reference).await?.map(|stat| self.file(reference, &stat)))
     }
 
-    pub(crate) async fn look(&self, reference: &Reference) -> Result<Option<Arc<Stat>>> {
-        let moment = self.known.moment(&reference.0);
+    pub(crate) async fn stat_object(&self, reference: &Reference) -> Result<Option<Arc<ObjectStat>>> {
+        let moment = self.stat_cache.change_count(&reference.0);
         let stat = self.store.head(&self.base.key(reference)?).await?.map(Arc::new);
-        self.known.note(&reference.0, moment, stat.as_ref());
+        self.stat_cache.insert(&reference.0, moment, stat.as_ref());
         Ok(stat)
     }
 
-    /// Whether what is not in this directory may be where that went: then it must not pass for removed.
-    async fn went(&self, dir: &Reference) -> Result<bool> {
-        match self.gate.went(&dir.0) {
-            Went::Nowhere => Ok(false),
-            Went::Moves => Ok(true),
-            Went::Moved => Ok(self.look_at_directory(dir).await?.is_none()),
+    /// Whether this directory is being renamed: what is missing in it must not pass for removed.
+    async fn move_of(&self, dir: &Reference) -> Result<bool> {
+        match self.path_locks.move_of(&dir.0) {
+            DirectoryMove::Nowhere => Ok(false),
+            DirectoryMove::Moves => Ok(true),
+            DirectoryMove::Moved => Ok(self.stat_directory(dir).await?.is_none()),
         }
     }
 
-    /// Where a store tells nothing that a bucket of the same name made later would not tell, only the name is known.
+    /// Where the store tells nothing that distinguishes a later bucket of the same name, the identity is the name.
     async fn store_identity(&self) -> Result<OriginIdentity> {
         let url = self.config.url();
         let identity = |shown, bytes, is_lasting| OriginIdentity { bytes, shown, is_lasting };
@@ -152,8 +155,8 @@ impl Origin for ObjectOrigin {
     }
 
     async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
-        match self.draft(object) {
-            Some(draft) => Ok(draft.describe(self.described(&draft, set)).await),
+        match self.writer(object) {
+            Some(writer) => Ok(writer.describe(self.described(&writer, set)).await),
             None => Ok(false),
         }
     }
@@ -167,7 +170,7 @@ impl Origin for ObjectOrigin {
     }
 
     async fn is_empty(&self) -> Result<bool> {
-        // A key that is the prefix itself is the root, and no name in it.
+        // A key that equals the prefix is the root's marker.
         let page = self.store.list(self.base.as_str(), true, None, 2).await?;
         let is_name = |key: &str| key != self.base.as_str();
         let has_names = page.objects.iter().any(|object| is_name(&object.key))
@@ -193,7 +196,7 @@ impl Origin for ObjectOrigin {
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
         let found = self.find(dir, name).await;
-        if found.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound) && self.went(dir).await? {
+        if found.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound) && self.move_of(dir).await? {
             return Err(self.gone("look into", dir));
         }
         found
@@ -201,9 +204,9 @@ impl Origin for ObjectOrigin {
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
         match what(reference) {
-            What::File => self.look_at_file(reference).await?,
-            What::Directory if reference.0.is_empty() => Some(self.root().await?),
-            What::Directory => self.look_at_directory(reference).await?,
+            KeyKind::File => self.stat_file(reference).await?,
+            KeyKind::Directory if reference.0.is_empty() => Some(self.root().await?),
+            KeyKind::Directory => self.stat_directory(reference).await?,
         }
         .ok_or_else(|| self.gone("look at", reference))
     }
@@ -213,7 +216,7 @@ impl Origin for ObjectOrigin {
         if object.attr.kind != FileKind::Symlink || object.attr.size == 0 {
             return Err(Error::new(ErrorKind::InvalidArgument, "read link", self.place(link)));
         }
-        // Longer than a path can be: no link.
+        // Longer than a path can be: not a link.
         let length = object.attr.size.min(4096);
         self.read(link, object.version, ByteRange::new(0, length)).await
     }
@@ -228,15 +231,15 @@ impl Origin for ObjectOrigin {
         }
         let changed = || Error::new(ErrorKind::VersionChanged, "read", self.place(object));
         let key = self.base.key(object)?;
-        let known = self.known.get(&object.0);
-        let etag = known.as_deref().filter(|stat| attributes::version(&stat.etag, stat.size) == version);
+        let cached = self.stat_cache.get(&object.0);
+        let etag = cached.as_deref().filter(|stat| attributes::version(&stat.etag, stat.size) == version);
         let got = match self.store.get(&key, etag.map(|stat| stat.etag.as_str()), range).await {
             Err(e) if e.kind() == ErrorKind::NotFound => return Err(self.gone("read", object)),
-            // Of another version, or longer than this one.
+            // It is of another version, or longer than this one.
             Err(e) if e.kind() == ErrorKind::VersionChanged => return Err(changed().with_source(e)),
             got => got?,
         };
-        // Whatever was asked for: what came says itself what it is of.
+        // The answer itself says which version it is of.
         if attributes::version(&got.etag, got.size) != version {
             return Err(changed());
         }
@@ -244,7 +247,7 @@ impl Origin for ObjectOrigin {
     }
 
     async fn statfs(&self, _object: &Reference) -> Result<FsStat> {
-        // A bucket has no end; programs that look for room find this much.
+        // A bucket has no end; programs that check the free space see this much.
         let (bytes, files) = (1 << 50, 1 << 40);
         Ok(FsStat {
             bytes_total: bytes,
@@ -275,16 +278,16 @@ impl Origin for ObjectOrigin {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        self.write_draft(object, offset, data, stability).await
+        self.write_buffered(object, offset, data, stability).await
     }
 
     async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {
-        self.commit_draft(object).await
+        self.commit_writer(object).await
     }
 }
 
 impl ObjectOrigin {
-    pub(crate) fn drafts(&self) -> std::sync::MutexGuard<'_, HashMap<Bytes, Arc<Draft>>> {
-        self.drafts.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn writers(&self) -> std::sync::MutexGuard<'_, HashMap<Bytes, Arc<ObjectWriter>>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,19 +13,20 @@ use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::http::Http;
-use crate::keys::Base;
-use crate::listings::Unclear;
-use crate::rest::{Ask, PATH, Rest, etag_in_xml, quoted, size_in, time_of};
-use crate::sign::{Environment, Place, owned};
+use crate::keys::KeyBase;
+use crate::listing_progress::Unclear;
+use crate::rest_client::{PATH, RestClient, StoreRequest, etag_in_xml, quoted, size_in, time_of};
+use crate::sign::{CredentialEnv, S3Endpoint, owned};
 use crate::store::{
-    BucketMark, Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload,
+    BucketMark, CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat,
+    ObjectStore, Precondition, PutResult, UploadedPart,
 };
 use crate::url::{Addressing, Config};
 
 const META: &str = "x-amz-meta-";
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 const COPY_SOURCE_IF_MATCH: HeaderName = HeaderName::from_static("x-amz-copy-source-if-match");
-/// What a store knows of an object besides its bytes, and forgets when it gets other metadata.
+/// The headers of an object that a store forgets when it gets other metadata.
 const KEPT: [&str; 10] = [
     "cache-control",
     "content-disposition",
@@ -39,8 +40,8 @@ const KEPT: [&str; 10] = [
     "x-amz-website-redirect-location",
 ];
 const STORAGE_CLASS: HeaderName = HeaderName::from_static("x-amz-storage-class");
-/// Those that can be read at once. What was brought back from an archive would be archived again, and stores that move
-/// objects elsewhere tell the name of that place.
+/// The storage classes that can be read at once. An object restored from an archive would be archived again, and
+/// stores that move objects elsewhere name that place.
 const CLASSES_KEPT: [&str; 7] = [
     "EXPRESS_ONEZONE",
     "GLACIER_IR",
@@ -50,20 +51,20 @@ const CLASSES_KEPT: [&str; 7] = [
     "REDUCED_REDUNDANCY",
     "STANDARD_IA",
 ];
-/// Longest object that a store copies in one call.
+/// The longest object that a store copies in one call.
 const COPY_MAX: u64 = 5 << 30;
 
-pub struct S3 {
-    rest: Rest,
-    /// What a copy's source begins with.
+pub struct S3Store {
+    rest: RestClient,
+    /// The bucket, which a copy's source begins with.
     bucket: String,
-    /// Where the list of buckets is.
+    /// The service's endpoint, for the list of buckets.
     endpoint: String,
 }
 
-impl S3 {
-    pub fn new(config: &Config, http: Http, environment: Option<&Environment>) -> Result<S3> {
-        let Place { signer, region, endpoint } = Place::of_s3(config, &http, environment)?;
+impl S3Store {
+    pub fn new(config: &Config, http: Http, environment: Option<&CredentialEnv>) -> Result<S3Store> {
+        let S3Endpoint { signer, region, endpoint } = S3Endpoint::of_s3(config, &http, environment)?;
         let bucket = &config.bucket;
         let own = endpoint.is_some();
         let addressing =
@@ -76,39 +77,45 @@ impl S3 {
         };
         let signer = {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
-            let make = move || Place::of_s3(&config, &http, environment.as_deref()).map(|place| place.signer);
+            let make =
+                move || S3Endpoint::of_s3(&config, &http, environment.as_deref()).map(|place| place.signer);
             Renewed::new(signer, make)
         };
-        let base = Base::new(&config.prefix, config.dialect);
-        let proof = Ask::new("list", Method::GET, "").query("list-type", "2").query("max-keys", "1");
+        let base = KeyBase::new(&config.prefix, config.dialect);
+        let proof = StoreRequest::new("list", Method::GET, "").query("list-type", "2").query("max-keys", "1");
         let proof = (None, proof.query("prefix", base.as_str()).into_query());
         let shut_out = ShutOut::default();
-        let rest = Rest { http, signer, proof, shut_out, root, url: config.url(), meta: META };
-        Ok(S3 { rest, bucket: bucket.clone(), endpoint: endpoint.to_owned() })
+        let rest = RestClient { http, signer, proof, shut_out, root, url: config.url(), meta: META };
+        Ok(S3Store { rest, bucket: bucket.clone(), endpoint: endpoint.to_owned() })
     }
 
-    /// The head of an answer that tells of the object.
-    async fn known(&self, object: Source<'_>) -> Result<HeaderMap> {
-        let ask = Ask::new("look at", Method::HEAD, object.key);
-        let answer = self.rest.ask(ask.condition(Condition::Unchanged(object.etag))?).await?;
+    /// The headers of a HEAD of the object.
+    async fn known(&self, object: CopySource<'_>) -> Result<HeaderMap> {
+        let ask = StoreRequest::new("look at", Method::HEAD, object.key);
+        let answer = self.rest.ask(ask.condition(Precondition::Unchanged(object.etag))?).await?;
         Ok(answer.headers().clone())
     }
 
-    async fn begin_with(&self, key: &str, metadata: &Metadata, known: &HeaderMap) -> Result<Upload> {
-        let ask = Ask::new("begin to store", Method::POST, key).query("uploads", "");
+    async fn begin_with(&self, key: &str, metadata: &Metadata, known: &HeaderMap) -> Result<MultipartUpload> {
+        let ask = StoreRequest::new("begin to store", Method::POST, key).query("uploads", "");
         let told: BeginAnswer = self.rest.ask_xml(kept(ask.metadata(META, metadata)?, known)?).await?;
-        Ok(Upload { key: key.to_owned(), id: told.upload_id, metadata: metadata.clone() })
+        Ok(MultipartUpload { key: key.to_owned(), id: told.upload_id, metadata: metadata.clone() })
     }
 
-    fn copies<'a>(&self, operation: &'static str, from: Source<'_>, to: &'a str) -> Result<Ask<'a>> {
+    fn copies<'a>(
+        &self,
+        operation: &'static str,
+        from: CopySource<'_>,
+        to: &'a str,
+    ) -> Result<StoreRequest<'a>> {
         let source = format!("/{}/{}", self.bucket, utf8_percent_encode(from.key, PATH));
-        Ask::new(operation, Method::PUT, to)
+        StoreRequest::new(operation, Method::PUT, to)
             .header(COPY_SOURCE, &source)?
             .header(COPY_SOURCE_IF_MATCH, from.etag)
     }
 }
 
-fn kept<'a>(mut ask: Ask<'a>, known: &HeaderMap) -> Result<Ask<'a>> {
+fn kept<'a>(mut ask: StoreRequest<'a>, known: &HeaderMap) -> Result<StoreRequest<'a>> {
     for name in KEPT.map(HeaderName::from_static).into_iter().chain([STORAGE_CLASS]) {
         let value = known.get(&name).and_then(|value| value.to_str().ok());
         if let Some(value) = value.filter(|value| name != STORAGE_CLASS || CLASSES_KEPT.contains(value)) {
@@ -119,7 +126,7 @@ fn kept<'a>(mut ask: Ask<'a>, known: &HeaderMap) -> Result<Ask<'a>> {
 }
 
 #[async_trait]
-impl Store for S3 {
+impl ObjectStore for S3Store {
     fn copy_max(&self) -> u64 {
         COPY_MAX
     }
@@ -128,9 +135,9 @@ impl Store for S3 {
         COPY_MAX
     }
 
-    /// By the list of buckets, which not everybody may see.
+    /// From the list of buckets, which not all credentials may see.
     async fn bucket_mark(&self) -> Result<Option<BucketMark>> {
-        let ask = Ask::new("list buckets", Method::GET, "").at("/".into()).below(&self.endpoint);
+        let ask = StoreRequest::new("list buckets", Method::GET, "").at("/".into()).below(&self.endpoint);
         let told: Result<BucketsAnswer> = self.rest.ask_xml(ask).await;
         match told {
             Ok(told) => {
@@ -147,25 +154,31 @@ impl Store for S3 {
         self.rest.connections()
     }
 
-    async fn head(&self, key: &str) -> Result<Option<Stat>> {
+    async fn head(&self, key: &str) -> Result<Option<ObjectStat>> {
         self.rest.head(key).await
     }
 
-    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
+    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<GetResult> {
         self.rest.get(key, etag, range).await
     }
 
-    async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
-        let mut ask = Ask::new("list", Method::GET, "").query("list-type", "2");
+    async fn list(
+        &self,
+        prefix: &str,
+        by_directory: bool,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<ListPage> {
+        let mut ask = StoreRequest::new("list", Method::GET, "").query("list-type", "2");
         if let Some(token) = after {
             ask = ask.query("continuation-token", token);
         }
         if by_directory {
             ask = ask.query("delimiter", "/");
         }
-        // So that keys with bytes that XML cannot hold arrive.
+        // Makes keys with characters that XML cannot hold arrive.
         ask = ask.query("encoding-type", "url").query("max-keys", &most.to_string()).query("prefix", prefix);
-        let told: ListAnswer = self.rest.ask_xml(ask).await?;
+        let told: S3ListXml = self.rest.ask_xml(ask).await?;
         let plain = told.encoding_type.is_none();
         let decoded = |text: String| {
             if plain {
@@ -176,7 +189,7 @@ impl Store for S3 {
             decoded.map(|text| text.into_owned())
         };
         let next = told.next_continuation_token.filter(|_| told.is_truncated);
-        let mut page = Page { next: self.rest.goes_on(prefix, after, next)?, ..Page::default() };
+        let mut page = ListPage { next: self.rest.next_token(prefix, after, next)?, ..ListPage::default() };
         let mut unclear = Unclear::default();
         for told in told.common_prefixes {
             match told.prefix.map(decoded) {
@@ -194,7 +207,7 @@ impl Store for S3 {
             match (size, modified, object.e_tag) {
                 (Some(size), Some(Ok(modified)), Some(etag)) => {
                     let (etag, modified) = (quoted(&etag), time_of(modified));
-                    page.objects.push(Listed { key, size, etag, modified, metadata: None });
+                    page.objects.push(ListedObject { key, size, etag, modified, metadata: None });
                 }
                 _ => {
                     let (size, time) = (object.size, object.last_modified);
@@ -202,7 +215,7 @@ impl Store for S3 {
                 }
             }
         }
-        page.unclear = unclear.told(|| self.rest.place(prefix));
+        page.unclear = unclear.report(|| self.rest.place(prefix));
         Ok(page)
     }
 
@@ -211,14 +224,14 @@ impl Store for S3 {
         key: &str,
         data: Bytes,
         metadata: &Metadata,
-        condition: Condition<'_>,
-    ) -> Result<Made> {
-        let ask = Ask::new("store", Method::PUT, key).data(data);
+        condition: Precondition<'_>,
+    ) -> Result<PutResult> {
+        let ask = StoreRequest::new("store", Method::PUT, key).data(data);
         let answer = self.rest.ask(ask.metadata(META, metadata)?.condition(condition)?).await?;
         self.rest.stored("store", key, answer.headers(), header::DATE)
     }
 
-    /// Stores that do not know the condition of a removal remove whatever is there: it is looked at before.
+    /// A store that ignores the condition of a DELETE removes whatever is there: so a HEAD comes first.
     async fn delete(&self, key: &str, etag: Option<&str>) -> Result<()> {
         if let Some(etag) = etag {
             match self.rest.head(key).await? {
@@ -227,17 +240,17 @@ impl Store for S3 {
                 Some(_) => return Err(Error::new(ErrorKind::VersionChanged, "remove", self.rest.place(key))),
             }
         }
-        let ask = Ask::new("remove", Method::DELETE, key);
-        self.rest.delete(ask.condition(Condition::unchanged(etag))?).await
+        let ask = StoreRequest::new("remove", Method::DELETE, key);
+        self.rest.delete(ask.condition(Precondition::unchanged(etag))?).await
     }
 
-    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
+    async fn copy(&self, from: CopySource<'_>, to: &str) -> Result<String> {
         let told: CopyAnswer = self.rest.ask_xml(self.copies("copy", from, to)?).await?;
         Ok(told.e_tag)
     }
 
-    /// A copy of it onto itself.
-    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
+    /// Copies the object onto itself.
+    async fn describe(&self, object: CopySource<'_>, metadata: &Metadata) -> Result<String> {
         let known = self.known(object).await?;
         let ask = self
             .copies("describe", object, object.key)?
@@ -247,32 +260,40 @@ impl Store for S3 {
         Ok(told.e_tag)
     }
 
-    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
+    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<MultipartUpload> {
         self.begin_with(key, metadata, &HeaderMap::new()).await
     }
 
-    async fn begin_copy(&self, from: Source<'_>, to: &str, metadata: Option<&Metadata>) -> Result<Upload> {
+    async fn begin_copy(
+        &self,
+        from: CopySource<'_>,
+        to: &str,
+        metadata: Option<&Metadata>,
+    ) -> Result<MultipartUpload> {
         let known = self.known(from).await?;
         let metadata = metadata.cloned().unwrap_or_else(|| self.rest.metadata_of(&known));
         self.begin_with(to, &metadata, &known).await
     }
 
-    async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part> {
-        let ask = Ask::new("store a part of", Method::PUT, &upload.key)
+    async fn part(&self, upload: &MultipartUpload, number: u32, data: Bytes) -> Result<UploadedPart> {
+        let ask = StoreRequest::new("store a part of", Method::PUT, &upload.key)
             .query("partNumber", &number.to_string())
             .query("uploadId", &upload.id)
             .data(data);
         let answer = self.rest.ask(ask).await?;
-        Ok(Part { number, etag: self.rest.etag_of("store a part of", &upload.key, answer.headers())? })
+        Ok(UploadedPart {
+            number,
+            etag: self.rest.etag_of("store a part of", &upload.key, answer.headers())?,
+        })
     }
 
     async fn part_of(
         &self,
-        upload: &Upload,
+        upload: &MultipartUpload,
         number: u32,
-        from: Source<'_>,
+        from: CopySource<'_>,
         range: ByteRange,
-    ) -> Result<Part> {
+    ) -> Result<UploadedPart> {
         let ask = self
             .copies("copy a part of", from, &upload.key)?
             .query("partNumber", &number.to_string())
@@ -282,10 +303,15 @@ impl Store for S3 {
                 &format!("bytes={}-{}", range.offset, range.end() - 1),
             )?;
         let told: CopyAnswer = self.rest.ask_xml(ask).await?;
-        Ok(Part { number, etag: told.e_tag })
+        Ok(UploadedPart { number, etag: told.e_tag })
     }
 
-    async fn complete(&self, upload: &Upload, parts: &[Part], condition: Condition<'_>) -> Result<Made> {
+    async fn complete(
+        &self,
+        upload: &MultipartUpload,
+        parts: &[UploadedPart],
+        condition: Precondition<'_>,
+    ) -> Result<PutResult> {
         let mut xml = String::from("<CompleteMultipartUpload>");
         for part in parts {
             let etag = quick_xml::escape::escape(part.etag.as_str());
@@ -293,14 +319,15 @@ impl Store for S3 {
             xml.push_str("</Part>");
         }
         xml.push_str("</CompleteMultipartUpload>");
-        let ask = Ask::new("complete", Method::POST, &upload.key).query("uploadId", &upload.id);
+        let ask = StoreRequest::new("complete", Method::POST, &upload.key).query("uploadId", &upload.id);
         let told: CopyAnswer = self.rest.ask_xml(ask.condition(condition)?.data(xml.into())).await?;
-        // Its time may be that of when it was begun.
-        Ok(Made { etag: told.e_tag, modified: None })
+        // Its time may be that of the upload's beginning.
+        Ok(PutResult { etag: told.e_tag, modified: None })
     }
 
-    async fn abort(&self, upload: &Upload) -> Result<()> {
-        let ask = Ask::new("give up storing", Method::DELETE, &upload.key).query("uploadId", &upload.id);
+    async fn abort(&self, upload: &MultipartUpload) -> Result<()> {
+        let ask =
+            StoreRequest::new("give up storing", Method::DELETE, &upload.key).query("uploadId", &upload.id);
         self.rest.delete(ask).await
     }
 }
@@ -309,12 +336,12 @@ impl Store for S3 {
 #[serde(rename_all = "PascalCase")]
 struct BucketsAnswer {
     #[serde(default)]
-    buckets: Buckets,
+    buckets: BucketsXml,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Buckets {
+struct BucketsXml {
     #[serde(default)]
     bucket: Vec<BucketTold>,
 }
@@ -328,7 +355,7 @@ struct BucketTold {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ListAnswer {
+struct S3ListXml {
     #[serde(default)]
     is_truncated: bool,
     #[serde(default)]
@@ -341,7 +368,7 @@ struct ListAnswer {
     common_prefixes: Vec<PrefixXml>,
 }
 
-/// In words, and perhaps not there: what makes no sense spoils its own object, and not the listing.
+/// As text, and perhaps absent: a value that makes no sense spoils its own object, and not the listing.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ListedXml {
@@ -364,7 +391,7 @@ struct BeginAnswer {
     upload_id: String,
 }
 
-/// Of a copy, a copied part, a completed upload.
+/// The answer to a copy, a copied part, or a completion.
 #[derive(Deserialize)]
 struct CopyAnswer {
     #[serde(rename = "ETag", deserialize_with = "etag_in_xml")]
@@ -383,7 +410,7 @@ mod tests {
                 "<ListBucketResult><Contents><Key>k</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><ETag>\
                  {spelled}</ETag><Size>3</Size></Contents></ListBucketResult>"
             );
-            let listed: ListAnswer = quick_xml::de::from_str(&listed).unwrap();
+            let listed: S3ListXml = quick_xml::de::from_str(&listed).unwrap();
             let listed = listed.contents[0].e_tag.as_deref().map(quoted);
             assert_eq!(listed.as_deref(), Some("\"0a-2\""), "{spelled}");
             let copied = format!("<CopyObjectResult><ETag>{spelled}</ETag></CopyObjectResult>");

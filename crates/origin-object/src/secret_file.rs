@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use types::{Error, ErrorKind, Result};
 
-/// Reads credentials that the operator put into a file. That others may read them too is worth a word.
+/// Reads a file with credentials. A warning is logged if others can read it, too.
 pub fn read(path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path).map_err(|e| {
         let message = format!("cannot read the credentials in {}: {e}", path.display());
@@ -17,7 +17,7 @@ pub fn read(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Once for each file: one that is read again after a refusal is read often.
+/// Warns once for each file, which may be read often after refusals.
 pub fn warn_if_open(path: &Path) {
     static TOLD: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let mode = std::fs::metadata(path).map_or(0, |found| found.permissions().mode());
@@ -30,7 +30,7 @@ pub fn warn_if_open(path: &Path) {
     }
 }
 
-/// To everybody on the machine: a group is somebody's choice.
+/// Open to everybody on the machine; a group is somebody's choice.
 fn is_open(mode: u32) -> bool {
     mode & 0o007 != 0
 }

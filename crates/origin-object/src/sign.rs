@@ -1,6 +1,6 @@
-//! Credentials as the field's tools find them, and signatures with them.
+//! Credentials, found as the stores' own tools find them, and signatures with them.
 //!
-//! Both are `object_store`'s but for Google's (`gcs_token.rs`); its calls are not used
+//! Both are `object_store`'s but for Google's (`gcs_tokens.rs`); its calls are not used
 //! (docs/decisions/0005-own-object-calls.md).
 
 use std::path::{Path, PathBuf};
@@ -20,35 +20,35 @@ use object_store::client::{
 use ring::digest::{self, Digest};
 use types::{Error, ErrorKind, OutageReason, Result};
 
-use crate::azure_place;
-use crate::gcs_token::Tokens;
+use crate::azure_endpoint;
+use crate::gcs_tokens::AccessTokens;
 use crate::http::Http;
-use crate::profile::Profile;
+use crate::profile::AwsProfile;
 use crate::secret_file;
 use crate::url::Config;
 
 type AwsCredentials = Arc<dyn CredentialProvider<Credential = AwsCredential>>;
 
-/// [`Environment`], kept for when credentials are looked for anew.
-pub fn owned(environment: Option<&Environment>) -> Option<Vec<(&'static str, &'static str)>> {
+/// [`CredentialEnv`], kept for when credentials are looked for anew.
+pub fn owned(environment: Option<&CredentialEnv>) -> Option<Vec<(&'static str, &'static str)>> {
     environment.map(<[_]>::to_vec)
 }
 
 /// How requests to a store are signed.
-pub enum Signer {
-    /// Not at all: a public bucket.
+pub enum StoreSigner {
+    /// Unsigned, for a public bucket.
     Nobody,
     Aws {
         credentials: AwsCredentials,
         region: String,
     },
-    Azure(azure_place::Azure),
-    Google(Box<Tokens>),
+    Azure(azure_endpoint::AzureSigner),
+    Google(Box<AccessTokens>),
 }
 
 /// What environment and files say of an S3 store, besides its keys.
-pub struct Place {
-    pub signer: Signer,
+pub struct S3Endpoint {
+    pub signer: StoreSigner,
     pub region: String,
     pub endpoint: Option<String>,
 }
@@ -56,13 +56,13 @@ pub struct Place {
 const HASH_AT_ONCE_MAX: usize = 64 << 10;
 const REGION: &str = "us-east-1";
 
-/// Variables that stand for those of this process.
-pub type Environment = [(&'static str, &'static str)];
+/// Variables that replace those of this process.
+pub type CredentialEnv = [(&'static str, &'static str)];
 
-impl Place {
-    /// First what the URL says, then the environment, then the profile, then what the machine is told where it runs
-    /// (web identity, container, instance metadata).
-    pub fn of_s3(config: &Config, http: &Http, environment: Option<&Environment>) -> Result<Place> {
+impl S3Endpoint {
+    /// First the URL, then the environment, then the profile, then the machine (web identity, container, instance
+    /// metadata).
+    pub fn of_s3(config: &Config, http: &Http, environment: Option<&CredentialEnv>) -> Result<S3Endpoint> {
         let wrong = |e: object_store::Error| {
             Error::new(ErrorKind::Config, "origin", format!("{}: {e}", config.url()))
         };
@@ -90,7 +90,7 @@ impl Place {
             }
         }
         let told = |key| builder.get_config_value(&key);
-        let of_profile = |take: fn(&Profile) -> Option<String>| profile.as_ref().and_then(take);
+        let of_profile = |take: fn(&AwsProfile) -> Option<String>| profile.as_ref().and_then(take);
         let region = config.region.clone().or_else(|| told(AmazonS3ConfigKey::Region));
         let region = region.or_else(|| told(AmazonS3ConfigKey::DefaultRegion));
         let region = region.or_else(|| of_profile(|profile| profile.region.clone()));
@@ -98,17 +98,17 @@ impl Place {
         let endpoint = config.endpoint.clone().or_else(|| told(AmazonS3ConfigKey::Endpoint));
         let endpoint = endpoint.or_else(|| of_profile(|profile| profile.endpoint.clone()));
         if config.anonymous {
-            return Ok(Place { signer: Signer::Nobody, region, endpoint });
+            return Ok(S3Endpoint { signer: StoreSigner::Nobody, region, endpoint });
         }
         let builder = builder.with_bucket_name(&config.bucket).with_region(&region);
         let store = builder.with_http_connector(Connector(http.clone())).build().map_err(wrong)?;
         let credentials = store.credentials().clone();
-        Ok(Place { signer: Signer::Aws { credentials, region: region.clone() }, region, endpoint })
+        Ok(S3Endpoint { signer: StoreSigner::Aws { credentials, region: region.clone() }, region, endpoint })
     }
 }
 
-/// The profile that is asked for, or the one named default if there is one.
-fn profile(asked: Option<&str>, credentials: Option<&Path>) -> Result<Option<Profile>> {
+/// The requested profile, or the one named default if there is one.
+fn profile(asked: Option<&str>, credentials: Option<&Path>) -> Result<Option<AwsProfile>> {
     let file = |variable: &str, name: &str| {
         let path = std::env::var_os(variable).map(PathBuf::from);
         let path = path.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".aws").join(name)));
@@ -119,7 +119,7 @@ fn profile(asked: Option<&str>, credentials: Option<&Path>) -> Result<Option<Pro
         Some(path) => secret_file::read(path)?,
     };
     let config = file("AWS_CONFIG_FILE", "config");
-    let found = Profile::find(asked.unwrap_or("default"), &credentials, &config)?;
+    let found = AwsProfile::find(asked.unwrap_or("default"), &credentials, &config)?;
     match (asked, found) {
         (Some(name), None) => {
             let message = format!("there is no profile \"{name}\" in the files of AWS profiles (~/.aws)");
@@ -129,14 +129,14 @@ fn profile(asked: Option<&str>, credentials: Option<&Path>) -> Result<Option<Pro
     }
 }
 
-impl Signer {
-    /// With the body's SHA-256, which the store compares with what arrives. Where nobody signs, TCP has to do.
+impl StoreSigner {
+    /// Signs with the body's SHA-256, which the store compares with what arrives. Unsigned requests rely on TCP.
     pub async fn sign(&self, request: Request<Bytes>) -> Result<Request<Bytes>> {
         let (credentials, region) = match self {
-            Signer::Nobody => return Ok(request),
-            Signer::Azure(azure) => return azure.sign(request).await,
-            Signer::Google(tokens) => return tokens.sign(request).await,
-            Signer::Aws { credentials, region } => (credentials, region),
+            StoreSigner::Nobody => return Ok(request),
+            StoreSigner::Azure(azure) => return azure.sign(request).await,
+            StoreSigner::Google(tokens) => return tokens.sign(request).await,
+            StoreSigner::Aws { credentials, region } => (credentials, region),
         };
         let credential = credentials.get_credential().await.map_err(|e| {
             let advice = "give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or ?anonymous=yes";
@@ -152,17 +152,17 @@ impl Signer {
     }
 }
 
-impl Signer {
-    /// The URL by which the store itself reads one of its objects, and what it shows there.
+impl StoreSigner {
+    /// The URL by which the store reads one of its objects, and the authorization for it.
     pub async fn copy_source(&self, url: String) -> Result<(String, Option<String>)> {
         match self {
-            Signer::Azure(azure) => azure.copy_source(url).await,
-            Signer::Nobody | Signer::Aws { .. } | Signer::Google(_) => Ok((url, None)),
+            StoreSigner::Azure(azure) => azure.copy_source(url).await,
+            StoreSigner::Nobody | StoreSigner::Aws { .. } | StoreSigner::Google(_) => Ok((url, None)),
         }
     }
 }
 
-/// Off the runtime's threads where it takes long: 8 MiB are some milliseconds.
+/// On a blocking thread if it takes long: 8 MiB are some milliseconds.
 async fn sha256(data: Bytes) -> Result<Digest> {
     let hash = |data: &[u8]| digest::digest(&digest::SHA256, data);
     if data.len() <= HASH_AT_ONCE_MAX {
@@ -172,7 +172,7 @@ async fn sha256(data: Bytes) -> Result<Digest> {
     hashed.map_err(|e| Error::new(ErrorKind::Io, "hash", "a request").with_source(e))
 }
 
-/// Our connections, for the requests by which `object_store` gets credentials.
+/// Our connections, for `object_store`'s requests for credentials.
 #[derive(Clone, Debug)]
 pub struct Connector(pub Http);
 

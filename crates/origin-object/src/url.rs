@@ -11,7 +11,7 @@ const AZURE_FORM: &str = "az://account/container[/prefix]?endpoint=URL&credentia
 const GCS_FORM: &str = "gs://bucket[/prefix]?endpoint=URL&credentials=FILE&anonymous=yes&attributes=listed|stored&uid=N\
                         &gid=N&mode=0644&dirmode=0755";
 
-/// Which calls a store knows.
+/// The dialect of REST calls that a store speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     S3,
@@ -39,7 +39,7 @@ impl Dialect {
     }
 }
 
-/// Whether a bucket's name (at Azure, the account's) stands in the path of a request's URL or in its host.
+/// Whether the bucket's name (at Azure, the account's) is in the URL's path or in its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressing {
     Path,
@@ -48,37 +48,37 @@ pub enum Addressing {
 
 /// Where a file's mode, owner and times come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attributes {
-    /// From the listing: size and time of last change; what is stored with an object counts once it was looked at
-    /// singly. A thousand files cost one call.
+pub enum AttributeSource {
+    /// From the listing: size and mtime; stored attributes count once the object was looked at singly. A thousand
+    /// files cost one call.
     Listed,
-    /// From what is stored with each object, as s3fs keeps it. A file costs a call.
+    /// From the metadata of each object, as s3fs keeps it. Each file costs a call.
     Stored,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub dialect: Dialect,
-    /// Azure's; else empty.
+    /// The account at Azure; else empty.
     pub account: String,
-    /// At Azure the container.
+    /// The bucket; at Azure the container.
     pub bucket: String,
     pub prefix: String,
     /// `None`: AWS, Azure, Google.
     pub endpoint: Option<String>,
     pub region: Option<String>,
     pub profile: Option<String>,
-    /// A file in place of `~/.aws/credentials`, of Azure's variables or of Google's default credentials, and of keys in the
+    /// A file that replaces `~/.aws/credentials`, Azure's variables or Google's default credentials, and keys in the
     /// environment.
     pub credentials: Option<PathBuf>,
     /// `None`: virtual at AWS and Azure, path elsewhere.
     pub addressing: Option<Addressing>,
     pub anonymous: bool,
-    pub attributes: Attributes,
-    /// Of what says nothing of its owner.
+    pub attributes: AttributeSource,
+    /// The owner of objects without a stored one.
     pub uid: u32,
     pub gid: u32,
-    /// Of what says nothing of its mode.
+    /// The mode of objects without a stored one.
     pub file_mode: u32,
     pub dir_mode: u32,
 }
@@ -88,7 +88,7 @@ fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
 }
 
 impl Config {
-    /// Errors say what would be right.
+    /// Parses a URL; errors say what would be right.
     pub fn from_url(url: &str) -> Result<Config> {
         let (dialect, rest) = [Dialect::S3, Dialect::Azure, Dialect::Gcs]
             .into_iter()
@@ -136,7 +136,7 @@ impl Config {
             credentials: None,
             addressing: None,
             anonymous: false,
-            attributes: Attributes::Listed,
+            attributes: AttributeSource::Listed,
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
             file_mode: 0o644,
@@ -184,8 +184,8 @@ impl Config {
             }
             "attributes" => {
                 self.attributes = match value {
-                    "listed" => Attributes::Listed,
-                    "stored" => Attributes::Stored,
+                    "listed" => AttributeSource::Listed,
+                    "stored" => AttributeSource::Stored,
                     _ => return Err(expected("listed or stored")),
                 };
             }
@@ -203,7 +203,8 @@ impl Config {
         wrong(url, format!("unknown option '{key}'; expected {}", self.dialect.form()))
     }
 
-    /// Which bucket this is, without how it is reached and with no secrets: handles given to clients hang on it.
+    /// The canonical URL of the bucket, without how it is reached and without secrets: handles given to clients
+    /// depend on it.
     pub fn url(&self) -> String {
         let mut url = format!("{}://", self.dialect.scheme());
         if !self.account.is_empty() {
@@ -245,7 +246,10 @@ mod tests {
         assert_eq!((config.bucket.as_str(), config.prefix.as_str()), ("show-1", "a/b"));
         assert_eq!(config.endpoint.as_deref(), Some("http://10.1.2.3:9000"));
         assert_eq!((config.region.as_deref(), config.profile.as_deref()), (Some("eu-west-3"), Some("farm")));
-        assert_eq!((config.addressing, config.attributes), (Some(Addressing::Virtual), Attributes::Stored));
+        assert_eq!(
+            (config.addressing, config.attributes),
+            (Some(Addressing::Virtual), AttributeSource::Stored)
+        );
         assert_eq!((config.uid, config.gid, config.file_mode, config.dir_mode), (7, 9, 0o640, 0o750));
         assert_eq!(config.url(), "s3://show-1/a/b?endpoint=http://10.1.2.3:9000");
         assert_eq!(Config::from_url("s3://bucket").unwrap().url(), "s3://bucket");

@@ -1,4 +1,4 @@
-//! Bytes: written into a draft, an object when they are committed.
+//! Writes: buffered by an `ObjectWriter` per path, an object when they are committed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -8,39 +8,39 @@ use bytes::Bytes;
 use types::{Error, ErrorKind, Result, Stability, Version, WriteVerifier};
 
 use crate::attributes;
-use crate::draft::{Completed, Draft, Wrote};
-use crate::gate::{Fate, Held};
-use crate::keys::{What, what};
+use crate::keys::{KeyKind, what};
+use crate::object_writer::{CompletedObject, ObjectWriter, WriteOutcome};
 use crate::origin::ObjectOrigin;
-use crate::store::Stat;
+use crate::path_locks::{Fate, PathLock};
+use crate::store::ObjectStat;
 
-/// Bytes that wait in memory, of all drafts; beyond it one that has most is completed.
+/// The most buffered bytes of all writers; beyond it the writer with the most is completed.
 const HELD_MAX: u64 = 256 << 20;
-/// A write that meets a draft that has just been completed begins another; so often, where others keep completing.
+/// A write that meets a writer which was just completed begins another; the attempts where others keep completing.
 const TRIES: u32 = 16;
 
 impl ObjectOrigin {
-    /// As it is now, by what was seen last: an outdated draft is found out when it is completed.
-    pub(crate) async fn stat(&self, reference: &Reference) -> Result<Arc<Stat>> {
-        if let Some(known) = self.known.get(&reference.0) {
-            return Ok(known);
+    /// The object by the cached stat: an outdated one is found out when the writer completes.
+    pub(crate) async fn stat(&self, reference: &Reference) -> Result<Arc<ObjectStat>> {
+        if let Some(cached) = self.stat_cache.get(&reference.0) {
+            return Ok(cached);
         }
-        self.look(reference).await?.ok_or_else(|| self.gone("write to", reference))
+        self.stat_object(reference).await?.ok_or_else(|| self.gone("write to", reference))
     }
 
-    /// Nobody moves it, or something else to its path, until this is dropped.
-    async fn hold(&self, operation: &'static str, reference: &Reference) -> Result<Held<'_>> {
-        let held = self.gate.share(&reference.0, &reference.0).await;
-        held.ok_or_else(|| self.moves(operation, reference))
+    /// Locks a path against renames until the lock is dropped.
+    async fn lock_path(&self, operation: &'static str, reference: &Reference) -> Result<PathLock<'_>> {
+        let held = self.path_locks.lock_shared(&reference.0, &reference.0).await;
+        held.ok_or_else(|| self.rename_log(operation, reference))
     }
 
-    /// The same where nothing may be done to what came to its path meanwhile.
-    pub(crate) async fn hold_object(
+    /// The same, but fails if another object came to the path meanwhile.
+    pub(crate) async fn lock_object(
         &self,
         operation: &'static str,
         reference: &Reference,
-    ) -> Result<Held<'_>> {
-        let held = self.hold(operation, reference).await?;
+    ) -> Result<PathLock<'_>> {
+        let held = self.lock_path(operation, reference).await?;
         match held.fate() {
             Fate::Stays => Ok(held),
             Fate::Moved => Err(self.gone(operation, reference)),
@@ -48,37 +48,37 @@ impl ObjectOrigin {
         }
     }
 
-    pub(crate) fn moves(&self, operation: &'static str, reference: &Reference) -> Error {
+    pub(crate) fn rename_log(&self, operation: &'static str, reference: &Reference) -> Error {
         Error::new(ErrorKind::Busy, operation, format!("{}: it moves", self.place(reference)))
     }
 
-    pub(crate) fn draft(&self, reference: &Reference) -> Option<Arc<Draft>> {
-        self.drafts().get(&reference.0).cloned()
+    pub(crate) fn writer(&self, reference: &Reference) -> Option<Arc<ObjectWriter>> {
+        self.writers().get(&reference.0).cloned()
     }
 
-    pub(crate) async fn draft_of(&self, reference: &Reference) -> Result<Arc<Draft>> {
-        if what(reference) == What::Directory {
+    pub(crate) async fn writer_of(&self, reference: &Reference) -> Result<Arc<ObjectWriter>> {
+        if what(reference) == KeyKind::Directory {
             return Err(Error::new(ErrorKind::IsADirectory, "write to", self.place(reference)));
         }
         for _ in 0..TRIES {
-            if let Some(draft) = self.draft(reference) {
-                return Ok(draft);
+            if let Some(writer) = self.writer(reference) {
+                return Ok(writer);
             }
-            let moment = self.known.moment(&reference.0);
+            let moment = self.stat_cache.change_count(&reference.0);
             let stat = self.stat(reference).await?;
-            let mark = attributes::draft_mark(self.config.dialect)?;
-            let times = attributes::time_names(self.config.dialect);
-            let fresh = Draft::new(self.base.key(reference)?, stat.as_ref().clone(), mark, times);
-            let mut drafts = self.drafts();
-            // Another one may have come and gone while it was looked at.
-            if drafts.contains_key(&reference.0) || self.known.moment(&reference.0) == moment {
-                return Ok(drafts.entry(reference.0.clone()).or_insert(fresh).clone());
+            let mark = attributes::write_mark(self.config.dialect)?;
+            let dir_times = attributes::time_names(self.config.dialect);
+            let fresh = ObjectWriter::new(self.base.key(reference)?, stat.as_ref().clone(), mark, dir_times);
+            let mut writers = self.writers();
+            // Another writer may have come and gone during the HEAD.
+            if writers.contains_key(&reference.0) || self.stat_cache.change_count(&reference.0) == moment {
+                return Ok(writers.entry(reference.0.clone()).or_insert(fresh).clone());
             }
         }
         Err(Error::new(ErrorKind::Busy, "write to", self.place(reference)))
     }
 
-    pub(crate) async fn write_draft(
+    pub(crate) async fn write_buffered(
         &self,
         reference: &Reference,
         offset: u64,
@@ -86,10 +86,10 @@ impl ObjectOrigin {
         stability: Stability,
     ) -> Result<Written> {
         ::origin::change::end_of_write(offset, data.len())?;
-        let held = self.hold_object("write to", reference).await?;
+        let held = self.lock_object("write to", reference).await?;
         let written = self.write_held(reference, offset, data, stability).await?;
         drop(held);
-        self.make_room(HELD_MAX, reference).await?;
+        self.free_memory(HELD_MAX, reference).await?;
         Ok(written)
     }
 
@@ -103,39 +103,39 @@ impl ObjectOrigin {
         let verifier = self.verifier(reference);
         let mut before = None;
         for _ in 0..TRIES {
-            let draft = self.draft_of(reference).await?;
-            let base = self.file(reference, &draft.base);
+            let writer = self.writer_of(reference).await?;
+            let base = self.file(reference, &writer.base);
             let before = *before.get_or_insert(base.version);
-            match draft.write(&*self.store, &self.turns, offset, &data).await? {
-                Wrote::Taken => {}
-                Wrote::Behind => {
-                    self.complete(reference, &draft).await?;
+            match writer.write(&*self.store, &self.pacer, offset, &data).await? {
+                WriteOutcome::Taken => {}
+                WriteOutcome::Behind => {
+                    self.complete(reference, &writer).await?;
                     continue;
                 }
-                Wrote::Over => {
-                    self.forget(reference, &draft);
+                WriteOutcome::Over => {
+                    self.forget(reference, &writer);
                     continue;
                 }
             }
             if stability == Stability::Unstable {
-                // The object is still what it was.
+                // The object is unchanged.
                 let (before, after) = (Some(before), Some(base));
                 return Ok(Written { stability, verifier, before, after, resent: false });
             }
-            let after = self.complete(reference, &draft).await?;
+            let after = self.complete(reference, &writer).await?;
             let (stability, before) = (Stability::FileSync, Some(before));
             return Ok(Written { stability, verifier, before, after: Some(after), resent: false });
         }
         Err(Error::new(ErrorKind::Busy, "write to", self.place(reference)))
     }
 
-    pub(crate) async fn commit_draft(&self, reference: &Reference) -> Result<Committed> {
-        let held = self.hold("commit", reference).await?;
+    pub(crate) async fn commit_writer(&self, reference: &Reference) -> Result<Committed> {
+        let held = self.lock_path("commit", reference).await?;
         if held.fate() == Fate::Moved {
             return Err(self.gone("commit", reference));
         }
-        let Some(draft) = self.draft(reference) else {
-            let object = self.look_at_file(reference).await?.ok_or_else(|| self.gone("commit", reference))?;
+        let Some(writer) = self.writer(reference) else {
+            let object = self.stat_file(reference).await?.ok_or_else(|| self.gone("commit", reference))?;
             return Ok(Committed {
                 verifier: self.verifier(reference),
                 before: None,
@@ -143,8 +143,8 @@ impl ObjectOrigin {
                 resent: false,
             });
         };
-        let before = version_of(&draft.base);
-        let after = self.complete(reference, &draft).await?;
+        let before = version_of(&writer.base);
+        let after = self.complete(reference, &writer).await?;
         Ok(Committed {
             verifier: self.verifier(reference),
             before: Some(before),
@@ -153,27 +153,28 @@ impl ObjectOrigin {
         })
     }
 
-    /// The object as the draft makes it. A draft that was made for another object than there is now is over, and what
-    /// was written to it is lost: it is to be written again.
-    pub(crate) async fn complete(&self, reference: &Reference, draft: &Arc<Draft>) -> Result<Object> {
-        let moment = self.known.moment(&reference.0);
-        let changed = |stat: Option<&Stat>| self.known.became(&reference.0, moment, stat);
-        let completed = draft.complete(&self.store, &self.turns, &changed).await;
+    /// Completes a writer. If the object was replaced since it began, it is over and what was written is lost: the
+    /// client must write it again.
+    pub(crate) async fn complete(&self, reference: &Reference, writer: &Arc<ObjectWriter>) -> Result<Object> {
+        let moment = self.stat_cache.change_count(&reference.0);
+        let changed = |stat: Option<&ObjectStat>| self.stat_cache.became(&reference.0, moment, stat);
+        let completed = writer.complete(&self.store, &self.pacer, &changed).await;
         if completed.as_ref().is_ok()
             || completed.as_ref().is_err_and(|e| e.kind() == ErrorKind::VersionChanged)
         {
-            self.forget(reference, draft);
+            self.forget(reference, writer);
         }
-        if completed.is_err() && self.draft(reference).is_none() {
-            self.lose(reference);
+        if completed.is_err() && self.writer(reference).is_none() {
+            self.record_loss(reference);
         }
         let made = completed?;
-        if let Some(stat) = made.as_ref().and_then(Completed::stat) {
+        if let Some(stat) = made.as_ref().and_then(CompletedObject::stat) {
             return Ok(self.file(reference, &stat));
         }
-        let now = self.look(reference).await?.ok_or_else(|| self.gone("store", reference))?;
-        // Where others were quicker than our look, it is theirs: of it only the time is told, which is not before ours.
-        let is_theirs = |made: &Completed| !draft.became(&now) || now.size != made.size;
+        let now = self.stat_object(reference).await?.ok_or_else(|| self.gone("store", reference))?;
+        // If others replaced the object before our HEAD, it is theirs: only its time is used, which is not before
+        // ours.
+        let is_theirs = |made: &CompletedObject| !writer.became(&now) || now.size != made.size;
         let ours = made.filter(is_theirs).map(|made| made.stat_at(now.modified));
         Ok(self.file(reference, ours.as_ref().unwrap_or(&now)))
     }
@@ -183,15 +184,15 @@ impl ObjectOrigin {
         self.verifier.wrapping_add(losses).to_be_bytes()
     }
 
-    /// Something that was taken is not there any more: whoever commits is told by another verifier.
-    fn lose(&self, reference: &Reference) {
+    /// Records the loss of buffered writes: a commit returns another verifier then.
+    fn record_loss(&self, reference: &Reference) {
         *self.losses().entry(reference.0.clone()).or_default() += 1;
     }
 
-    /// Whoever wrote to it before it moved and commits it there is told, too.
-    pub(crate) fn lost_goes_along(&self, from: &Reference, to: &Reference) {
+    /// Clients that wrote before a rename and commit after it get another verifier, too.
+    pub(crate) fn move_losses(&self, from: &Reference, to: &Reference) {
         let mut losses = self.losses();
-        let is_dir = what(from) == What::Directory;
+        let is_dir = what(from) == KeyKind::Directory;
         let moved: Vec<_> = losses
             .iter()
             .filter_map(|(path, lost)| Some((path.strip_prefix(&from.0[..])?, *lost)))
@@ -208,40 +209,41 @@ impl ObjectOrigin {
         self.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn forget(&self, reference: &Reference, draft: &Arc<Draft>) {
-        let mut drafts = self.drafts();
-        if drafts.get(&reference.0).is_some_and(|known| Arc::ptr_eq(known, draft)) {
-            drafts.remove(&reference.0);
+    pub(crate) fn forget(&self, reference: &Reference, writer: &Arc<ObjectWriter>) {
+        let mut writers = self.writers();
+        if writers.get(&reference.0).is_some_and(|current| Arc::ptr_eq(current, writer)) {
+            writers.remove(&reference.0);
         }
     }
 
-    /// What was written to another object than `mine` and cannot be stored is not told to who wrote to that: its own
-    /// writers are told, by another verifier.
-    pub(crate) async fn make_room(&self, held_max: u64, mine: &Reference) -> Result<()> {
+    /// Completes the largest writers until at most `held_max` bytes are buffered. If that fails for another object
+    /// than `mine`, only its own clients hear of it, by another verifier.
+    pub(crate) async fn free_memory(&self, held_max: u64, mine: &Reference) -> Result<()> {
         let fullest = {
-            let drafts = self.drafts();
-            let held: Vec<_> = drafts.iter().map(|(path, draft)| (draft.held(), path, draft)).collect();
+            let writers = self.writers();
+            let held: Vec<_> =
+                writers.iter().map(|(path, writer)| (writer.buffered_bytes(), path, writer)).collect();
             if held.iter().map(|(bytes, ..)| bytes).sum::<u64>() <= held_max {
                 return Ok(());
             }
             let fullest = held.into_iter().max_by_key(|(bytes, ..)| *bytes);
-            fullest.map(|(_, path, draft)| (Reference(path.clone()), draft.clone()))
+            fullest.map(|(_, path, writer)| (Reference(path.clone()), writer.clone()))
         };
-        let Some((reference, draft)) = fullest else { return Ok(()) };
+        let Some((reference, writer)) = fullest else { return Ok(()) };
         let stored = async {
-            let _held = self.hold("store", &reference).await?;
-            self.complete(&reference, &draft).await.map(drop)
+            let _held = self.lock_path("store", &reference).await?;
+            self.complete(&reference, &writer).await.map(drop)
         };
         let Err(e) = stored.await else { return Ok(()) };
         if reference == *mine || e.is_retryable() || e.kind() == ErrorKind::OutcomeUnknown {
             return Err(e);
         }
-        draft.abandon(&*self.store, || self.lose(&reference)).await;
-        self.forget(&reference, &draft);
+        writer.abandon(&*self.store, || self.record_loss(&reference)).await;
+        self.forget(&reference, &writer);
         Ok(())
     }
 }
 
-fn version_of(stat: &Stat) -> Version {
+fn version_of(stat: &ObjectStat) -> Version {
     attributes::version(&stat.etag, stat.size)
 }

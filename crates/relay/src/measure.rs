@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rpc_nfs3::nfs3;
 use rpc_nfs3::record::mark;
 use rpc_nfs3::rpc::{CallHeader, Credentials, RPC_VERSION};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::{Error, ErrorKind, Result};
 
 use crate::{Config, Relay};
@@ -138,7 +138,7 @@ fn echo_of_peer(stream: &mut TcpStream) -> io::Result<()> {
 
 /// A NULL call of NFS version 3 and whatever record answers it.
 fn null(stream: &mut TcpStream) -> io::Result<()> {
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     let header = CallHeader {
         xid: 1,
         rpc_version: RPC_VERSION,
@@ -150,7 +150,7 @@ fn null(stream: &mut TcpStream) -> io::Result<()> {
     header.encode(&mut e);
     let call = e.finish();
     let length = exchange(stream, &[&mark(call.len())[..], &call].concat(), 4)?;
-    let length = Decoder::new(length.into()).u32().map_or(0, |mark| mark & !(1 << 31)) as usize;
+    let length = XdrDecoder::new(length.into()).u32().map_or(0, |mark| mark & !(1 << 31)) as usize;
     if length > ANSWER_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer to NULL is no RPC reply"));
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::nfs3::FileHandle;
-use crate::xdr::{Decoder, Encoder, WireResult, length32};
+use crate::xdr::{WireResult, XdrDecoder, XdrEncoder, length32};
 
 pub const PROGRAM: u32 = 100_005;
 pub const VERSION: u32 = 3;
@@ -37,20 +37,20 @@ impl MountStatus {
     pub const SERVER_FAULT: MountStatus = MountStatus(10006);
 }
 
-pub fn decode_path(d: &mut Decoder) -> WireResult<Bytes> {
+pub fn decode_path(d: &mut XdrDecoder) -> WireResult<Bytes> {
     d.opaque(PATH_MAX)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mounted {
+pub struct MountOk {
     pub handle: FileHandle,
     /// Flavors of credentials that the export takes.
     pub flavors: Vec<u32>,
 }
 
-pub type MountResult = Result<Mounted, MountStatus>;
+pub type MountResult = Result<MountOk, MountStatus>;
 
-pub fn encode_mount_result(e: &mut Encoder, result: &MountResult) {
+pub fn encode_mount_result(e: &mut XdrEncoder, result: &MountResult) {
     match result {
         Ok(mounted) => {
             e.u32(0);
@@ -62,12 +62,12 @@ pub fn encode_mount_result(e: &mut Encoder, result: &MountResult) {
     }
 }
 
-pub fn decode_mount_result(d: &mut Decoder) -> WireResult<MountResult> {
+pub fn decode_mount_result(d: &mut XdrDecoder) -> WireResult<MountResult> {
     match d.u32()? {
         0 => {
             let handle = FileHandle::decode(d)?;
-            let flavors = d.list(FLAVORS_MAX, Decoder::u32)?;
-            Ok(Ok(Mounted { handle, flavors }))
+            let flavors = d.list(FLAVORS_MAX, XdrDecoder::u32)?;
+            Ok(Ok(MountOk { handle, flavors }))
         }
         status => Ok(Err(MountStatus(status))),
     }
@@ -75,12 +75,12 @@ pub fn decode_mount_result(d: &mut Decoder) -> WireResult<MountResult> {
 
 /// One export and the clients it is for (none: everybody).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Export {
+pub struct ExportEntry {
     pub path: Bytes,
     pub groups: Vec<Bytes>,
 }
 
-pub fn encode_exports(e: &mut Encoder, exports: &[Export]) {
+pub fn encode_exports(e: &mut XdrEncoder, exports: &[ExportEntry]) {
     for export in exports {
         e.bool(true);
         e.opaque(&export.path);
@@ -93,22 +93,22 @@ pub fn encode_exports(e: &mut Encoder, exports: &[Export]) {
     e.bool(false);
 }
 
-pub fn decode_exports(d: &mut Decoder) -> WireResult<Vec<Export>> {
+pub fn decode_exports(d: &mut XdrDecoder) -> WireResult<Vec<ExportEntry>> {
     d.chain(LIST_MAX, |d| {
         let path = d.opaque(PATH_MAX)?;
         let groups = d.chain(LIST_MAX, |d| d.opaque(NAME_MAX))?;
-        Ok(Export { path, groups })
+        Ok(ExportEntry { path, groups })
     })
 }
 
 /// One client that has mounted something, as far as the server remembers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Mount {
+pub struct MountListEntry {
     pub host: Bytes,
     pub path: Bytes,
 }
 
-pub fn encode_mounts(e: &mut Encoder, mounts: &[Mount]) {
+pub fn encode_mounts(e: &mut XdrEncoder, mounts: &[MountListEntry]) {
     for mount in mounts {
         e.bool(true);
         e.opaque(&mount.host);
@@ -117,6 +117,6 @@ pub fn encode_mounts(e: &mut Encoder, mounts: &[Mount]) {
     e.bool(false);
 }
 
-pub fn decode_mounts(d: &mut Decoder) -> WireResult<Vec<Mount>> {
-    d.chain(LIST_MAX, |d| Ok(Mount { host: d.opaque(NAME_MAX)?, path: d.opaque(PATH_MAX)? }))
+pub fn decode_mounts(d: &mut XdrDecoder) -> WireResult<Vec<MountListEntry>> {
+    d.chain(LIST_MAX, |d| Ok(MountListEntry { host: d.opaque(NAME_MAX)?, path: d.opaque(PATH_MAX)? }))
 }

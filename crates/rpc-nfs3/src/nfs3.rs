@@ -1,4 +1,15 @@
-//! NFS version 3 (RFC 1813): numbers, types, and for each procedure the arguments and results.
+//! NFS version 3 (RFC 1813): the numbers of procedures and statuses, the types that procedures share, and in the
+//! files below for each procedure its arguments (`...Args`), its success (`...Ok`) and their encoders and decoders.
+//!
+//! - here: [`NfsStatus`], [`FileHandle`], [`DirOp`], [`NfsResult`] and the shape of failures
+//! - `attr.rs`, `setattr.rs`, `wcc.rs`: attributes as they are read, as they are set, and around a change
+//! - `file.rs`: GETATTR, LOOKUP, ACCESS, READLINK, READ
+//! - `write.rs`: WRITE, COMMIT; `create.rs`: CREATE, MKDIR, SYMLINK, MKNOD; `names.rs`: RENAME, LINK
+//! - `readdir.rs`: READDIR, READDIRPLUS; `fs.rs`: FSSTAT, FSINFO, PATHCONF
+//!
+//! A result is a status and then one of two arms ([`encode_result`], [`decode_result`]); the arm of a failure
+//! carries attributes, too, in the shape of its procedure ([`encode_mutation_failure`]). REMOVE and RMDIR need
+//! nothing of their own: their arguments are a [`DirOp`], their result is `wcc::WccResult`. Begin with `file.rs`.
 
 pub mod attr;
 pub mod create;
@@ -12,7 +23,7 @@ pub mod write;
 
 use bytes::Bytes;
 
-use crate::xdr::{Decoder, Encoder, WireError, WireResult};
+use crate::xdr::{WireError, WireResult, XdrDecoder, XdrEncoder};
 
 pub use attr::{Fattr3, Nfstime3, PostOpAttr};
 
@@ -79,36 +90,36 @@ pub mod procedure {
 
 /// nfsstat3; never `OK` where it stands for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Status(pub u32);
+pub struct NfsStatus(pub u32);
 
-impl Status {
-    pub const OK: Status = Status(0);
-    pub const PERM: Status = Status(1);
-    pub const NOENT: Status = Status(2);
-    pub const IO: Status = Status(5);
-    pub const ACCES: Status = Status(13);
-    pub const EXIST: Status = Status(17);
-    pub const XDEV: Status = Status(18);
-    pub const NODEV: Status = Status(19);
-    pub const NOTDIR: Status = Status(20);
-    pub const ISDIR: Status = Status(21);
-    pub const INVAL: Status = Status(22);
-    pub const FBIG: Status = Status(27);
-    pub const NOSPC: Status = Status(28);
-    pub const ROFS: Status = Status(30);
-    pub const MLINK: Status = Status(31);
-    pub const NAMETOOLONG: Status = Status(63);
-    pub const NOTEMPTY: Status = Status(66);
-    pub const DQUOT: Status = Status(69);
-    pub const STALE: Status = Status(70);
-    pub const BADHANDLE: Status = Status(10001);
-    pub const NOT_SYNC: Status = Status(10002);
-    pub const BAD_COOKIE: Status = Status(10003);
-    pub const NOTSUPP: Status = Status(10004);
-    pub const TOOSMALL: Status = Status(10005);
-    pub const SERVERFAULT: Status = Status(10006);
-    pub const BADTYPE: Status = Status(10007);
-    pub const JUKEBOX: Status = Status(10008);
+impl NfsStatus {
+    pub const OK: NfsStatus = NfsStatus(0);
+    pub const PERM: NfsStatus = NfsStatus(1);
+    pub const NOENT: NfsStatus = NfsStatus(2);
+    pub const IO: NfsStatus = NfsStatus(5);
+    pub const ACCES: NfsStatus = NfsStatus(13);
+    pub const EXIST: NfsStatus = NfsStatus(17);
+    pub const XDEV: NfsStatus = NfsStatus(18);
+    pub const NODEV: NfsStatus = NfsStatus(19);
+    pub const NOTDIR: NfsStatus = NfsStatus(20);
+    pub const ISDIR: NfsStatus = NfsStatus(21);
+    pub const INVAL: NfsStatus = NfsStatus(22);
+    pub const FBIG: NfsStatus = NfsStatus(27);
+    pub const NOSPC: NfsStatus = NfsStatus(28);
+    pub const ROFS: NfsStatus = NfsStatus(30);
+    pub const MLINK: NfsStatus = NfsStatus(31);
+    pub const NAMETOOLONG: NfsStatus = NfsStatus(63);
+    pub const NOTEMPTY: NfsStatus = NfsStatus(66);
+    pub const DQUOT: NfsStatus = NfsStatus(69);
+    pub const STALE: NfsStatus = NfsStatus(70);
+    pub const BADHANDLE: NfsStatus = NfsStatus(10001);
+    pub const NOT_SYNC: NfsStatus = NfsStatus(10002);
+    pub const BAD_COOKIE: NfsStatus = NfsStatus(10003);
+    pub const NOTSUPP: NfsStatus = NfsStatus(10004);
+    pub const TOOSMALL: NfsStatus = NfsStatus(10005);
+    pub const SERVERFAULT: NfsStatus = NfsStatus(10006);
+    pub const BADTYPE: NfsStatus = NfsStatus(10007);
+    pub const JUKEBOX: NfsStatus = NfsStatus(10008);
 }
 
 /// nfs_fh3
@@ -116,11 +127,11 @@ impl Status {
 pub struct FileHandle(pub Bytes);
 
 impl FileHandle {
-    pub fn decode(d: &mut Decoder) -> WireResult<FileHandle> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<FileHandle> {
         d.opaque(HANDLE_MAX).map(FileHandle)
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         e.opaque(&self.0);
     }
 }
@@ -133,29 +144,29 @@ pub struct DirOp {
 }
 
 impl DirOp {
-    pub fn decode(d: &mut Decoder) -> WireResult<DirOp> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<DirOp> {
         Ok(DirOp { dir: FileHandle::decode(d)?, name: d.opaque(NAME_MAX)? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.dir.encode(e);
         e.opaque(&self.name);
     }
 }
 
 /// A result: the values of success, or a status with the attributes that ride along with a failure.
-pub type Outcome<T, F = PostOpAttr> = Result<T, (Status, F)>;
+pub type NfsResult<T, F = PostOpAttr> = Result<T, (NfsStatus, F)>;
 
 /// Status, then whichever arm it announces.
-pub fn encode_outcome<T, F>(
-    e: &mut Encoder,
-    outcome: &Outcome<T, F>,
-    ok: impl FnOnce(&mut Encoder, &T),
-    failed: impl FnOnce(&mut Encoder, &F),
+pub fn encode_result<T, F>(
+    e: &mut XdrEncoder,
+    outcome: &NfsResult<T, F>,
+    ok: impl FnOnce(&mut XdrEncoder, &T),
+    failed: impl FnOnce(&mut XdrEncoder, &F),
 ) {
     match outcome {
         Ok(value) => {
-            e.u32(Status::OK.0);
+            e.u32(NfsStatus::OK.0);
             ok(e, value);
         }
         Err((status, rest)) => {
@@ -165,13 +176,13 @@ pub fn encode_outcome<T, F>(
     }
 }
 
-pub fn decode_outcome<T, F>(
-    d: &mut Decoder,
-    ok: impl FnOnce(&mut Decoder) -> WireResult<T>,
-    failed: impl FnOnce(&mut Decoder) -> WireResult<F>,
-) -> WireResult<Outcome<T, F>> {
-    match Status(d.u32()?) {
-        Status::OK => ok(d).map(Ok),
+pub fn decode_result<T, F>(
+    d: &mut XdrDecoder,
+    ok: impl FnOnce(&mut XdrDecoder) -> WireResult<T>,
+    failed: impl FnOnce(&mut XdrDecoder) -> WireResult<F>,
+) -> WireResult<NfsResult<T, F>> {
+    match NfsStatus(d.u32()?) {
+        NfsStatus::OK => ok(d).map(Ok),
         status => Ok(Err((status, failed(d)?))),
     }
 }
@@ -179,9 +190,9 @@ pub fn decode_outcome<T, F>(
 /// The failure of a procedure that would change something, in the shape that this procedure's failures have. `after`
 /// is what is known of its objects, in the order of the results: RENAME and LINK have two, the others one.
 pub fn encode_mutation_failure(
-    e: &mut Encoder,
+    e: &mut XdrEncoder,
     procedure: u32,
-    status: Status,
+    status: NfsStatus,
     after: [PostOpAttr; 2],
 ) -> Result<(), WireError> {
     let [first, second] = after;

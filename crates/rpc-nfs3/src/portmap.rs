@@ -1,6 +1,6 @@
 //! Portmap v2: which port does a program listen on?
 
-use crate::xdr::{Decoder, Encoder, WireResult};
+use crate::xdr::{WireResult, XdrDecoder, XdrEncoder};
 
 pub const PROGRAM: u32 = 100_000;
 pub const VERSION: u32 = 2;
@@ -19,11 +19,11 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         [self.program, self.version, TCP, self.port].into_iter().for_each(|w| e.u32(w));
     }
 
-    pub fn decode(d: &mut Decoder) -> WireResult<Mapping> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<Mapping> {
         let (program, version, _protocol, port) = (d.u32()?, d.u32()?, d.u32()?, d.u32()?);
         Ok(Mapping { program, version, port })
     }

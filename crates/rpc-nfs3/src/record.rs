@@ -38,7 +38,7 @@ pub struct RecordReader<R> {
     stream: R,
     buffer: BytesMut,
     record_max: usize,
-    /// Of the record that is being read: its whole fragments, how many there were, and the mark of the next one.
+    /// The record that is being read: its whole fragments, how many there were, and the mark of the next one.
     joined: Option<BytesMut>,
     fragments: usize,
     small: usize,

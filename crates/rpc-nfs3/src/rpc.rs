@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::xdr::{Decoder, Encoder, WireError, WireResult};
+use crate::xdr::{WireError, WireResult, XdrDecoder, XdrEncoder};
 
 pub const RPC_VERSION: u32 = 2;
 const CALL: u32 = 0;
@@ -19,7 +19,7 @@ pub const AUTH_GROUPS_MAX: usize = 16;
 const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
 
-/// Who calls, as far as the call says.
+/// The caller, as far as the call says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     None,
@@ -51,7 +51,7 @@ pub struct CallHeader {
 
 impl CallHeader {
     /// The header; the arguments are what is left in the decoder.
-    pub fn decode(d: &mut Decoder) -> WireResult<CallHeader> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<CallHeader> {
         let xid = d.u32()?;
         if d.u32()? != CALL {
             return Err(WireError::BadValue);
@@ -63,7 +63,7 @@ impl CallHeader {
         Ok(CallHeader { xid, rpc_version, program, version, procedure, credentials })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         for word in [self.xid, CALL, self.rpc_version, self.program, self.version, self.procedure] {
             e.u32(word);
         }
@@ -73,24 +73,24 @@ impl CallHeader {
 }
 
 impl Credentials {
-    fn decode(d: &mut Decoder) -> WireResult<Credentials> {
+    fn decode(d: &mut XdrDecoder) -> WireResult<Credentials> {
         let flavor = d.u32()?;
         let body = d.opaque(AUTH_BODY_READ_MAX)?;
         Ok(match flavor {
             _ if body.len() > AUTH_BODY_MAX => Credentials::Malformed,
             AUTH_NONE => Credentials::None,
             AUTH_SYS => {
-                AuthSys::decode(&mut Decoder::new(body)).map_or(Credentials::Malformed, Credentials::Sys)
+                AuthSys::decode(&mut XdrDecoder::new(body)).map_or(Credentials::Malformed, Credentials::Sys)
             }
             other => Credentials::Other(other),
         })
     }
 
-    fn encode(&self, e: &mut Encoder) {
+    fn encode(&self, e: &mut XdrEncoder) {
         match self {
             Credentials::None => encode_null_verifier(e),
             Credentials::Sys(sys) => {
-                let mut body = Encoder::default();
+                let mut body = XdrEncoder::default();
                 sys.encode(&mut body);
                 e.u32(AUTH_SYS);
                 e.opaque(&body.finish());
@@ -108,17 +108,17 @@ impl Credentials {
 }
 
 impl AuthSys {
-    fn decode(d: &mut Decoder) -> WireResult<AuthSys> {
+    fn decode(d: &mut XdrDecoder) -> WireResult<AuthSys> {
         Ok(AuthSys {
             stamp: d.u32()?,
             machine_name: d.opaque(MACHINE_NAME_MAX)?,
             uid: d.u32()?,
             gid: d.u32()?,
-            groups: d.list(AUTH_GROUPS_MAX, Decoder::u32)?,
+            groups: d.list(AUTH_GROUPS_MAX, XdrDecoder::u32)?,
         })
     }
 
-    fn encode(&self, e: &mut Encoder) {
+    fn encode(&self, e: &mut XdrEncoder) {
         e.u32(self.stamp);
         e.opaque(&self.machine_name);
         e.u32(self.uid);
@@ -130,7 +130,7 @@ impl AuthSys {
 }
 
 /// AUTH_NONE and no body: also the verifier of every call and reply of ours.
-fn encode_null_verifier(e: &mut Encoder) {
+fn encode_null_verifier(e: &mut XdrEncoder) {
     e.u32(AUTH_NONE);
     e.u32(0);
 }
@@ -169,10 +169,10 @@ pub struct ReplyHeader {
 }
 
 impl ReplyHeader {
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         e.u32(self.xid);
         e.u32(REPLY);
-        let accepted = |e: &mut Encoder, stat: u32| {
+        let accepted = |e: &mut XdrEncoder, stat: u32| {
             e.u32(0);
             encode_null_verifier(e);
             e.u32(stat);
@@ -194,7 +194,7 @@ impl ReplyHeader {
     }
 
     /// The header; the results are what is left in the decoder.
-    pub fn decode(d: &mut Decoder) -> WireResult<ReplyHeader> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<ReplyHeader> {
         let xid = d.u32()?;
         if d.u32()? != REPLY {
             return Err(WireError::BadValue);

@@ -32,20 +32,20 @@ pub type WireResult<T> = Result<T, WireError>;
 
 /// Takes values off the front of a message. Byte strings come out as slices that share its memory.
 #[derive(Clone, Debug)]
-pub struct Decoder {
+pub struct XdrDecoder {
     rest: Bytes,
 }
 
-impl Decoder {
-    pub fn new(message: Bytes) -> Decoder {
-        Decoder { rest: message }
+impl XdrDecoder {
+    pub fn new(message: Bytes) -> XdrDecoder {
+        XdrDecoder { rest: message }
     }
 
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// What is left, without taking it.
+    /// The bytes that are left, without taking them.
     pub fn rest(&self) -> &[u8] {
         &self.rest
     }
@@ -102,7 +102,7 @@ impl Decoder {
     pub fn list<T>(
         &mut self,
         max: usize,
-        mut item: impl FnMut(&mut Decoder) -> WireResult<T>,
+        mut item: impl FnMut(&mut XdrDecoder) -> WireResult<T>,
     ) -> WireResult<Vec<T>> {
         let count = self.u32()? as usize;
         if count > max {
@@ -119,7 +119,7 @@ impl Decoder {
     pub fn chain<T>(
         &mut self,
         max: usize,
-        mut item: impl FnMut(&mut Decoder) -> WireResult<T>,
+        mut item: impl FnMut(&mut XdrDecoder) -> WireResult<T>,
     ) -> WireResult<Vec<T>> {
         let mut items = Vec::new();
         while self.bool()? {
@@ -131,20 +131,23 @@ impl Decoder {
         Ok(items)
     }
 
-    pub fn option<T>(&mut self, value: impl FnOnce(&mut Decoder) -> WireResult<T>) -> WireResult<Option<T>> {
+    pub fn option<T>(
+        &mut self,
+        value: impl FnOnce(&mut XdrDecoder) -> WireResult<T>,
+    ) -> WireResult<Option<T>> {
         if self.bool()? { value(self).map(Some) } else { Ok(None) }
     }
 }
 
 /// Appends values to a message.
 #[derive(Debug, Default)]
-pub struct Encoder {
+pub struct XdrEncoder {
     out: BytesMut,
 }
 
-impl Encoder {
-    pub fn with_capacity(bytes: usize) -> Encoder {
-        Encoder { out: BytesMut::with_capacity(bytes) }
+impl XdrEncoder {
+    pub fn with_capacity(bytes: usize) -> XdrEncoder {
+        XdrEncoder { out: BytesMut::with_capacity(bytes) }
     }
 
     pub fn len(&self) -> usize {
@@ -177,7 +180,7 @@ impl Encoder {
         self.fixed(bytes);
     }
 
-    pub fn option<T>(&mut self, value: Option<T>, encode: impl FnOnce(&mut Encoder, T)) {
+    pub fn option<T>(&mut self, value: Option<T>, encode: impl FnOnce(&mut XdrEncoder, T)) {
         self.bool(value.is_some());
         if let Some(value) = value {
             encode(self, value);

@@ -1,5 +1,15 @@
-//! Answers on their way out: pieces in memory in as few system calls as possible, and the bytes of cached files without a
-//! copy in our memory. For every front that speaks TCP; knows no protocol.
+//! Sends answers: pieces in memory in as few system calls as possible, and extents of cached files without a copy in
+//! our memory (zero-copy). For every front that speaks TCP; this crate knows no protocol.
+//!
+//! [`prepare`] sets a new connection's socket options. [`write_all`] sends a list of `vfs::Piece`s: runs of
+//! [`vfs::Piece::Bytes`] go out by one `sendmsg` of up to [`SLICES_MAX`] slices, a [`vfs::Piece::Extent`] by
+//! `sendfile` from the file that it pins. [`Corked`] joins the packets of several `write_all` of one answer.
+//!
+//! Invariants: pieces go out in order, and each is dropped as soon as it is in the socket, which unpins its extent.
+//! What the kernel holds unsent of one connection is bounded. A client that is too slow by the caller's
+//! `fair::StallPolicy` ends with `TimedOut`. After an error nobody knows how much was sent: the connection is over.
+//!
+//! Begin with [`write_all`].
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::os::fd::AsFd;
@@ -14,15 +24,15 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use vfs::{Extent, Piece};
 
-/// Pieces handed to one system call.
+/// The most pieces of one system call.
 pub const SLICES_MAX: usize = 64;
 
-/// What the kernel holds of one connection that was not sent yet, in bytes. Without a bound a client that reads nothing makes it
-/// keep megabytes for each of its connections, and where TCP as a whole is short of memory all connections are slow. What is on
-/// its way is not counted: a long line is filled as before.
+/// The most unsent bytes that the kernel holds of one connection. Without a bound a client that reads nothing makes
+/// it keep megabytes for each of its connections, and where TCP as a whole is short of memory all connections are
+/// slow. Bytes in flight are not counted: a long line is filled as before.
 const UNSENT_MAX: u32 = 512 << 10;
 
-/// For a connection that was accepted.
+/// Sets the options of an accepted connection.
 pub fn prepare(stream: &TcpStream) {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
@@ -33,8 +43,8 @@ pub fn prepare(stream: &TcpStream) {
     }
 }
 
-/// All of them, in order, as long as the other end takes them at a pace that `patience` allows; else it is `TimedOut`. After
-/// an error nobody can say how much was sent: the connection is over.
+/// Sends all pieces in order, as long as the other end takes them at a pace that `patience` allows; otherwise it
+/// fails with `TimedOut`. After an error nobody knows how much was sent: the connection is over.
 pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: StallPolicy<'_>) -> Result<()> {
     let mut first = 0;
     let mut pace = PeerPace::default();
@@ -54,8 +64,8 @@ pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: Sta
     Ok(())
 }
 
-/// While it lives, full packets go out and what is left over waits for more (200 ms at most, says tcp(7)); it goes out when
-/// this is dropped. For an answer of several `write_all`: the end of each would be a packet of its own.
+/// While it lives, only full packets go out, and the rest waits for more (200 ms at most, says tcp(7)) until it is
+/// dropped. For an answer of several `write_all`: the end of each would be a packet of its own.
 pub struct Corked<'a>(&'a TcpStream);
 
 impl Corked<'_> {
@@ -72,7 +82,7 @@ impl Drop for Corked<'_> {
     }
 }
 
-/// What can be sent from memory in one call, and whether more follows behind it.
+/// The slices that one call can send from memory, and whether more follows.
 fn slices(pieces: &[Piece]) -> (Vec<IoSlice<'_>>, bool) {
     let in_memory = pieces.iter().map_while(|piece| match piece {
         Piece::Bytes(bytes) => Some(IoSlice::new(bytes)),
@@ -83,7 +93,7 @@ fn slices(pieces: &[Piece]) -> (Vec<IoSlice<'_>>, bool) {
     (slices, more)
 }
 
-/// Forget what is written. Returns the first piece that is not.
+/// Drops what is written. Returns the index of the first piece that is not.
 fn advance(pieces: &mut [Piece], mut first: usize, mut written: u64) -> usize {
     while let Some(piece) = pieces.get_mut(first) {
         let length = piece.length();
@@ -100,7 +110,7 @@ fn advance(pieces: &mut [Piece], mut first: usize, mut written: u64) -> usize {
     first
 }
 
-/// One call that does not wait; `more`: what follows belongs into the same packet.
+/// One non-blocking call; `more`: what follows belongs into the same packet.
 fn send(socket: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Result<u64> {
     let flags = SendFlags::NOSIGNAL | if more { SendFlags::MORE } else { SendFlags::empty() };
     let sent = rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)?;
@@ -126,7 +136,8 @@ async fn send_extent(
     Ok(())
 }
 
-/// `once`, as soon as the socket takes something; not for ever, and not ever so slowly. What takes nothing although it could is at its end.
+/// Calls `once` as soon as the socket takes something, within the limits of `patience`. A call that takes nothing
+/// although it could means the end of the file.
 async fn patiently(
     patience: StallPolicy<'_>,
     pace: &mut PeerPace,
@@ -157,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel takes of a connection whose other end reads nothing, in bytes.
+    /// The bytes that the kernel takes of a connection whose other end reads nothing.
     async fn taken(prepared: bool) -> usize {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();

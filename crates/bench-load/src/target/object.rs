@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use origin_object::{Condition, Config, Metadata, Store, open_store};
+use origin_object::{Config, Metadata, ObjectStore, Precondition, open_store};
 use types::{Error, ErrorKind, Result};
 
 use super::nfs::room_for_connections;
@@ -138,7 +138,7 @@ struct Inner {
 }
 
 impl Inner {
-    fn store(&self) -> &Arc<dyn Store> {
+    fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.by.store
     }
 
@@ -205,7 +205,7 @@ impl Inner {
             return Ok(true);
         }
         let (key, none) = (self.key(path)?, Metadata::new());
-        let empty = self.store().put(&key, Bytes::new(), &none, Condition::Absent);
+        let empty = self.store().put(&key, Bytes::new(), &none, Precondition::Absent);
         match self.by.call("PUT", empty).await {
             Err(e) if e.kind() != ErrorKind::VersionChanged => Err(e),
             _ => {

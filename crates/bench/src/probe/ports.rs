@@ -7,7 +7,7 @@ use origin_nfs::Config;
 use rpc_nfs3::portmap::{self, Mapping};
 use rpc_nfs3::record::{RecordReader, mark};
 use rpc_nfs3::rpc::{CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
-use rpc_nfs3::{Decoder, Encoder, mount, nfs3};
+use rpc_nfs3::{XdrDecoder, XdrEncoder, mount, nfs3};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use types::{Error, ErrorKind, Result};
@@ -87,10 +87,10 @@ async fn ask(portmapper: SocketAddr, program: u32) -> Result<u16> {
 pub async fn call(
     stream: &mut TcpStream,
     (program, version, procedure): (u32, u32, u32),
-    arguments: impl FnOnce(&mut Encoder),
-) -> std::io::Result<Decoder> {
+    arguments: impl FnOnce(&mut XdrEncoder),
+) -> std::io::Result<XdrDecoder> {
     const XID: u32 = 0x7072_6f62;
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     let credentials = Credentials::None;
     CallHeader { xid: XID, rpc_version: RPC_VERSION, program, version, procedure, credentials }
         .encode(&mut e);
@@ -100,7 +100,7 @@ pub async fn call(
         stream.write_all(&[&mark(message.len())[..], &message].concat()).await?;
         let garbage = || std::io::Error::new(std::io::ErrorKind::InvalidData, "the answer is no RPC reply");
         let record = RecordReader::new(stream, REPLY_MAX).record().await.map_err(|_| garbage())?;
-        let mut d = Decoder::new(record);
+        let mut d = XdrDecoder::new(record);
         let header = ReplyHeader::decode(&mut d).map_err(|_| garbage())?;
         if header.xid != XID || header.status != ReplyStatus::Success {
             return Err(std::io::Error::other(format!("the server answers {:?}", header.status)));

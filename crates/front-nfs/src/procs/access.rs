@@ -1,7 +1,7 @@
 //! ACCESS
 
 use rpc_nfs3::nfs3::file::{self, AccessArgs, AccessOk, access};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use vfs::Access;
 
 use super::ProcedureResult;
@@ -21,7 +21,7 @@ const BITS: [(u32, Access); 6] = [
 /// The bits that a client never gets in a read-only tree.
 const CHANGES: u32 = access::MODIFY | access::EXTEND | access::DELETE;
 
-pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = AccessArgs::decode(d)?;
     let (id, caller) = call.open(&arguments.object)?;
     let wanted = BITS.iter().filter(|(bit, _)| arguments.wanted & bit != 0);

@@ -1,11 +1,11 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD
 
 use bytes::Bytes;
-use rpc_nfs3::nfs3::Status;
+use rpc_nfs3::nfs3::NfsStatus;
 use rpc_nfs3::nfs3::create::{
-    self, CreateArgs, CreateHow as Wanted, CreateOk, MkdirArgs, MknodArgs, NodeData, SymlinkArgs,
+    self, CreateArgs, CreateHow3, CreateOk, MkdirArgs, MknodArgs, NodeData, SymlinkArgs,
 };
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::{CreateHow, FileId, NewNode, Result, SetAttr};
 use vfs::Made;
 
@@ -13,21 +13,21 @@ use super::{ProcedureResult, name};
 use crate::attr::{fattr3, set_attr, wcc_of};
 use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 
-pub async fn create(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn create(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = CreateArgs::decode(d)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
     let name = name::for_create(&arguments.place.name)?;
     let (how, set) = match &arguments.how {
-        Wanted::Unchecked(attributes) => (CreateHow::Unchecked, set_attr(attributes)?),
-        Wanted::Guarded(attributes) => (CreateHow::Guarded, set_attr(attributes)?),
+        CreateHow3::Unchecked(attributes) => (CreateHow::Unchecked, set_attr(attributes)?),
+        CreateHow3::Guarded(attributes) => (CreateHow::Guarded, set_attr(attributes)?),
         // The attributes follow in a SETATTR.
-        Wanted::Exclusive(verifier) => (CreateHow::Exclusive(*verifier), SetAttr::default()),
+        CreateHow3::Exclusive(verifier) => (CreateHow::Exclusive(*verifier), SetAttr::default()),
     };
     let made = call.shared.vfs.create(&caller, dir, &name, how, set).await;
     finish(call, e, dir, made)
 }
 
-pub async fn mkdir(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn mkdir(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = MkdirArgs::decode(d)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
     let name = name::for_create(&arguments.place.name)?;
@@ -36,20 +36,20 @@ pub async fn mkdir(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> Procedur
     finish(call, e, dir, made)
 }
 
-pub async fn symlink(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn symlink(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = SymlinkArgs::decode(d)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
     let name = name::for_create(&arguments.place.name)?;
     let set = set_attr(&arguments.attributes)?;
     if arguments.target.contains(&0) {
-        return Err(CallFailure::Status(Status::INVAL));
+        return Err(CallFailure::Status(NfsStatus::INVAL));
     }
     let target = Bytes::copy_from_slice(&arguments.target); // may be remembered for long, and the call is larger
     let made = call.shared.vfs.symlink(&caller, dir, &name, target, set).await;
     finish(call, e, dir, made)
 }
 
-pub async fn mknod(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn mknod(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = MknodArgs::decode(d)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
     let name = name::for_create(&arguments.place.name)?;
@@ -58,14 +58,14 @@ pub async fn mknod(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> Procedur
         NodeData::BlockDevice { attributes, rdev } => (NewNode::BlockDevice(rdev.0, rdev.1), attributes),
         NodeData::Socket(attributes) => (NewNode::Socket, attributes),
         NodeData::Fifo(attributes) => (NewNode::Fifo, attributes),
-        NodeData::Other(_) => return Err(CallFailure::Status(Status::BADTYPE)),
+        NodeData::Other(_) => return Err(CallFailure::Status(NfsStatus::BADTYPE)),
     };
     let set = set_attr(attributes)?;
     let made = call.shared.vfs.mknod(&caller, dir, &name, node, set).await;
     finish(call, e, dir, made)
 }
 
-fn finish(call: &NfsCall, e: &mut Encoder, dir: FileId, made: Result<Made>) -> ProcedureResult {
+fn finish(call: &NfsCall, e: &mut XdrEncoder, dir: FileId, made: Result<Made>) -> ProcedureResult {
     let made = made.map_err(|error| call.not_changed(error, [Some(dir), None]))?;
     let attr = Some(fattr3(&made.node.attr));
     let ok = CreateOk { object: call.handle(&made.node), attr, dir_wcc: wcc_of(&made.dir) };

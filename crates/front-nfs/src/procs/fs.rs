@@ -2,14 +2,14 @@
 
 use rpc_nfs3::nfs3::fs::{self, FsinfoOk, FsstatOk, PathconfOk, properties};
 use rpc_nfs3::nfs3::{FileHandle, Nfstime3};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use super::ProcedureResult;
 use crate::attr::fattr3;
 use crate::dispatch::{NfsCall, ReplyPayload};
 use crate::{READ_MAX, WRITE_MAX};
 
-pub async fn fsstat(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn fsstat(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let space = call.shared.vfs.statfs(id).await?;
     let node = call.shared.vfs.getattr(id).await?;
@@ -27,7 +27,7 @@ pub async fn fsstat(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> Procedu
     Ok(ReplyPayload::default())
 }
 
-pub async fn fsinfo(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn fsinfo(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
     let can_set_time = if call.is_read_only(node.junction) { 0 } else { properties::CAN_SET_TIME };
@@ -48,7 +48,7 @@ pub async fn fsinfo(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> Procedu
     Ok(ReplyPayload::default())
 }
 
-pub async fn pathconf(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn pathconf(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
     let ok = PathconfOk {

@@ -1,13 +1,13 @@
 //! GETATTR
 
 use rpc_nfs3::nfs3::{FileHandle, file};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use super::ProcedureResult;
 use crate::attr::fattr3;
 use crate::dispatch::{NfsCall, ReplyPayload};
 
-pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let (id, _) = call.open(&FileHandle::decode(d)?)?;
     let node = call.shared.vfs.getattr(id).await?;
     file::encode_getattr(e, &Ok(fattr3(&node.attr)));

@@ -1,13 +1,13 @@
 //! LINK
 
 use rpc_nfs3::nfs3::names::{self, LinkArgs, LinkWcc};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use super::{ProcedureResult, name};
 use crate::attr::{fattr3, wcc_of};
 use crate::dispatch::{NfsCall, ReplyPayload};
 
-pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = LinkArgs::decode(d)?;
     let (file, _) = call.open_to_change(&arguments.object)?;
     let (dir, caller) = call.open_to_change(&arguments.place.dir)?;

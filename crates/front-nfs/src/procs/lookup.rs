@@ -1,8 +1,8 @@
 //! LOOKUP, with `.` and `..`
 
 use rpc_nfs3::nfs3::file::{self, LookupOk};
-use rpc_nfs3::nfs3::{DirOp, Status};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::nfs3::{DirOp, NfsStatus};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::{JunctionId, Name};
 
 use super::ProcedureResult;
@@ -10,7 +10,7 @@ use crate::attr::fattr3;
 use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 use crate::visible_directories::VisibleDirectories;
 
-pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = DirOp::decode(d)?;
     let (dir, caller) = call.open(&arguments.dir)?;
     let vfs = &call.shared.vfs;
@@ -24,10 +24,10 @@ pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureR
         && node.junction == JunctionId::VIRTUAL
         && !VisibleDirectories::new(call).await.shows(call, Some(&node))
     {
-        return Err(CallFailure::Status(Status::NOENT));
+        return Err(CallFailure::Status(NfsStatus::NOENT));
     }
     // A junction that this client may not use has no name for it.
-    let closed = if is_name { Status::NOENT } else { Status::ACCES };
+    let closed = if is_name { NfsStatus::NOENT } else { NfsStatus::ACCES };
     let object = call.handle(&node).ok_or(CallFailure::Status(closed))?;
     file::encode_lookup(e, &Ok(LookupOk { object, attr: Some(fattr3(&node.attr)), dir_attr: None }));
     Ok(ReplyPayload::default())

@@ -2,30 +2,30 @@
 //! and Linux's server give for them differs by procedure.
 
 use bytes::Bytes;
-use rpc_nfs3::nfs3::Status;
+use rpc_nfs3::nfs3::NfsStatus;
 use types::Name;
 
 use crate::dispatch::CallFailure;
 
 /// `.` and `..` always exist.
 pub fn for_create(name: &Bytes) -> Result<Name, CallFailure> {
-    or_dots(name, Status::EXIST, Status::EXIST)
+    or_dots(name, NfsStatus::EXIST, NfsStatus::EXIST)
 }
 
 pub fn for_rename(name: &Bytes) -> Result<Name, CallFailure> {
-    or_dots(name, Status::INVAL, Status::INVAL)
+    or_dots(name, NfsStatus::INVAL, NfsStatus::INVAL)
 }
 
 /// As Linux's server; the RFC says nothing.
 pub fn for_remove(name: &Bytes) -> Result<Name, CallFailure> {
-    or_dots(name, Status::ACCES, Status::ACCES)
+    or_dots(name, NfsStatus::ACCES, NfsStatus::ACCES)
 }
 
 pub fn for_rmdir(name: &Bytes) -> Result<Name, CallFailure> {
-    or_dots(name, Status::INVAL, Status::EXIST)
+    or_dots(name, NfsStatus::INVAL, NfsStatus::EXIST)
 }
 
-fn or_dots(name: &Bytes, dot: Status, dot_dot: Status) -> Result<Name, CallFailure> {
+fn or_dots(name: &Bytes, dot: NfsStatus, dot_dot: NfsStatus) -> Result<Name, CallFailure> {
     match name.as_ref() {
         b"." => Err(CallFailure::Status(dot)),
         b".." => Err(CallFailure::Status(dot_dot)),

@@ -2,10 +2,10 @@
 //! the cached file itself.
 
 use bytes::Bytes;
-use rpc_nfs3::nfs3::Status;
+use rpc_nfs3::nfs3::NfsStatus;
 use rpc_nfs3::nfs3::file::{self, ReadArgs};
 use rpc_nfs3::xdr::padding;
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use vfs::Piece;
 
 use super::ProcedureResult;
@@ -13,11 +13,11 @@ use crate::READ_MAX;
 use crate::attr::{OFFSET_END, fattr3};
 use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 
-pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = ReadArgs::decode(d)?;
     let (id, caller) = call.open(&arguments.file)?;
     if arguments.offset >= OFFSET_END {
-        return Err(CallFailure::Status(Status::INVAL));
+        return Err(CallFailure::Status(NfsStatus::INVAL));
     }
     let count = arguments.count.min(READ_MAX);
     let mut permit = call.peer.replies.acquire(count as usize).await;

@@ -3,9 +3,9 @@
 //! Cookies come from `vfs` and stay valid whatever happens to the directory, so the cookie verifier is constant and
 //! never refused.
 
-use rpc_nfs3::nfs3::Status;
-use rpc_nfs3::nfs3::readdir::{self, END_BYTES, Entry, ReaddirArgs};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::nfs3::NfsStatus;
+use rpc_nfs3::nfs3::readdir::{self, DirEntry3, END_BYTES, ReaddirArgs};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::JunctionId;
 use vfs::DirItem;
 
@@ -22,7 +22,7 @@ const COPIES: usize = 2;
 /// The most items of one call to `vfs`.
 const ITEMS_MAX: usize = 4096;
 
-pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder, plus: bool) -> ProcedureResult {
+pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder, plus: bool) -> ProcedureResult {
     let arguments = ReaddirArgs::decode(d, plus)?;
     let (dir, caller) = call.open(&arguments.dir)?;
     let result_max = (arguments.max_count as usize).min(RESULT_BYTES_MAX);
@@ -55,7 +55,7 @@ pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder, plus: bool) -
         fitted += 1;
     }
     if fitted == 0 && !listing.items.is_empty() {
-        return Err(CallFailure::Status(Status::TOOSMALL));
+        return Err(CallFailure::Status(NfsStatus::TOOSMALL));
     }
     readdir::encode_end(e, listing.eof && fitted == listing.items.len());
     permit.shrink_to(e.len());
@@ -66,9 +66,9 @@ fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-fn entry(call: &NfsCall, item: &DirItem, plus: bool) -> Entry {
+fn entry(call: &NfsCall, item: &DirItem, plus: bool) -> DirEntry3 {
     let node = item.node.as_ref().filter(|_| plus);
-    Entry {
+    DirEntry3 {
         fileid: item.fileid,
         name: item.name.clone(),
         cookie: item.cookie,

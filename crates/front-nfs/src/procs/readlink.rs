@@ -2,13 +2,13 @@
 
 use rpc_nfs3::nfs3::FileHandle;
 use rpc_nfs3::nfs3::file::{self, ReadlinkOk};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use super::ProcedureResult;
 use crate::attr::fattr3;
 use crate::dispatch::{NfsCall, ReplyPayload};
 
-pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let (id, caller) = call.open(&FileHandle::decode(d)?)?;
     let (target, node) = call.shared.vfs.readlink(&caller, id).await?;
     file::encode_readlink(e, &Ok(ReadlinkOk { attr: Some(fattr3(&node.attr)), target }));

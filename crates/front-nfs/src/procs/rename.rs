@@ -1,13 +1,13 @@
 //! RENAME
 
 use rpc_nfs3::nfs3::names::{self, RenameArgs, RenameWcc};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use super::{ProcedureResult, name};
 use crate::attr::wcc_of;
 use crate::dispatch::{NfsCall, ReplyPayload};
 
-pub async fn run(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = RenameArgs::decode(d)?;
     let (from_dir, caller) = call.open_to_change(&arguments.from.dir)?;
     let (to_dir, _) = call.open_to_change(&arguments.to.dir)?;

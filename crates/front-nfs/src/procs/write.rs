@@ -1,9 +1,9 @@
 //! WRITE, COMMIT
 
 use bytes::Bytes;
-use rpc_nfs3::nfs3::Status;
+use rpc_nfs3::nfs3::NfsStatus;
 use rpc_nfs3::nfs3::write::{self, CommitArgs, CommitOk, StableHow, WriteArgs, WriteOk};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::{ByteRange, Stability};
 
 use super::ProcedureResult;
@@ -15,12 +15,12 @@ use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
 /// kept for long.
 const COPIED_BELOW: usize = 16 << 10;
 
-pub async fn write(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn write(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let WriteArgs { file, offset, stable, data } = WriteArgs::decode(d, WRITE_MAX as usize)?;
     let (id, caller) = call.open_to_change(&file)?;
     let count = data.len() as u32; // at most WRITE_MAX
     if offset >= OFFSET_END || OFFSET_END - offset <= u64::from(count) {
-        return Err(CallFailure::Status(Status::FBIG));
+        return Err(CallFailure::Status(NfsStatus::FBIG));
     }
     let data = if data.len() < COPIED_BELOW { Bytes::copy_from_slice(&data) } else { data };
     let stability = match stable {
@@ -40,7 +40,7 @@ pub async fn write(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> Procedur
     Ok(ReplyPayload::default())
 }
 
-pub async fn commit(call: &NfsCall, d: &mut Decoder, e: &mut Encoder) -> ProcedureResult {
+pub async fn commit(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let CommitArgs { file, offset, count } = CommitArgs::decode(d)?;
     let (id, caller) = call.open_to_change(&file)?;
     // A range where no file has bytes commits the whole file, as Linux's server does.

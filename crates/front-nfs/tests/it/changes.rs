@@ -6,14 +6,14 @@ use bytes::Bytes;
 use origin::Origin;
 use rpc_nfs3::nfs3::attr::FileType;
 use rpc_nfs3::nfs3::create::{
-    self, CreateArgs, CreateHow, CreateOk, CreateResult, MkdirArgs, MknodArgs, NodeData, SymlinkArgs,
+    self, CreateArgs, CreateHow3, CreateOk, CreateResult, MkdirArgs, MknodArgs, NodeData, SymlinkArgs,
 };
 use rpc_nfs3::nfs3::file::{self, AccessArgs, ReadArgs, access};
 use rpc_nfs3::nfs3::names::{self, LinkArgs, LinkResult, RenameArgs, RenameResult};
 use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime, SetattrArgs};
 use rpc_nfs3::nfs3::wcc::{self, WccResult};
 use rpc_nfs3::nfs3::write::{self, CommitArgs, CommitResult, StableHow, WriteArgs, WriteResult};
-use rpc_nfs3::nfs3::{DirOp, Fattr3, FileHandle, Nfstime3, Status, fs, procedure};
+use rpc_nfs3::nfs3::{DirOp, Fattr3, FileHandle, NfsStatus, Nfstime3, fs, procedure};
 use testkit::far_origin::Far;
 use types::{ByteRange, Name};
 
@@ -43,7 +43,7 @@ pub async fn tree() -> Tree {
 }
 
 impl Client {
-    pub async fn create(&mut self, dir: &FileHandle, name: &[u8], how: CreateHow) -> CreateResult {
+    pub async fn create(&mut self, dir: &FileHandle, name: &[u8], how: CreateHow3) -> CreateResult {
         let arguments = CreateArgs { place: place(dir, name), how };
         let mut d = self.nfs(procedure::CREATE, |e| arguments.encode(e)).await;
         create::decode_create(&mut d).expect("well-formed")
@@ -123,7 +123,7 @@ impl Client {
         file::decode_getattr(&mut d).expect("well-formed").expect("it is there")
     }
 
-    pub async fn find(&mut self, dir: &FileHandle, name: &[u8]) -> Result<FileHandle, Status> {
+    pub async fn find(&mut self, dir: &FileHandle, name: &[u8]) -> Result<FileHandle, NfsStatus> {
         let mut d = self.nfs(procedure::LOOKUP, |e| place(dir, name).encode(e)).await;
         let found = file::decode_lookup(&mut d).expect("well-formed");
         found.map(|ok| ok.object).map_err(|(status, _)| status)
@@ -168,7 +168,7 @@ pub async fn at_origin(far: &Far, path: &[&str]) -> Option<Bytes> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_made_written_and_stored() {
     let Tree { far, mut client, root, served } = tree().await;
-    let (file, attr) = made(client.create(&root, b"file", CreateHow::Guarded(mode(0o100_640))).await);
+    let (file, attr) = made(client.create(&root, b"file", CreateHow3::Guarded(mode(0o100_640))).await);
     assert_eq!((attr.kind, attr.mode, attr.size), (FileType::Regular, 0o640, 0));
     assert_eq!(client.find(&root, b"file").await, Ok(file.clone()));
     let ok = client.write_at(&file, 0, b"hello world", StableHow::FileSync).await.expect("written");
@@ -192,7 +192,7 @@ async fn a_file_is_made_written_and_stored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn attributes_are_set_and_a_guard_holds() {
     let Tree { mut client, root, served: _served, .. } = tree().await;
-    let (file, attr) = made(client.create(&root, b"file", CreateHow::Unchecked(mode(0o644))).await);
+    let (file, attr) = made(client.create(&root, b"file", CreateHow3::Unchecked(mode(0o644))).await);
     let time = Nfstime3 { seconds: 1_000_000_000, nanos: 123_456_789 };
     let set = Sattr3 {
         mode: Some(0o600),
@@ -209,22 +209,22 @@ async fn attributes_are_set_and_a_guard_holds() {
     assert_eq!(client.getattr(&file).await, after);
     assert_eq!(client.contents(&file).await, &[0; 5][..]);
     let late = client.setattr(&file, mode(0o777), Some(attr.ctime)).await;
-    assert_eq!(late.expect_err("its ctime is another one").0, Status::NOT_SYNC);
+    assert_eq!(late.expect_err("its ctime is another one").0, NfsStatus::NOT_SYNC);
     assert_eq!(client.getattr(&file).await.mode, 0o600);
     // A file that is there is taken by an unchecked create, and cut.
     let cut = Sattr3 { size: Some(0), mode: Some(0o777), ..Sattr3::default() };
-    let (same, attr) = made(client.create(&root, b"file", CreateHow::Unchecked(cut)).await);
+    let (same, attr) = made(client.create(&root, b"file", CreateHow3::Unchecked(cut)).await);
     assert_eq!((same, attr.size, attr.mode), (file, 0, 0o600));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exclusive_create_is_known_by_its_verifier() {
     let Tree { mut client, root, served: _served, .. } = tree().await;
-    let (file, _) = made(client.create(&root, b"file", CreateHow::Exclusive(*b"verifier")).await);
-    let (again, _) = made(client.create(&root, b"file", CreateHow::Exclusive(*b"verifier")).await);
+    let (file, _) = made(client.create(&root, b"file", CreateHow3::Exclusive(*b"verifier")).await);
+    let (again, _) = made(client.create(&root, b"file", CreateHow3::Exclusive(*b"verifier")).await);
     assert_eq!(again, file);
-    let other = client.create(&root, b"file", CreateHow::Exclusive(*b"another!")).await;
-    assert_eq!(other.expect_err("somebody else's").0, Status::EXIST);
+    let other = client.create(&root, b"file", CreateHow3::Exclusive(*b"another!")).await;
+    assert_eq!(other.expect_err("somebody else's").0, NfsStatus::EXIST);
     // What a client does next.
     let times = Sattr3 { atime: SetTime::ServerTime, mtime: SetTime::ServerTime, ..mode(0o640) };
     let after = client.setattr(&file, times, None).await.expect("set").after.expect("told");
@@ -245,7 +245,7 @@ async fn directories_links_and_special_files_are_made_named_and_removed() {
     let device = NodeData::CharDevice { attributes: mode(0o666), rdev: (1, 3) };
     assert_eq!(made(client.mknod(&dir, b"null", device).await).1.rdev, (1, 3));
 
-    let (file, _) = made(client.create(&root, b"file", CreateHow::Guarded(mode(0o644))).await);
+    let (file, _) = made(client.create(&root, b"file", CreateHow3::Guarded(mode(0o644))).await);
     client.write_at(&file, 0, b"contents", StableHow::FileSync).await.expect("written");
     let linked = client.link(&file, place(&dir, b"second")).await.expect("linked");
     assert_eq!(linked.attr.expect("told").nlink, 2);
@@ -254,7 +254,7 @@ async fn directories_links_and_special_files_are_made_named_and_removed() {
 
     let moved = client.rename(place(&root, b"file"), place(&dir, b"moved")).await.expect("renamed");
     assert!(moved.from.after.is_some() && moved.to.after.is_some());
-    assert_eq!(client.find(&root, b"file").await, Err(Status::NOENT));
+    assert_eq!(client.find(&root, b"file").await, Err(NfsStatus::NOENT));
     assert_eq!(client.find(&dir, b"moved").await, Ok(file.clone()));
     assert_eq!(at_origin(&far, &["dir", "moved"]).await.expect("there"), "contents");
 
@@ -266,18 +266,18 @@ async fn directories_links_and_special_files_are_made_named_and_removed() {
             assert_eq!((told.mtime, told.ctime), (before.mtime, before.ctime), "{}", name.escape_ascii());
         }
         before = wcc.after.expect("told");
-        assert_eq!(client.find(&dir, name).await, Err(Status::NOENT));
+        assert_eq!(client.find(&dir, name).await, Err(NfsStatus::NOENT));
     }
     let wcc = client.rmdir(&root, b"dir").await.expect("removed");
     assert!(wcc.after.is_some());
-    assert_eq!(client.find(&root, b"dir").await, Err(Status::NOENT));
+    assert_eq!(client.find(&root, b"dir").await, Err(NfsStatus::NOENT));
     assert!(at_origin(&far, &["dir"]).await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writable_tree_says_so() {
     let Tree { mut client, root, served: _served, .. } = tree().await;
-    let (file, _) = made(client.create(&root, b"file", CreateHow::Guarded(mode(0o644))).await);
+    let (file, _) = made(client.create(&root, b"file", CreateHow3::Guarded(mode(0o644))).await);
     let changes = access::MODIFY | access::EXTEND;
     assert_eq!(client.granted(&root).await & (changes | access::DELETE), changes | access::DELETE);
     assert_eq!(client.granted(&file).await & changes, changes);

@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use rpc_nfs3::nfs3::FileHandle;
 use rpc_nfs3::record::{self, RecordReader};
 use rpc_nfs3::rpc::{AuthSys, CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
-use rpc_nfs3::{Decoder, Encoder, mount, nfs3};
+use rpc_nfs3::{XdrDecoder, XdrEncoder, mount, nfs3};
 use testkit::far_origin::Far;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
@@ -120,10 +120,10 @@ pub fn call_message(
     program: (u32, u32),
     procedure: u32,
     credentials: Credentials,
-    arguments: impl FnOnce(&mut Encoder),
+    arguments: impl FnOnce(&mut XdrEncoder),
 ) -> Bytes {
     let (program, version) = program;
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     CallHeader { xid, rpc_version: RPC_VERSION, program, version, procedure, credentials }.encode(&mut e);
     arguments(&mut e);
     e.finish()
@@ -154,9 +154,9 @@ impl Client {
     }
 
     /// The next answer, or `None` if the server closed the connection.
-    pub async fn answer(&mut self) -> Option<(ReplyHeader, Decoder)> {
+    pub async fn answer(&mut self) -> Option<(ReplyHeader, XdrDecoder)> {
         let record = tokio::time::timeout(Duration::from_secs(20), self.replies.record()).await;
-        let mut d = Decoder::new(record.expect("an answer or the end of the connection").ok()?);
+        let mut d = XdrDecoder::new(record.expect("an answer or the end of the connection").ok()?);
         let header = ReplyHeader::decode(&mut d).expect("the server sends well-formed replies");
         Some((header, d))
     }
@@ -165,8 +165,8 @@ impl Client {
         &mut self,
         program: (u32, u32),
         procedure: u32,
-        arguments: impl FnOnce(&mut Encoder),
-    ) -> (ReplyStatus, Decoder) {
+        arguments: impl FnOnce(&mut XdrEncoder),
+    ) -> (ReplyStatus, XdrDecoder) {
         let xid = XID.fetch_add(1, Ordering::Relaxed);
         let message = call_message(xid, program, procedure, self.credentials.clone(), arguments);
         self.send(&message).await;
@@ -176,7 +176,7 @@ impl Client {
     }
 
     /// A call that succeeds at the RPC level.
-    pub async fn nfs(&mut self, procedure: u32, arguments: impl FnOnce(&mut Encoder)) -> Decoder {
+    pub async fn nfs(&mut self, procedure: u32, arguments: impl FnOnce(&mut XdrEncoder)) -> XdrDecoder {
         let (status, results) = self.call(NFS, procedure, arguments).await;
         assert_eq!(status, ReplyStatus::Success);
         results

@@ -7,9 +7,9 @@ use origin::Origin;
 use origin::memory::MemoryOrigin;
 use rpc_nfs3::mount::{self, MountStatus};
 use rpc_nfs3::nfs3::write::{StableHow, WriteArgs};
-use rpc_nfs3::nfs3::{FileHandle, Status, procedure, readdir};
+use rpc_nfs3::nfs3::{FileHandle, NfsStatus, procedure, readdir};
 use rpc_nfs3::rpc::ReplyStatus;
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -208,7 +208,7 @@ async fn who_no_rule_admits_has_one_answer_and_is_closed() {
     assert_eq!(mount::decode_mounts(&mut d).expect("well-formed"), [], "who mounted what is not for all");
     let mut stranger = Client::connect_from(&served, HOSTILE).await;
     let (_, mut d) = stranger.call(NFS, procedure::GETATTR, |e| root.encode(e)).await;
-    assert_eq!(Status(d.u32().expect("well-formed")), Status::ACCES);
+    assert_eq!(NfsStatus(d.u32().expect("well-formed")), NfsStatus::ACCES);
     let mut many = Vec::new();
     for _ in 0..10 {
         many.push(Client::connect_from(&served, HOSTILE).await);
@@ -256,7 +256,7 @@ async fn answers_that_are_not_taken_stay_within_a_quarter_of_the_budget() {
     let served = serve_junctions(junctions, |config| config.shared_budgets = shared).await;
     let mut honest = Client::connect(&served).await;
     let root = honest.root().await;
-    let list = |e: &mut Encoder| {
+    let list = |e: &mut XdrEncoder| {
         root.encode(e);
         e.u64(0);
         e.u64(0);
@@ -294,7 +294,7 @@ async fn what_a_closed_connection_asked_for_is_not_worked_on_any_more() {
     .await;
     let mut honest = Client::connect(&served).await;
     let root = honest.root().await;
-    let list = |e: &mut Encoder| {
+    let list = |e: &mut XdrEncoder| {
         root.encode(e);
         e.u64(0);
         e.u64(0);
@@ -346,7 +346,7 @@ async fn the_list_of_mounts_is_bounded_for_each_client() {
 
 /// With credentials of these bytes in place of its own.
 fn with_credentials(root: &FileHandle, flavor: u32, body: &[u8]) -> Vec<u8> {
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     for word in [4711, 0, 2, NFS.0, NFS.1, procedure::GETATTR, flavor] {
         e.u32(word);
     }
@@ -362,7 +362,7 @@ async fn bad_credentials_are_answered_as_such() {
     let mut client = Client::connect(&served).await;
     let root = client.root().await;
     let sys = |name: usize, groups: u32| {
-        let mut e = Encoder::default();
+        let mut e = XdrEncoder::default();
         e.u32(0);
         e.opaque(&vec![b'h'; name]);
         [1, 1, groups].into_iter().for_each(|word| e.u32(word));
@@ -405,7 +405,7 @@ async fn junctions_that_a_client_may_not_use_have_no_names_for_it() {
     let served = serve_junctions(junctions, |config| config.exports = ExportRules::new(exports)).await;
     let names = async |client: &mut Client, dir: &FileHandle, plus: bool| {
         let number = if plus { procedure::READDIRPLUS } else { procedure::READDIR };
-        let mut d: Decoder = client
+        let mut d: XdrDecoder = client
             .nfs(number, |e| {
                 dir.encode(e);
                 e.u64(0);
@@ -433,7 +433,7 @@ async fn junctions_that_a_client_may_not_use_have_no_names_for_it() {
     let both = some.find(&root, b"both").await.expect("found");
     assert_eq!(names(&mut some, &both, false).await, ["open"]);
     for (dir, name) in [(&root, &b"closed"[..]), (&root, b"dark"), (&both, b"closed"), (&root, b"missing")] {
-        assert_eq!(some.find(dir, name).await, Err(Status::NOENT), "{}", name.escape_ascii());
+        assert_eq!(some.find(dir, name).await, Err(NfsStatus::NOENT), "{}", name.escape_ascii());
     }
     assert!(all.find(&root, b"dark").await.is_ok() && some.find(&both, b"open").await.is_ok());
 }

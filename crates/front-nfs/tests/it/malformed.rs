@@ -4,13 +4,13 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config as Runs, TestRunner};
-use rpc_nfs3::nfs3::create::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, NodeData, SymlinkArgs};
+use rpc_nfs3::nfs3::create::{CreateArgs, CreateHow3, MkdirArgs, MknodArgs, NodeData, SymlinkArgs};
 use rpc_nfs3::nfs3::names::{LinkArgs, RenameArgs};
 use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime, SetattrArgs};
 use rpc_nfs3::nfs3::write::{CommitArgs, StableHow, WriteArgs};
-use rpc_nfs3::nfs3::{FileHandle, Nfstime3, Status, file, procedure};
+use rpc_nfs3::nfs3::{FileHandle, NfsStatus, Nfstime3, file, procedure};
 use rpc_nfs3::rpc::ReplyStatus;
-use rpc_nfs3::{Encoder, record};
+use rpc_nfs3::{XdrEncoder, record};
 use tokio::io::AsyncWriteExt;
 
 use crate::changes::{mode, place};
@@ -93,7 +93,7 @@ fn changes(root: &FileHandle) -> Vec<Bytes> {
     let time = SetTime::To(Nfstime3 { seconds: 5, nanos: 6 });
     let attributes = Sattr3 { uid: Some(1), mtime: time, ..mode(0o644) };
     let call =
-        |number, arguments: &dyn Fn(&mut Encoder)| call_message(9, NFS, number, sys(0), |e| arguments(e));
+        |number, arguments: &dyn Fn(&mut XdrEncoder)| call_message(9, NFS, number, sys(0), |e| arguments(e));
     let named = |name: &[u8]| place(root, name);
     let target = Bytes::from_static(b"target");
     let write = WriteArgs {
@@ -108,8 +108,8 @@ fn changes(root: &FileHandle) -> Vec<Bytes> {
     vec![
         call(procedure::SETATTR, &|e| set.encode(e)),
         call(procedure::WRITE, &|e| write.encode(e)),
-        call(procedure::CREATE, &|e| create(CreateHow::Guarded(attributes)).encode(e)),
-        call(procedure::CREATE, &|e| create(CreateHow::Exclusive([7; 8])).encode(e)),
+        call(procedure::CREATE, &|e| create(CreateHow3::Guarded(attributes)).encode(e)),
+        call(procedure::CREATE, &|e| create(CreateHow3::Exclusive([7; 8])).encode(e)),
         call(procedure::MKDIR, &|e| MkdirArgs { place: named(b"dir"), attributes }.encode(e)),
         call(procedure::SYMLINK, &|e| {
             SymlinkArgs { place: named(b"link"), attributes, target: target.clone() }.encode(e);
@@ -206,12 +206,12 @@ async fn handles_cannot_be_guessed() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         let forged = FileHandle(Bytes::from(bytes));
         let mut d = client.nfs(procedure::GETATTR, |e| forged.encode(e)).await;
-        let status = Status(d.u32().expect("well-formed"));
-        assert!(matches!(status, Status::STALE | Status::BADHANDLE), "bit {bit}: {status:?}");
+        let status = NfsStatus(d.u32().expect("well-formed"));
+        assert!(matches!(status, NfsStatus::STALE | NfsStatus::BADHANDLE), "bit {bit}: {status:?}");
     }
     for length in [0, 1, 39, 41, 64] {
         let forged = FileHandle(Bytes::from(vec![1; length]));
         let mut d = client.nfs(procedure::GETATTR, |e| forged.encode(e)).await;
-        assert_eq!(Status(d.u32().expect("well-formed")), Status::BADHANDLE, "{length} bytes");
+        assert_eq!(NfsStatus(d.u32().expect("well-formed")), NfsStatus::BADHANDLE, "{length} bytes");
     }
 }

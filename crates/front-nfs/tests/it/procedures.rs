@@ -10,12 +10,12 @@ use origin::delay::Delay;
 use rpc_nfs3::mount::{self, MountStatus};
 use rpc_nfs3::nfs3::file::{self, AccessArgs, ReadArgs, access};
 use rpc_nfs3::nfs3::readdir::{self, ReaddirArgs};
-use rpc_nfs3::nfs3::{DirOp, FileHandle, Status, fs, procedure};
+use rpc_nfs3::nfs3::{DirOp, FileHandle, NfsStatus, fs, procedure};
 use rpc_nfs3::rpc::{Credentials, ReplyStatus};
 
 use crate::client::{Client, MOUNT, NFS, call_message, serve, serve_with, sys};
 
-async fn lookup(client: &mut Client, dir: &FileHandle, name: &[u8]) -> Result<file::LookupOk, Status> {
+async fn lookup(client: &mut Client, dir: &FileHandle, name: &[u8]) -> Result<file::LookupOk, NfsStatus> {
     let arguments = DirOp { dir: dir.clone(), name: Bytes::copy_from_slice(name) };
     let mut d = client.nfs(procedure::LOOKUP, |e| arguments.encode(e)).await;
     file::decode_lookup(&mut d).expect("well-formed").map_err(|(status, _)| status)
@@ -26,13 +26,13 @@ async fn read(
     handle: &FileHandle,
     offset: u64,
     count: u32,
-) -> Result<file::ReadOk, Status> {
+) -> Result<file::ReadOk, NfsStatus> {
     let arguments = ReadArgs { file: handle.clone(), offset, count };
     let mut d = client.nfs(procedure::READ, |e| arguments.encode(e)).await;
     file::decode_read(&mut d, 2 << 20).expect("well-formed").map_err(|(status, _)| status)
 }
 
-async fn list(client: &mut Client, dir: &FileHandle, plus: bool, count: u32) -> Vec<readdir::Entry> {
+async fn list(client: &mut Client, dir: &FileHandle, plus: bool, count: u32) -> Vec<readdir::DirEntry3> {
     let mut all = Vec::new();
     let mut cookie = 0;
     loop {
@@ -73,24 +73,24 @@ async fn a_client_mounts_looks_up_and_reads() {
     assert_eq!(ok.data.len(), 0);
     let ok = read(&mut client, &found.object, 1 << 40, 9).await.expect("read");
     assert_eq!((ok.data.len(), ok.eof), (0, true));
-    assert_eq!(read(&mut client, &found.object, 1 << 63, 9).await, Err(Status::INVAL));
-    assert_eq!(read(&mut client, &found.object, u64::MAX, u32::MAX).await, Err(Status::INVAL));
-    assert_eq!(read(&mut client, &sub, 0, 9).await, Err(Status::ISDIR));
+    assert_eq!(read(&mut client, &found.object, 1 << 63, 9).await, Err(NfsStatus::INVAL));
+    assert_eq!(read(&mut client, &found.object, u64::MAX, u32::MAX).await, Err(NfsStatus::INVAL));
+    assert_eq!(read(&mut client, &sub, 0, 9).await, Err(NfsStatus::ISDIR));
     let link = lookup(&mut client, &sub, b"link").await.expect("found").object;
     let mut d = client.nfs(procedure::READLINK, |e| link.encode(e)).await;
     assert_eq!(file::decode_readlink(&mut d).expect("well-formed").expect("read").target, "file");
     assert_eq!(lookup(&mut client, &sub, b"..").await.expect("found").object, root);
     assert_eq!(lookup(&mut client, &root, b"..").await.expect("found").object, root);
     for (name, status) in [
-        (&b"missing"[..], Status::NOENT),
-        (b"", Status::INVAL),
-        (b"a/b", Status::INVAL),
-        (b"a\0b", Status::INVAL),
-        (&[b'n'; 256], Status::NAMETOOLONG),
+        (&b"missing"[..], NfsStatus::NOENT),
+        (b"", NfsStatus::INVAL),
+        (b"a/b", NfsStatus::INVAL),
+        (b"a\0b", NfsStatus::INVAL),
+        (&[b'n'; 256], NfsStatus::NAMETOOLONG),
     ] {
         assert_eq!(lookup(&mut client, &root, name).await, Err(status), "{}", name.escape_ascii());
     }
-    assert_eq!(lookup(&mut client, &found.object, b"x").await, Err(Status::NOTDIR));
+    assert_eq!(lookup(&mut client, &found.object, b"x").await, Err(NfsStatus::NOTDIR));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,10 +101,10 @@ async fn every_change_is_refused_as_read_only() {
     let numbers = (procedure::WRITE..=procedure::LINK).chain([procedure::SETATTR, procedure::COMMIT]);
     for number in numbers {
         let mut d = client.nfs(number, |e| root.encode(e)).await;
-        assert_eq!(d.u32(), Ok(Status::ROFS.0), "{:?}", procedure::name(number));
+        assert_eq!(d.u32(), Ok(NfsStatus::ROFS.0), "{:?}", procedure::name(number));
         let forged = FileHandle(Bytes::from_static(&[1; 40]));
         let mut d = client.nfs(number, |e| forged.encode(e)).await;
-        assert_eq!(d.u32(), Ok(Status::STALE.0), "a forged handle comes first");
+        assert_eq!(d.u32(), Ok(NfsStatus::STALE.0), "a forged handle comes first");
     }
 }
 
@@ -129,7 +129,7 @@ async fn listings_respect_the_clients_byte_counts_and_name_everything_once() {
     }
     let arguments = ReaddirArgs { dir: root, cookie: 0, verifier: [0; 8], dir_count: 10, max_count: 10 };
     let mut d = client.nfs(procedure::READDIRPLUS, |e| arguments.encode(e, true)).await;
-    assert_eq!(d.u32(), Ok(Status::TOOSMALL.0));
+    assert_eq!(d.u32(), Ok(NfsStatus::TOOSMALL.0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,13 +149,13 @@ async fn permission_follows_the_callers_ids() {
     let mine = lookup(&mut client, &root, b"mine").await.expect("found").object;
     assert!(lookup(&mut client, &private, b"file").await.is_ok(), "root may");
     client.credentials = sys(7);
-    assert_eq!(lookup(&mut client, &private, b"file").await, Err(Status::ACCES));
+    assert_eq!(lookup(&mut client, &private, b"file").await, Err(NfsStatus::ACCES));
     assert_eq!(read(&mut client, &mine, 0, 9).await.expect("the owner may").data, "mine");
     let arguments = AccessArgs { object: mine.clone(), wanted: u32::MAX };
     let mut d = client.nfs(procedure::ACCESS, |e| arguments.encode(e)).await;
     assert_eq!(file::decode_access(&mut d).expect("well-formed").expect("told").granted, access::READ);
     client.credentials = sys(8);
-    assert_eq!(read(&mut client, &mine, 0, 9).await, Err(Status::ACCES));
+    assert_eq!(read(&mut client, &mine, 0, 9).await, Err(NfsStatus::ACCES));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +177,7 @@ async fn export_rules_hold_on_every_call() {
     let mut client = Client::connect(&served).await;
     let root = client.root().await;
     let file = lookup(&mut client, &root, b"root-only").await.expect("found").object;
-    assert_eq!(read(&mut client, &file, 0, 1).await, Err(Status::ACCES), "root is squashed");
+    assert_eq!(read(&mut client, &file, 0, 1).await, Err(NfsStatus::ACCES), "root is squashed");
     client.credentials = Credentials::None;
     let (status, _) = client.call(NFS, procedure::GETATTR, |e| root.encode(e)).await;
     assert_eq!(status, ReplyStatus::AuthError(5), "AUTH_NONE is too weak");
@@ -284,7 +284,7 @@ async fn mount_tells_its_exports_and_remembers_its_clients() {
     let (_, mut d) = client.call(MOUNT, mount::procedure::EXPORT, |_| {}).await;
     let exports = mount::decode_exports(&mut d).expect("well-formed");
     assert_eq!(exports.iter().map(|e| e.path.as_ref()).collect::<Vec<_>>(), [&b"/"[..]]);
-    let dump = |d: &mut rpc_nfs3::Decoder| mount::decode_mounts(d).expect("well-formed").len();
+    let dump = |d: &mut rpc_nfs3::XdrDecoder| mount::decode_mounts(d).expect("well-formed").len();
     let (_, mut d) = client.call(MOUNT, mount::procedure::DUMP, |_| {}).await;
     assert_eq!(dump(&mut d), 1);
     client.call(MOUNT, mount::procedure::UMNT, |e| e.opaque(b"/")).await;

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use origin::memory::MemoryOrigin;
-use rpc_nfs3::Encoder;
-use rpc_nfs3::nfs3::create::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, NodeData, SymlinkArgs};
+use rpc_nfs3::XdrEncoder;
+use rpc_nfs3::nfs3::create::{CreateArgs, CreateHow3, MkdirArgs, MknodArgs, NodeData, SymlinkArgs};
 use rpc_nfs3::nfs3::names::{LinkArgs, RenameArgs};
 use rpc_nfs3::nfs3::setattr::SetattrArgs;
 use rpc_nfs3::nfs3::write::{self, StableHow, WriteArgs};
-use rpc_nfs3::nfs3::{FileHandle, Status, procedure};
+use rpc_nfs3::nfs3::{FileHandle, NfsStatus, procedure};
 use testkit::far_origin::Far;
 
 use crate::changes::{Tree, at_origin, made, mode, place, tree};
@@ -19,9 +19,9 @@ use crate::client::{Client, NFS, call_message, serve_writable, sys};
 const XID: u32 = 77;
 
 /// Writes the arguments of a call.
-type Arguments = Box<dyn Fn(&mut Encoder)>;
+type Arguments = Box<dyn Fn(&mut XdrEncoder)>;
 
-fn message(xid: u32, number: u32, arguments: impl FnOnce(&mut Encoder)) -> Bytes {
+fn message(xid: u32, number: u32, arguments: impl FnOnce(&mut XdrEncoder)) -> Bytes {
     call_message(xid, NFS, number, sys(0), arguments)
 }
 
@@ -50,7 +50,7 @@ async fn is_reached(far: &Far, kind: &str) {
 }
 
 fn is_ok(results: &[u8]) -> bool {
-    results.starts_with(&Status::OK.0.to_be_bytes())
+    results.starts_with(&NfsStatus::OK.0.to_be_bytes())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -79,13 +79,13 @@ async fn a_copy_joins_the_call_that_is_running_and_both_connections_are_answered
 #[tokio::test(flavor = "multi_thread")]
 async fn every_change_that_makes_a_difference_twice_is_made_once() {
     let Tree { served, far, mut client, root } = tree().await;
-    let (file, attr) = made(client.create(&root, b"file", CreateHow::Guarded(mode(0o644))).await);
+    let (file, attr) = made(client.create(&root, b"file", CreateHow3::Guarded(mode(0o644))).await);
     made(client.mkdir(&root, b"empty").await);
-    made(client.create(&root, b"old", CreateHow::Guarded(mode(0o644))).await);
+    made(client.create(&root, b"old", CreateHow3::Guarded(mode(0o644))).await);
     let guard = Some(attr.ctime);
     let target = Bytes::from_static(b"target");
     let attributes = mode(0o600);
-    let how = CreateHow::Guarded(attributes);
+    let how = CreateHow3::Guarded(attributes);
     let node = NodeData::Fifo(attributes);
     let calls: Vec<(u32, &str, Arguments)> = vec![
         {
@@ -194,7 +194,7 @@ async fn what_is_put_off_is_not_remembered() {
     let call = mkdir(XID, &root, b"dir");
     far.set_down(true);
     client.send(&call).await;
-    assert_eq!(answer(&mut client).await[..4], Status::JUKEBOX.0.to_be_bytes());
+    assert_eq!(answer(&mut client).await[..4], NfsStatus::JUKEBOX.0.to_be_bytes());
     far.set_down(false);
     client.send(&call).await;
     assert!(is_ok(&answer(&mut client).await));
@@ -226,7 +226,7 @@ async fn a_copy_of_a_running_write_joins_it_and_one_of_a_finished_write_is_writt
     assert_eq!(served.counted("forebay_nfs_written_bytes_total"), 200_000);
     other.send(&call).await;
     let again = answer(&mut other).await;
-    let mut d = rpc_nfs3::Decoder::new(again.into());
+    let mut d = rpc_nfs3::XdrDecoder::new(again.into());
     let ok = write::decode_write(&mut d, 100_000).expect("well-formed").expect("written");
     assert_eq!((ok.count, served.counted("forebay_nfs_replays_total")), (100_000, 0));
     assert_eq!(at_origin(&far, &["file"]).await.expect("there"), data);

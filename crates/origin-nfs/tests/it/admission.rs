@@ -7,7 +7,7 @@ use bytes::Bytes;
 use origin::{Change, Origin};
 use rpc_nfs3::mount::MountStatus;
 use rpc_nfs3::nfs3::file::{self, AccessOk};
-use rpc_nfs3::nfs3::{Status, procedure};
+use rpc_nfs3::nfs3::{NfsStatus, procedure};
 use types::{ErrorKind, Name, OutageReason, Result, SetAttr, Stability};
 
 use crate::server::{Act, Server, Tree, results};
@@ -21,7 +21,7 @@ fn is_shut_out<T>(answer: Result<T>) -> bool {
 }
 
 /// GETATTR, LOOKUP and so on: what begins with a status and a post-operation attribute that is not there.
-fn refusal(number: u32, status: Status) -> Bytes {
+fn refusal(number: u32, status: NfsStatus) -> Bytes {
     results(|e| {
         e.u32(status.0);
         // GETATTR fails without more.
@@ -33,7 +33,7 @@ fn refusal(number: u32, status: Status) -> Bytes {
 
 #[tokio::test]
 async fn an_export_that_is_withdrawn_is_an_outage_and_ends_when_it_is_back() {
-    for status in [Status::ACCES, Status::STALE] {
+    for status in [NfsStatus::ACCES, NfsStatus::STALE] {
         let withdrawn = Arc::new(AtomicBool::new(false));
         let seen = withdrawn.clone();
         let server = Server::start(Tree::sample(), move |call| {
@@ -62,7 +62,8 @@ async fn an_export_that_is_withdrawn_is_an_outage_and_ends_when_it_is_back() {
 
 #[tokio::test]
 async fn a_file_that_is_denied_or_gone_is_no_outage() {
-    for (status, kind) in [(Status::ACCES, ErrorKind::AccessDenied), (Status::STALE, ErrorKind::Stale)] {
+    for (status, kind) in [(NfsStatus::ACCES, ErrorKind::AccessDenied), (NfsStatus::STALE, ErrorKind::Stale)]
+    {
         let server = Server::start(Tree::sample(), move |call| match call.is(procedure::READ) {
             true => Act::Results(refusal(procedure::READ, status)),
             false => Act::Honest,
@@ -89,7 +90,7 @@ async fn an_export_that_squashes_us_since_takes_no_changes() {
             return Act::Results(results(|e| file::encode_access(e, &Ok(AccessOk { attr: None, granted }))));
         }
         let refused = now && call.is(procedure::READ);
-        if refused { Act::Results(refusal(call.procedure, Status::ACCES)) } else { Act::Honest }
+        if refused { Act::Results(refusal(call.procedure, NfsStatus::ACCES)) } else { Act::Honest }
     })
     .await;
     let origin = server.connect().await;

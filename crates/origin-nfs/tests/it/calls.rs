@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use origin::{DirCursor, Object, Origin, Reference};
 use rpc_nfs3::nfs3::file::{self, ReadOk};
-use rpc_nfs3::nfs3::{Status, procedure, readdir};
+use rpc_nfs3::nfs3::{NfsStatus, procedure, readdir};
 use types::{ByteRange, ErrorKind, FileKind, FsStat, Name, Version};
 
 use crate::server::{Act, Server, Tree, content, read_of, results};
@@ -176,7 +176,7 @@ async fn a_server_without_readdirplus_is_listed_with_readdir_and_asked_only_once
         if !call.is(procedure::READDIRPLUS) {
             return Act::Honest;
         }
-        Act::Results(results(|e| readdir::encode_readdir(e, &Err((Status::NOTSUPP, None)), true)))
+        Act::Results(results(|e| readdir::encode_readdir(e, &Err((NfsStatus::NOTSUPP, None)), true)))
     })
     .await;
     let origin = server.connect().await;
@@ -192,7 +192,7 @@ async fn a_server_that_finds_readdirplus_too_small_is_listed_with_readdir() {
         if !call.is(procedure::READDIRPLUS) {
             return Act::Honest;
         }
-        Act::Results(results(|e| readdir::encode_readdir(e, &Err((Status::TOOSMALL, None)), true)))
+        Act::Results(results(|e| readdir::encode_readdir(e, &Err((NfsStatus::TOOSMALL, None)), true)))
     })
     .await;
     let origin = server.connect().await;
@@ -205,7 +205,7 @@ async fn a_file_on_tape_is_busy_and_may_be_retried() {
     let first = AtomicBool::new(true);
     let server = Server::start(Tree::sample(), move |call| {
         if call.is(procedure::READ) && first.swap(false, Ordering::Relaxed) {
-            return Act::Results(results(|e| file::encode_read(e, &Err((Status::JUKEBOX, None)))));
+            return Act::Results(results(|e| file::encode_read(e, &Err((NfsStatus::JUKEBOX, None)))));
         }
         Act::Honest
     })

@@ -5,18 +5,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use origin::{DirCursor, Origin};
 use origin_nfs::{Config, NfsOrigin};
-use rpc_nfs3::nfs3::readdir::{self, Entry, ReaddirArgs, ReaddirOk};
-use rpc_nfs3::nfs3::{Status, procedure};
+use rpc_nfs3::nfs3::readdir::{self, DirEntry3, ReaddirArgs, ReaddirOk};
+use rpc_nfs3::nfs3::{NfsStatus, procedure};
 use types::{ByteRange, ErrorKind};
 
 use crate::calls::{find, names};
 use crate::server::{Act, Call, Server, Tree, results};
 
-fn entry(name: &[u8], cookie: u64) -> Entry {
-    Entry { fileid: 5, name: Bytes::copy_from_slice(name), cookie, attr: None, handle: None }
+fn entry(name: &[u8], cookie: u64) -> DirEntry3 {
+    DirEntry3 { fileid: 5, name: Bytes::copy_from_slice(name), cookie, attr: None, handle: None }
 }
 
-fn page(entries: Vec<Entry>, eof: bool) -> Act {
+fn page(entries: Vec<DirEntry3>, eof: bool) -> Act {
     let ok = Ok(ReaddirOk { dir_attr: None, verifier: [0; 8], entries, eof });
     Act::Results(results(|e| readdir::encode_readdir(e, &ok, true)))
 }
@@ -42,7 +42,8 @@ async fn unsafe_names_are_left_out_and_the_others_stay() {
         let absurd = vec![b'y'; 5000];
         let bad: [&[u8]; 8] =
             [b"", b".", b"..", b"a/b", b"/etc/passwd", b"nul\0", long.as_slice(), absurd.as_slice()];
-        let mut entries: Vec<Entry> = bad.iter().zip(1..).map(|(name, cookie)| entry(name, cookie)).collect();
+        let mut entries: Vec<DirEntry3> =
+            bad.iter().zip(1..).map(|(name, cookie)| entry(name, cookie)).collect();
         entries.push(entry(b"good", 100));
         entries.push(entry(b"\xff\xfe", 101));
         entries.push(entry(&[b'z'; 255], 102));
@@ -77,7 +78,7 @@ async fn a_listing_cut_short_is_an_error() {
 #[tokio::test]
 async fn a_cookie_that_is_no_longer_good_may_be_retried() {
     let bad =
-        |_| Act::Results(results(|e| readdir::encode_readdir(e, &Err((Status::BAD_COOKIE, None)), true)));
+        |_| Act::Results(results(|e| readdir::encode_readdir(e, &Err((NfsStatus::BAD_COOKIE, None)), true)));
     assert!(listing(bad).await.expect_err("bad cookie").is_retryable());
 }
 

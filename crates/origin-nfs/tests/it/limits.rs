@@ -7,7 +7,7 @@ use bytes::Bytes;
 use origin::{Origin, OriginLimits};
 use rpc_nfs3::nfs3::fs::{PathconfOk, encode_pathconf};
 use rpc_nfs3::nfs3::wcc::{WccData, encode_wcc_result};
-use rpc_nfs3::nfs3::{self, Status, procedure};
+use rpc_nfs3::nfs3::{self, NfsStatus, procedure};
 
 use crate::server::{Act, Server, Tree, results};
 
@@ -24,7 +24,7 @@ fn names_of(bytes: u32) -> Bytes {
     results(|e| encode_pathconf(e, &Ok(told)))
 }
 
-fn removal(status: Status) -> Bytes {
+fn removal(status: NfsStatus) -> Bytes {
     results(|e| encode_wcc_result(e, &Err((status, WccData::default()))))
 }
 
@@ -38,9 +38,9 @@ async fn the_largest_file_the_longest_name_and_an_export_that_is_read_only_are_k
         }
         match (call.procedure, now.load(Ordering::SeqCst)) {
             (procedure::PATHCONF, 0 | 1) => Act::Results(names_of(143)),
-            (procedure::REMOVE, 0) => Act::Results(removal(Status::ROFS)),
-            (procedure::REMOVE, 1) => Act::Results(removal(Status::NOENT)),
-            (procedure::REMOVE, _) => Act::Results(removal(Status::ACCES)),
+            (procedure::REMOVE, 0) => Act::Results(removal(NfsStatus::ROFS)),
+            (procedure::REMOVE, 1) => Act::Results(removal(NfsStatus::NOENT)),
+            (procedure::REMOVE, _) => Act::Results(removal(NfsStatus::ACCES)),
             _ => Act::Honest,
         }
     })

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use origin::retry::{Retry, RetryConfig};
 use origin::{Change, Origin, Reference};
 use origin_nfs::{Config, NfsOrigin};
-use rpc_nfs3::Encoder;
+use rpc_nfs3::XdrEncoder;
 use rpc_nfs3::nfs3::names::{self, LinkWcc, RenameWcc};
 use rpc_nfs3::nfs3::wcc::{self, WccData};
-use rpc_nfs3::nfs3::{Status, create, procedure};
+use rpc_nfs3::nfs3::{NfsStatus, create, procedure};
 use types::{ByteRange, CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Stability, Timestamp};
 
 use crate::calls::find;
@@ -36,9 +36,9 @@ async fn losing(number: u32, second: Bytes) -> (Server, Seen) {
     (server, seen)
 }
 
-fn failure(number: u32, status: Status) -> Bytes {
+fn failure(number: u32, status: NfsStatus) -> Bytes {
     let wcc = WccData::default();
-    results(|e: &mut Encoder| match number {
+    results(|e: &mut XdrEncoder| match number {
         procedure::RENAME => names::encode_rename(e, &Err((status, RenameWcc::default()))),
         procedure::LINK => names::encode_link(e, &Err((status, LinkWcc::default()))),
         procedure::CREATE | procedure::MKDIR | procedure::SYMLINK | procedure::MKNOD => {
@@ -79,17 +79,17 @@ async fn ask(origin: &NfsOrigin, number: u32) -> Result<bool> {
 #[tokio::test]
 async fn a_failure_that_may_speak_of_the_first_sending_is_no_answer() {
     let cases = [
-        (procedure::CREATE, Status::EXIST, ErrorKind::Exists),
-        (procedure::MKDIR, Status::EXIST, ErrorKind::Exists),
-        (procedure::SYMLINK, Status::EXIST, ErrorKind::Exists),
-        (procedure::MKNOD, Status::EXIST, ErrorKind::Exists),
-        (procedure::REMOVE, Status::NOENT, ErrorKind::NotFound),
-        (procedure::RMDIR, Status::NOENT, ErrorKind::NotFound),
-        (procedure::RENAME, Status::NOENT, ErrorKind::NotFound),
-        (procedure::LINK, Status::EXIST, ErrorKind::Exists),
-        (procedure::SETATTR, Status::NOT_SYNC, ErrorKind::VersionChanged),
+        (procedure::CREATE, NfsStatus::EXIST, ErrorKind::Exists),
+        (procedure::MKDIR, NfsStatus::EXIST, ErrorKind::Exists),
+        (procedure::SYMLINK, NfsStatus::EXIST, ErrorKind::Exists),
+        (procedure::MKNOD, NfsStatus::EXIST, ErrorKind::Exists),
+        (procedure::REMOVE, NfsStatus::NOENT, ErrorKind::NotFound),
+        (procedure::RMDIR, NfsStatus::NOENT, ErrorKind::NotFound),
+        (procedure::RENAME, NfsStatus::NOENT, ErrorKind::NotFound),
+        (procedure::LINK, NfsStatus::EXIST, ErrorKind::Exists),
+        (procedure::SETATTR, NfsStatus::NOT_SYNC, ErrorKind::VersionChanged),
         // "Try again later" must not make anybody try again either.
-        (procedure::REMOVE, Status::JUKEBOX, ErrorKind::Busy),
+        (procedure::REMOVE, NfsStatus::JUKEBOX, ErrorKind::Busy),
     ];
     let mut from_the_same_port = 0;
     for (number, status, kind) in cases {
@@ -123,11 +123,11 @@ async fn a_server_that_remembers_its_replies_makes_a_lost_one_good() {
 #[tokio::test]
 async fn behind_the_retry_what_is_gone_was_removed_and_what_is_there_is_not_removed_again() {
     let dir = Reference("root".into());
-    let (server, seen) = losing(procedure::REMOVE, failure(procedure::REMOVE, Status::NOENT)).await;
+    let (server, seen) = losing(procedure::REMOVE, failure(procedure::REMOVE, NfsStatus::NOENT)).await;
     let retry = Retry::new(server.connect().await, RetryConfig::default());
     let removed = retry.change(&Change::Remove { dir: dir.clone(), name: name("x") }).await;
     assert!(removed.expect("there is no x any more").resent);
-    let (server, also_seen) = losing(procedure::REMOVE, failure(procedure::REMOVE, Status::JUKEBOX)).await;
+    let (server, also_seen) = losing(procedure::REMOVE, failure(procedure::REMOVE, NfsStatus::JUKEBOX)).await;
     let retry = Retry::new(server.connect().await, RetryConfig::default());
     let error = retry.change(&Change::Remove { dir, name: name("file") }).await.expect_err("it is there");
     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use origin_nfs::{Config, NfsOrigin};
-use rpc_nfs3::mount::{self, Export, MountStatus, Mounted};
+use rpc_nfs3::mount::{self, ExportEntry, MountOk, MountStatus};
 use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3};
 use rpc_nfs3::nfs3::file::{self, LookupOk, ReadArgs, ReadOk, ReadlinkOk};
 use rpc_nfs3::nfs3::fs::{self, FsinfoOk, FsstatOk};
-use rpc_nfs3::nfs3::readdir::{self, Entry, ReaddirArgs, ReaddirOk};
-use rpc_nfs3::nfs3::{DirOp, FileHandle, Status, procedure};
+use rpc_nfs3::nfs3::readdir::{self, DirEntry3, ReaddirArgs, ReaddirOk};
+use rpc_nfs3::nfs3::{DirOp, FileHandle, NfsStatus, procedure};
 use rpc_nfs3::record::{RecordReader, mark};
 use rpc_nfs3::rpc::{CallHeader, ReplyHeader, ReplyStatus};
-use rpc_nfs3::{Decoder, Encoder, nfs3};
+use rpc_nfs3::{XdrDecoder, XdrEncoder, nfs3};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -34,7 +34,7 @@ pub struct Call {
     pub connection: usize,
     /// How many calls of this program and procedure came before.
     pub before: usize,
-    pub args: Decoder,
+    pub args: XdrDecoder,
 }
 
 impl Call {
@@ -264,7 +264,7 @@ async fn serve(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
 }
 
 fn framed(xid: u32, status: ReplyStatus, results: &[u8]) -> Vec<u8> {
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     ReplyHeader { xid, status }.encode(&mut e);
     e.fixed(results);
     let record = e.finish();
@@ -277,7 +277,7 @@ async fn answer(
     shared: &Arc<Shared>,
     send: &mpsc::Sender<Option<Vec<u8>>>,
 ) {
-    let mut args = Decoder::new(record);
+    let mut args = XdrDecoder::new(record);
     let header = CallHeader::decode(&mut args).expect("our client sends well-formed calls");
     let CallHeader { xid, program, procedure, .. } = header;
     let before = {
@@ -318,7 +318,7 @@ fn later(delay: Duration, bytes: Vec<u8>, send: mpsc::Sender<Option<Vec<u8>>>) {
 }
 
 fn honest_results(call: &Call, tree: &Tree) -> Option<Bytes> {
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     let mut d = call.args.clone();
     if call.program == mount::PROGRAM {
         mount_results(call.procedure, &mut d, &mut e, tree)?;
@@ -328,20 +328,20 @@ fn honest_results(call: &Call, tree: &Tree) -> Option<Bytes> {
     Some(e.finish())
 }
 
-fn mount_results(number: u32, d: &mut Decoder, e: &mut Encoder, tree: &Tree) -> Option<()> {
+fn mount_results(number: u32, d: &mut XdrDecoder, e: &mut XdrEncoder, tree: &Tree) -> Option<()> {
     match number {
         mount::procedure::MNT => {
             let path = mount::decode_path(d).expect("path");
             let found = tree.exports.iter().find(|(p, _)| *p == path);
             let handle = found.map_or(Err(MountStatus::NO_ENTRY), |(_, handle)| handle.clone());
-            let mounted = handle.map(|h| Mounted { handle: FileHandle(h), flavors: vec![1] });
+            let mounted = handle.map(|h| MountOk { handle: FileHandle(h), flavors: vec![1] });
             mount::encode_mount_result(e, &mounted);
         }
         mount::procedure::EXPORT => {
-            let exports: Vec<Export> = tree
+            let exports: Vec<ExportEntry> = tree
                 .exports
                 .iter()
-                .map(|(path, _)| Export { path: path.clone(), groups: Vec::new() })
+                .map(|(path, _)| ExportEntry { path: path.clone(), groups: Vec::new() })
                 .collect();
             mount::encode_exports(e, &exports);
         }
@@ -350,19 +350,19 @@ fn mount_results(number: u32, d: &mut Decoder, e: &mut Encoder, tree: &Tree) -> 
     Some(())
 }
 
-fn node<'a>(tree: &'a Tree, handle: &FileHandle) -> Result<&'a Node, Status> {
-    tree.nodes.get(&handle.0).ok_or(Status::STALE)
+fn node<'a>(tree: &'a Tree, handle: &FileHandle) -> Result<&'a Node, NfsStatus> {
+    tree.nodes.get(&handle.0).ok_or(NfsStatus::STALE)
 }
 
-fn nfs_results(number: u32, d: &mut Decoder, e: &mut Encoder, tree: &Tree) -> Option<()> {
-    let by_handle = |d: &mut Decoder| node(tree, &FileHandle::decode(d).expect("handle"));
+fn nfs_results(number: u32, d: &mut XdrDecoder, e: &mut XdrEncoder, tree: &Tree) -> Option<()> {
+    let by_handle = |d: &mut XdrDecoder| node(tree, &FileHandle::decode(d).expect("handle"));
     match number {
         procedure::NULL => {}
         procedure::GETATTR => file::encode_getattr(e, &by_handle(d).map(|n| n.attr).map_err(|s| (s, ()))),
         procedure::LOOKUP => {
             let op = DirOp::decode(d).expect("arguments");
             let found = node(tree, &op.dir).and_then(|dir| {
-                let child = dir.children.iter().find(|(name, _)| *name == op.name).ok_or(Status::NOENT)?;
+                let child = dir.children.iter().find(|(name, _)| *name == op.name).ok_or(NfsStatus::NOENT)?;
                 let object = FileHandle(child.1.clone());
                 let attr = Some(node(tree, &object)?.attr);
                 Ok(LookupOk { object, attr, dir_attr: Some(dir.attr) })
@@ -417,7 +417,7 @@ fn listing_of(tree: &Tree, dir: &Node, cookie: u64, plus: bool) -> ReaddirOk {
     let page = all.iter().enumerate().skip(from).take(2);
     let entries = page.map(|(i, (name, handle))| {
         let attr = tree.nodes.get(handle).map(|n| n.attr).filter(|_| plus);
-        Entry {
+        DirEntry3 {
             fileid: attr.map_or(1, |a| a.fileid),
             name: name.clone(),
             cookie: i as u64 + 1,
@@ -451,8 +451,8 @@ fn fsinfo() -> FsinfoOk {
 }
 
 /// The results that `encode` makes.
-pub fn results(encode: impl FnOnce(&mut Encoder)) -> Bytes {
-    let mut e = Encoder::default();
+pub fn results(encode: impl FnOnce(&mut XdrEncoder)) -> Bytes {
+    let mut e = XdrEncoder::default();
     encode(&mut e);
     e.finish()
 }

@@ -1,24 +1,24 @@
-//! A rename that had no answer: what it left is known, and asked for again it ends.
+//! Renames that had no answer: what they left is recognized, and a repeated one ends.
 
 use ::origin::{Copied, Object, Reference, RenameLeftover};
 use types::{ByteRange, Error, ErrorKind, Name, Result, Version};
 
 use crate::attributes::version;
-use crate::keys::{What, child, what};
-use crate::listings::Course;
-use crate::moves::{Contents, Moved};
+use crate::keys::{KeyKind, child, what};
+use crate::listing_progress::ListingProgress;
 use crate::origin::ObjectOrigin;
-use crate::store::Stat;
+use crate::rename_log::{ObjectContents, RenameRecord};
+use crate::store::ObjectStat;
 use crate::url::Dialect;
 
-/// Objects below a directory of which it is looked whether a rename left them; of more it is not known.
+/// The most objects below a directory that are checked; of more the answer is unknown.
 const LOOKS_MAX: u64 = 100_000;
-/// Bytes of a longer object are not compared with those of what may be its copy: it is not known.
+/// The longest object whose bytes are compared with its supposed copy; of a longer one the answer is unknown.
 const COMPARED_MAX: u64 = 64 << 20;
 const COMPARED_AT_ONCE: u64 = 4 << 20;
 
 impl ObjectOrigin {
-    /// By an earlier request, all of it: nothing has the old name any more.
+    /// Whether an earlier request has done all of the rename: nothing has the old name any more.
     pub(super) async fn was_renamed(
         &self,
         from: (&Reference, &Name),
@@ -26,32 +26,32 @@ impl ObjectOrigin {
         copied: &mut Vec<Copied>,
     ) -> Result<Option<Object>> {
         let path = |(dir, name), what| child(&self.base, dir, name, what);
-        let (old, new) = (path(from, What::File)?, path(to, What::File)?);
+        let (old, new) = (path(from, KeyKind::File)?, path(to, KeyKind::File)?);
         let dialect = self.config.dialect;
-        if let Some(moved) = self.moves.find(&old.0, &new.0).filter(|moved| !moved.is_ended())
-            && let Some(there) = self.look(&new).await?
-            && moved.left(&Contents::of(&there, dialect))
+        if let Some(moved) = self.rename_log.find(&old.0, &new.0).filter(|moved| !moved.is_ended())
+            && let Some(there) = self.stat_object(&new).await?
+            && moved.is_left_over(&ObjectContents::of(&there, dialect))
         {
             self.keep_directory(from.0).await?;
             copied.extend(moved.copied(&new.0));
-            self.moves.ended(&new.0);
+            self.rename_log.finish(&new.0);
             return Ok(Some(self.file(&new, &there)));
         }
-        let (old, new) = (path(from, What::Directory)?, path(to, What::Directory)?);
+        let (old, new) = (path(from, KeyKind::Directory)?, path(to, KeyKind::Directory)?);
         if !self.is_interrupted(&old, &new).await? {
             return Ok(None);
         }
-        let Some(there) = self.look_at_directory(&new).await? else { return Ok(None) };
+        let Some(there) = self.stat_directory(&new).await? else { return Ok(None) };
         self.keep_directory(from.0).await?;
-        let moved = self.moves.interrupted(&old.0, &new.0);
+        let moved = self.rename_log.unfinished_below(&old.0, &new.0);
         copied.extend(moved.iter().filter_map(|(path, moved)| moved.copied(path)));
-        self.moves.ended(&new.0);
+        self.rename_log.finish(&new.0);
         Ok(Some(there))
     }
 
-    /// All that is in the directory `to` was put there by a rename of `from` that had no answer.
+    /// Whether all in the directory `to` was put there by an unanswered rename of `from`.
     pub(super) async fn is_interrupted(&self, from: &Reference, to: &Reference) -> Result<bool> {
-        if self.moves.interrupted(&from.0, &to.0).is_empty() {
+        if self.rename_log.unfinished_below(&from.0, &to.0).is_empty() {
             return Ok(false);
         }
         self.is_left_below(from, to, false).await
@@ -66,29 +66,29 @@ impl ObjectOrigin {
     ) -> Result<RenameLeftover> {
         match (what(from), what(there)) {
             _ if from == there => Ok(RenameLeftover::Foreign),
-            (What::File, What::File) => self.file_left(from, was, there).await,
-            (What::Directory, What::Directory) if self.is_left_below(from, there, true).await? => {
+            (KeyKind::File, KeyKind::File) => self.file_left(from, was, there).await,
+            (KeyKind::Directory, KeyKind::Directory) if self.is_left_below(from, there, true).await? => {
                 Ok(RenameLeftover::Ours)
             }
             _ => Ok(RenameLeftover::Foreign),
         }
     }
 
-    /// By what is remembered of it; after a start, by the bytes. Where something is at the old path that is not what was
-    /// copied, all of the rename may have been done before that came: then the copy is all there is of what was renamed, and
-    /// nothing may go over it.
+    /// Decides by the rename log; after a restart, by the bytes. If the old path has another object than was copied,
+    /// the whole rename may have been done before that came: then the copy is all there is of the renamed object,
+    /// and must not be overwritten.
     async fn file_left(&self, from: &Reference, was: Version, there: &Reference) -> Result<RenameLeftover> {
         let dialect = self.config.dialect;
-        let (old, new) = tokio::join!(self.look(from), self.look(there));
+        let (old, new) = tokio::join!(self.stat_object(from), self.stat_object(there));
         let (old, Some(new)) = (old?, new?) else { return Ok(RenameLeftover::Foreign) };
-        let contents = Contents::of(&new, dialect);
-        let moved = self.moves.find(&from.0, &there.0);
+        let contents = ObjectContents::of(&new, dialect);
+        let moved = self.rename_log.find(&from.0, &there.0);
         Ok(match (moved, old) {
             (Some(moved), Some(old)) => {
-                let is_same = moved.is_of(&Contents::of(&old, dialect));
+                let is_same = moved.is_of(&ObjectContents::of(&old, dialect));
                 let is_left = is_same
-                    && (moved.left(&contents)
-                        || moved.may_have_left(&contents)
+                    && (moved.is_left_over(&contents)
+                        || moved.may_be_left_over(&contents)
                             && self.are_alike((from, &old), (there, &new)).await?);
                 match is_left {
                     true if moved.is_ended() => RenameLeftover::Ours,
@@ -96,20 +96,20 @@ impl ObjectOrigin {
                     false => RenameLeftover::Foreign,
                 }
             }
-            (Some(moved), None) => ours_if(moved.is_of_version(was) && moved.left(&contents)),
+            (Some(moved), None) => ours_if(moved.is_of_version(was) && moved.is_left_over(&contents)),
             (None, Some(old)) => ours_if(self.are_alike((from, &old), (there, &new)).await?),
             (None, None) => ours_if(new.size > 0 && version(&new.etag, new.size) == was),
         })
     }
 
-    /// One is a copy of the other: by their ETags, or by our mark and each byte.
+    /// Whether one is a copy of the other: by their ETags, or by our mark and each byte.
     async fn are_alike(
         &self,
-        (from, old): (&Reference, &Stat),
-        (there, new): (&Reference, &Stat),
+        (from, old): (&Reference, &ObjectStat),
+        (there, new): (&Reference, &ObjectStat),
     ) -> Result<bool> {
         let dialect = self.config.dialect;
-        let contents = (Contents::of(old, dialect), Contents::of(new, dialect));
+        let contents = (ObjectContents::of(old, dialect), ObjectContents::of(new, dialect));
         if dialect == Dialect::S3 && contents.0.have_the_bytes_of(&contents.1) {
             return Ok(true);
         }
@@ -135,13 +135,13 @@ impl ObjectOrigin {
         Ok(true)
     }
 
-    /// Something is there, and all of it is remembered: where `answered`, also of a rename that was.
+    /// Whether something is there and all of it is in the log; if `answered`, also of a rename that was answered.
     async fn is_left_below(&self, from: &Reference, to: &Reference, answered: bool) -> Result<bool> {
         if !self.is_source_below(from, to, answered).await? {
             return Ok(false);
         }
         let to_key = self.base.key(to)?;
-        let (mut after, mut course, mut is_any) = (None, Course::new(LOOKS_MAX), false);
+        let (mut after, mut course, mut is_any) = (None, ListingProgress::new(LOOKS_MAX), false);
         loop {
             let page = self.keys(&to_key, after.as_deref(), 1000).await?;
             let Ok(next) = course.after(&page, || self.place(to)) else { return Ok(false) };
@@ -153,9 +153,9 @@ impl ObjectOrigin {
                 is_any = true;
                 let below = &object.key.as_bytes()[to_key.len()..];
                 let Some(moved) = self.moved_below(from, to, below, answered) else { return Ok(false) };
-                // A directory that others marked, too, is as good.
+                // A marker that others put is as good.
                 let is_marker = object.key.ends_with('/') && object.size == 0;
-                if !is_marker && !moved.left(&Contents::listed(&object.etag, object.size)) {
+                if !is_marker && !moved.is_left_over(&ObjectContents::listed(&object.etag, object.size)) {
                     return Ok(false);
                 }
             }
@@ -165,11 +165,11 @@ impl ObjectOrigin {
         }
     }
 
-    /// Nothing is below the old path but what was copied from there, and what never was: else what others put there since may
-    /// have come after ours went, and would go over it.
+    /// Whether nothing is below the old path but what was copied from there or never was: otherwise what others put
+    /// there since our rename ended would overwrite ours.
     async fn is_source_below(&self, from: &Reference, to: &Reference, answered: bool) -> Result<bool> {
         let key = self.base.key(from)?;
-        let (mut after, mut course) = (None, Course::new(LOOKS_MAX));
+        let (mut after, mut course) = (None, ListingProgress::new(LOOKS_MAX));
         loop {
             let page = self.keys(&key, after.as_deref(), 1000).await?;
             let Ok(next) = course.after(&page, || self.place(from)) else { return Ok(false) };
@@ -177,7 +177,7 @@ impl ObjectOrigin {
             for object in page.objects.iter().filter(|object| object.key.starts_with(&key)) {
                 let moved = self.moved_below(from, to, &object.key.as_bytes()[key.len()..], answered);
                 let is_marker = object.key.ends_with('/') && object.size == 0;
-                let contents = Contents::listed(&object.etag, object.size);
+                let contents = ObjectContents::listed(&object.etag, object.size);
                 if !is_marker && moved.is_some_and(|moved| !moved.is_of(&contents)) {
                     return Ok(false);
                 }
@@ -188,9 +188,15 @@ impl ObjectOrigin {
         }
     }
 
-    fn moved_below(&self, from: &Reference, to: &Reference, below: &[u8], answered: bool) -> Option<Moved> {
+    fn moved_below(
+        &self,
+        from: &Reference,
+        to: &Reference,
+        below: &[u8],
+        answered: bool,
+    ) -> Option<RenameRecord> {
         let (old, new) = ([&from.0, below].concat(), [&to.0, below].concat());
-        self.moves.find(&old, &new).filter(|moved| answered || !moved.is_ended())
+        self.rename_log.find(&old, &new).filter(|moved| answered || !moved.is_ended())
     }
 }
 

@@ -1,5 +1,5 @@
-//! A rename is a copy of each object and then the removal of the old ones. Who looks in between sees both, and who wants to
-//! put something there by this tier waits (`gate.rs`). What others put there between its copy and its removal goes along.
+//! A rename copies each object and then removes the old ones. A reader in between sees both, and changes through
+//! this tier wait (`path_locks.rs`). What others put there between copy and removal is renamed, too.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,24 +10,25 @@ use bytes::Bytes;
 use types::{Error, ErrorKind, Name, Result};
 
 use crate::attributes::version;
+use crate::bounded_tasks::{TOGETHER, run_bounded};
 use crate::copy::copy;
-use crate::gate::Held;
 use crate::keys::{child, what};
-use crate::listings::Course;
-use crate::moves::{Contents, Moves};
+use crate::listing_progress::ListingProgress;
 use crate::origin::ObjectOrigin;
-use crate::store::{Source, Stat, Store};
-use crate::together::{TOGETHER, some_at_a_time};
+use crate::path_locks::PathLock;
+use crate::rename_log::{ObjectContents, RenameLog};
+use crate::store::{CopySource, ObjectStat, ObjectStore};
 
-/// Objects below a directory that is renamed: all are known before the first is copied, at some hundred bytes each.
+/// The most objects below a renamed directory: all are listed before the first is copied, at some hundred bytes
+/// each.
 const MOVES_MAX: u64 = 1_000_000;
 /// How often an object that others keep changing is copied.
 const COPIES_MAX: usize = 8;
-/// Between tries where the store asks for fewer requests. Who made the change would make all of it again, and find half of it
-/// there.
+/// Pauses where the store asks for fewer requests. The caller would repeat the whole rename, and find half of it
+/// done.
 const PAUSES_MS: [u64; 4] = [100, 400, 1600, 6400];
 
-async fn patiently<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Result<T> {
+async fn retry_busy<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Result<T> {
     for pause in PAUSES_MS.map(Duration::from_millis) {
         match ask().await {
             Err(e) if e.kind() == ErrorKind::Busy => tokio::time::sleep(pause).await,
@@ -37,41 +38,42 @@ async fn patiently<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> Res
     ask().await
 }
 
-/// An object on its way.
+/// An object that is being renamed.
 #[derive(Clone)]
 struct Move {
-    store: Arc<dyn Store>,
-    /// What it is called when it is there.
+    store: Arc<dyn ObjectStore>,
+    /// Its new reference.
     reference: Reference,
     key: String,
     to: String,
-    /// Of what is at the old key.
+    /// The ETag of the old object.
     etag: String,
     size: u64,
-    /// Where it is noted.
-    noted: Arc<Moves>,
+    /// The log of the rename.
+    noted: Arc<RenameLog>,
 }
 
 impl Move {
-    /// The copy's ETag.
+    /// Copies the object; returns the copy's ETag.
     async fn copy(&self) -> Result<String> {
-        let source = Source { key: &self.key, etag: &self.etag, size: self.size };
-        self.noted.copies(&self.reference.0, &self.etag, self.size);
-        let copy = patiently(|| copy(&self.store, source, &self.to)).await?;
-        self.noted.copied(&self.reference.0, &copy);
+        let source = CopySource { key: &self.key, etag: &self.etag, size: self.size };
+        self.noted.copy_started(&self.reference.0, &self.etag, self.size);
+        let copy = retry_busy(|| copy(&self.store, source, &self.to)).await?;
+        self.noted.copy_done(&self.reference.0, &copy);
         Ok(copy)
     }
 
-    /// Removes what was copied, and nothing else. Where it is something else now, that is copied first; where nothing is, others
-    /// removed it; where it is the same, the store has another reason (a lease), or another change was under way.
+    /// Removes what was copied, and nothing else. If the object has changed, it is copied again first; if it is
+    /// gone, others removed it; if it is the same, the store has another reason (a lease), or another change was in
+    /// flight.
     async fn remove(mut self, mut copy: String) -> Result<Option<Copied>> {
         for _ in 0..COPIES_MAX {
-            let refused = match patiently(|| self.store.delete(&self.key, Some(&self.etag))).await {
+            let refused = match retry_busy(|| self.store.delete(&self.key, Some(&self.etag))).await {
                 Err(e) if e.kind() == ErrorKind::VersionChanged => e,
                 removed => return removed.map(|()| self.copied(&copy)),
             };
-            let now = patiently(|| self.store.head(&self.key)).await?;
-            let Some(Stat { etag, size, .. }) = now else { return Ok(self.copied(&copy)) };
+            let now = retry_busy(|| self.store.head(&self.key)).await?;
+            let Some(ObjectStat { etag, size, .. }) = now else { return Ok(self.copied(&copy)) };
             if etag == self.etag {
                 tracing::debug!("not removed, though it is what was copied: {refused}");
                 tokio::time::sleep(Duration::from_millis(PAUSES_MS[0])).await;
@@ -86,7 +88,7 @@ impl Move {
         Err(Error::new(ErrorKind::Unavailable, "remove the old name of what was renamed,", &self.key))
     }
 
-    /// `None`: the copy has the same ETag.
+    /// The versions before and after; `None`: they are the same.
     fn copied(self, copy: &str) -> Option<Copied> {
         let (before, after) = (version(&self.etag, self.size), version(copy, self.size));
         (before != after).then_some(Copied { reference: self.reference, before, after })
@@ -98,7 +100,7 @@ impl ObjectOrigin {
         &self,
         from: (&Reference, &Name),
         to: (&Reference, &Name),
-        held: &Held<'_>,
+        held: &PathLock<'_>,
         copied: &mut Vec<Copied>,
     ) -> Result<Object> {
         let old = match self.find(from.0, from.1).await {
@@ -135,90 +137,102 @@ impl ObjectOrigin {
         if is_dir && to.0.starts_with(&old.reference.0) {
             return refuse(ErrorKind::InvalidArgument);
         }
-        self.lost_goes_along(&old.reference, &to);
+        self.move_losses(&old.reference, &to);
         if is_dir {
             *copied = self.move_directory(&old.reference, &to, held).await?;
         } else {
             copied.extend(self.move_file(&old.reference, &to, held).await?);
-            self.drop_draft(&to).await;
+            self.drop_writer(&to).await;
         }
         self.keep_directory(from.0).await?;
         let there = self.getattr_of(&to).await?;
-        self.moves.ended(&to.0);
+        self.rename_log.finish(&to.0);
         Ok(there)
     }
 
-    /// What is being written to it is completed first, and goes with it.
-    async fn move_file(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Option<Copied>> {
-        if let Some(draft) = self.draft(from) {
-            self.complete(from, &draft).await?;
+    /// Buffered writes are completed first, and renamed with the object.
+    async fn move_file(
+        &self,
+        from: &Reference,
+        to: &Reference,
+        held: &PathLock<'_>,
+    ) -> Result<Option<Copied>> {
+        if let Some(writer) = self.writer(from) {
+            self.complete(from, &writer).await?;
         }
         let stat = self.stat(from).await?;
         let (store, reference) = (self.store.clone(), to.clone());
         let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
-        let noted = self.moves.clone();
+        let noted = self.rename_log.clone();
         let one = Move { store, reference, key, to: to_key, etag: stat.etag.clone(), size: stat.size, noted };
-        self.moves.begins(from.0.clone(), &to.0, Contents::of(&stat, self.config.dialect));
-        held.copies();
+        self.rename_log.begin(from.0.clone(), &to.0, ObjectContents::of(&stat, self.config.dialect));
+        held.begin_copying();
         let copy = one.copy().await;
-        self.known.changed(&to.0);
+        self.stat_cache.changed(&to.0);
         let copy = copy?;
-        held.removes();
+        held.begin_removing();
         let removed = one.remove(copy).await;
-        self.known.changed(&from.0);
-        self.known.changed(&to.0);
+        self.stat_cache.changed(&from.0);
+        self.stat_cache.changed(&to.0);
         removed
     }
 
-    async fn move_directory(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
+    async fn move_directory(
+        &self,
+        from: &Reference,
+        to: &Reference,
+        held: &PathLock<'_>,
+    ) -> Result<Vec<Copied>> {
         let under_way: Vec<_> =
-            self.drafts().keys().filter(|path| path.starts_with(&from.0)).cloned().map(Reference).collect();
+            self.writers().keys().filter(|path| path.starts_with(&from.0)).cloned().map(Reference).collect();
         for file in under_way {
-            if let Some(draft) = self.draft(&file) {
-                self.complete(&file, &draft).await?;
+            if let Some(writer) = self.writer(&file) {
+                self.complete(&file, &writer).await?;
             }
         }
         let moved = self.move_keys(from, to, held).await;
-        self.known.all_changed();
+        self.stat_cache.all_changed();
         moved
     }
 
-    /// All copies first: whatever happens on the way, nothing is lost.
-    async fn move_keys(&self, from: &Reference, to: &Reference, held: &Held<'_>) -> Result<Vec<Copied>> {
+    /// All copies come first: whatever happens meanwhile, nothing is lost.
+    async fn move_keys(&self, from: &Reference, to: &Reference, held: &PathLock<'_>) -> Result<Vec<Copied>> {
         let (key, to_key) = (self.base.key(from)?, self.base.key(to)?);
         let one = |of: String, etag: String, size: u64| {
             let below = &of[key.len()..];
             let reference = Reference(Bytes::from([&to.0, below.as_bytes()].concat()));
-            let (store, to, noted) = (self.store.clone(), format!("{to_key}{below}"), self.moves.clone());
+            let (store, to, noted) =
+                (self.store.clone(), format!("{to_key}{below}"), self.rename_log.clone());
             Move { store, reference, to, key: of, etag, size, noted }
         };
-        let before = self.moves.interrupted(&from.0, &to.0);
-        let (mut moves, mut after, mut course) = (Vec::new(), None, Course::new(MOVES_MAX));
+        let before = self.rename_log.unfinished_below(&from.0, &to.0);
+        let (mut rename_log, mut after, mut course) = (Vec::new(), None, ListingProgress::new(MOVES_MAX));
         loop {
             let page = self.keys(&key, after.as_deref(), 1000).await?;
             after = course.after(&page, || self.place(from))?;
             for unclear in page.unclear.into_iter().filter(|below| below.starts_with(&key)) {
                 if let Some(stat) = self.store.head(&unclear).await? {
-                    moves.push(one(unclear, stat.etag, stat.size));
+                    rename_log.push(one(unclear, stat.etag, stat.size));
                 }
             }
             let listed = page.objects.into_iter().filter(|object| object.key.starts_with(&key));
-            moves.extend(listed.map(|object| one(object.key, object.etag, object.size)));
+            rename_log.extend(listed.map(|object| one(object.key, object.etag, object.size)));
             if after.is_none() {
                 break;
             }
         }
-        for one in &moves {
+        for one in &rename_log {
             let path = Bytes::from([&from.0, &one.reference.0[to.0.len()..]].concat());
-            self.moves.begins(path, &one.reference.0, Contents::listed(&one.etag, one.size));
+            self.rename_log.begin(path, &one.reference.0, ObjectContents::listed(&one.etag, one.size));
         }
-        held.copies();
-        let copies = moves.into_iter().map(|one| async move { one.copy().await.map(|copy| (one, copy)) });
-        let copies = some_at_a_time(TOGETHER, copies).await?;
-        held.removes_directory();
+        held.begin_copying();
+        let copies =
+            rename_log.into_iter().map(|one| async move { one.copy().await.map(|copy| (one, copy)) });
+        let copies = run_bounded(TOGETHER, copies).await?;
+        held.begin_removing_directory();
         let removals = copies.into_iter().map(|(one, copy)| one.remove(copy));
-        let mut copied: Vec<_> = some_at_a_time(TOGETHER, removals).await?.into_iter().flatten().collect();
-        // And what an interrupted request had moved already.
+        let mut copied: Vec<_> = run_bounded(TOGETHER, removals).await?.into_iter().flatten().collect();
+        // Plus what an interrupted request had renamed already.
         let now: HashSet<_> = copied.iter().map(|copied| copied.reference.0.clone()).collect();
         copied.extend(
             before

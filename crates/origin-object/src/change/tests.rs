@@ -330,7 +330,7 @@ async fn what_was_lost_before_a_rename_is_told_behind_it() {
         let (shelf, origin) = tree().await;
         let written = write(&origin, file, b"new", Stability::Unstable).await.expect("written");
         let theirs = Bytes::from_static(b"theirs");
-        shelf.keep(file, theirs, &Metadata::new(), Condition::Always).expect("put");
+        shelf.keep(file, theirs, &Metadata::new(), Precondition::Always).expect("put");
         let change = rename(from, to);
         assert_eq!(kind(origin.change(&change).await), ErrorKind::VersionChanged);
         origin.change(&change).await.expect("renamed");
@@ -406,12 +406,12 @@ async fn what_cannot_be_stored_to_make_room_is_told_to_its_own_writers() {
         let mine = reference("d/x");
         write(&origin, "d/x", b"few", Stability::Unstable).await.unwrap();
         *shelf.fails.lock().unwrap() = Some(("put", refused));
-        origin.make_room(12, &mine).await.unwrap();
+        origin.free_memory(12, &mine).await.unwrap();
         let after = origin.commit(&reference("f"), ALL).await.unwrap();
         assert_ne!(after.verifier, first.verifier, "its writers send it again: {refused:?}");
-        origin.make_room(12, &mine).await.expect("there is room now");
+        origin.free_memory(12, &mine).await.expect("there is room now");
         // What is wrong with one's own is.
         *shelf.fails.lock().unwrap() = Some(("put", ErrorKind::AccessDenied));
-        assert_eq!(kind(origin.make_room(2, &mine).await), ErrorKind::AccessDenied);
+        assert_eq!(kind(origin.free_memory(2, &mine).await), ErrorKind::AccessDenied);
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use origin_object::{Condition, Config, Metadata, Page, Part, Source, Store, open_store_as};
+use origin_object::{
+    Config, CopySource, ListPage, Metadata, ObjectStore, Precondition, UploadedPart, open_store_as,
+};
 use testkit::azurite;
 use testkit::stores::RealStore;
 use types::{ByteRange, ErrorKind};
@@ -12,12 +14,12 @@ use crate::store::{Bucket, on_each_bucket, pattern};
 
 const MIB: u64 = 1 << 20;
 
-fn open(bucket: &Bucket, keys: &[(&'static str, &'static str)]) -> Arc<dyn Store> {
+fn open(bucket: &Bucket, keys: &[(&'static str, &'static str)]) -> Arc<dyn ObjectStore> {
     let config = Config::from_url(&bucket.url("", "")).expect("a URL");
     open_store_as(&config, Some(keys)).expect("credentials")
 }
 
-async fn on_each_store<F: Future<Output = ()>>(name: &str, scenario: impl Fn(Arc<dyn Store>) -> F) {
+async fn on_each_store<F: Future<Output = ()>>(name: &str, scenario: impl Fn(Arc<dyn ObjectStore>) -> F) {
     let scenario = &scenario;
     on_each_bucket(name, |bucket| async move {
         scenario(open(&bucket, &bucket.store.environment())).await;
@@ -26,7 +28,10 @@ async fn on_each_store<F: Future<Output = ()>>(name: &str, scenario: impl Fn(Arc
 }
 
 /// With a SAS token too, or a token of a service account, where the store knows it.
-async fn with_each_credential<F: Future<Output = ()>>(name: &str, scenario: impl Fn(Arc<dyn Store>) -> F) {
+async fn with_each_credential<F: Future<Output = ()>>(
+    name: &str,
+    scenario: impl Fn(Arc<dyn ObjectStore>) -> F,
+) {
     let scenario = &scenario;
     on_each_bucket(name, |bucket| async move {
         scenario(open(&bucket, &bucket.store.environment())).await;
@@ -51,12 +56,12 @@ fn kind<T: std::fmt::Debug>(result: types::Result<T>) -> ErrorKind {
     result.expect_err("must fail").kind()
 }
 
-async fn put(store: &dyn Store, key: &str, text: &str) -> String {
+async fn put(store: &dyn ObjectStore, key: &str, text: &str) -> String {
     let data = Bytes::copy_from_slice(text.as_bytes());
-    store.put(key, data, &Metadata::new(), Condition::Always).await.expect("stored").etag
+    store.put(key, data, &Metadata::new(), Precondition::Always).await.expect("stored").etag
 }
 
-async fn pages(store: &dyn Store, prefix: &str, by_directory: bool, most: u32) -> Vec<Page> {
+async fn pages(store: &dyn ObjectStore, prefix: &str, by_directory: bool, most: u32) -> Vec<ListPage> {
     let (mut pages, mut after) = (Vec::new(), None);
     loop {
         let page = store.list(prefix, by_directory, after.as_deref(), most).await.expect("listed");
@@ -76,17 +81,17 @@ async fn a_change_is_made_only_where_its_condition_holds() {
         assert_eq!(store.head(key).await.expect("answered"), None);
         let none = Metadata::new();
         let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
-        let absent = kind(store.put(key, bytes("x"), &none, Condition::Unchanged("\"0x1\"")).await);
+        let absent = kind(store.put(key, bytes("x"), &none, Precondition::Unchanged("\"0x1\"")).await);
         assert!(matches!(absent, ErrorKind::VersionChanged | ErrorKind::NotFound), "{absent:?}");
-        let first = store.put(key, bytes("one"), &none, Condition::Absent).await.expect("stored").etag;
+        let first = store.put(key, bytes("one"), &none, Precondition::Absent).await.expect("stored").etag;
         assert_eq!(
-            kind(store.put(key, bytes("two"), &none, Condition::Absent).await),
+            kind(store.put(key, bytes("two"), &none, Precondition::Absent).await),
             ErrorKind::VersionChanged
         );
         let second =
-            store.put(key, bytes("two"), &none, Condition::Unchanged(&first)).await.expect("stored").etag;
+            store.put(key, bytes("two"), &none, Precondition::Unchanged(&first)).await.expect("stored").etag;
         assert_eq!(
-            kind(store.put(key, bytes("3"), &none, Condition::Unchanged(&first)).await),
+            kind(store.put(key, bytes("3"), &none, Precondition::Unchanged(&first)).await),
             ErrorKind::VersionChanged
         );
         let all = ByteRange::new(0, 3);
@@ -94,18 +99,18 @@ async fn a_change_is_made_only_where_its_condition_holds() {
         let got = store.get(key, Some(&second), ByteRange::new(1, 2)).await.expect("read");
         assert_eq!((got.etag, got.size, &got.data[..]), (second.clone(), 3, &b"wo"[..]));
         assert_eq!(kind(store.get(key, None, ByteRange::new(3, 1)).await), ErrorKind::VersionChanged);
-        let stale = Source { key, etag: &first, size: 3 };
+        let stale = CopySource { key, etag: &first, size: 3 };
         assert_eq!(kind(store.copy(stale, "copy").await), ErrorKind::VersionChanged);
         assert_eq!(kind(store.describe(stale, &none).await), ErrorKind::VersionChanged);
         let upload = store.begin(key, &none).await.expect("begun");
         assert_eq!(kind(store.part_of(&upload, 1, stale, all).await), ErrorKind::VersionChanged);
         let part = store.part(&upload, 1, bytes("three")).await.expect("stored");
         let parts = [part];
-        let refused = store.complete(&upload, &parts, Condition::Unchanged(&first)).await;
+        let refused = store.complete(&upload, &parts, Precondition::Unchanged(&first)).await;
         assert_eq!(kind(refused), ErrorKind::VersionChanged);
         assert_eq!(store.head(key).await.expect("answered").expect("there").etag, second);
         let third =
-            store.complete(&upload, &parts, Condition::Unchanged(&second)).await.expect("completed").etag;
+            store.complete(&upload, &parts, Precondition::Unchanged(&second)).await.expect("completed").etag;
         let told = store.head(key).await.expect("answered").expect("there");
         assert_eq!((told.size, &told.etag), (5, &third));
         store.abort(&upload).await.expect("over");
@@ -156,7 +161,7 @@ async fn a_listing_has_every_key_once_as_it_was_stored() {
             let got = store.get(&listed.key, None, ByteRange::new(0, listed.size)).await.expect("read");
             assert_eq!(listed.key.strip_prefix("odd/").map(str::as_bytes), Some(&got.data[..]));
         }
-        assert_eq!(store.list("nothing/", true, None, 10).await.expect("listed"), Page::default());
+        assert_eq!(store.list("nothing/", true, None, 10).await.expect("listed"), ListPage::default());
     })
     .await;
 }
@@ -166,8 +171,8 @@ async fn metadata_goes_with_a_copy_and_is_given_anew() {
     with_each_credential("metadata_goes_with_a_copy_and_is_given_anew", |store| async move {
         let (old, new) = (metadata(&[("colour", "blue"), ("mode", "7")]), metadata(&[("colour", "red")]));
         let data = Bytes::from_static(b"bytes");
-        let etag = store.put("from & é", data, &old, Condition::Always).await.expect("stored").etag;
-        let source = Source { key: "from & é", etag: &etag, size: 5 };
+        let etag = store.put("from & é", data, &old, Precondition::Always).await.expect("stored").etag;
+        let source = CopySource { key: "from & é", etag: &etag, size: 5 };
         let told = async |key: &str| store.head(key).await.expect("answered").expect("there");
         assert_eq!(told("from & é").await.metadata, old);
         let copied = store.copy(source, "to/same").await.expect("copied");
@@ -189,14 +194,14 @@ async fn parts_come_from_here_and_from_other_objects() {
     on_each_store("parts_come_from_here_and_from_other_objects", |store| async move {
         let bytes = pattern(66 * MIB as usize, 9);
         let upload = store.begin("large", &metadata(&[("colour", "blue")])).await.expect("begun");
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<UploadedPart> = Vec::new();
         for (number, range) in [(3, 48..66), (1, 0..24), (2, 24..48)] {
             let data = bytes[(range.start * MIB) as usize..(range.end * MIB) as usize].to_vec();
             parts.push(store.part(&upload, number, data.into()).await.expect("stored"));
         }
         parts.sort_by_key(|part| part.number);
-        let etag = store.complete(&upload, &parts, Condition::Always).await.expect("completed").etag;
-        let large = Source { key: "large", etag: &etag, size: 66 * MIB };
+        let etag = store.complete(&upload, &parts, Precondition::Always).await.expect("completed").etag;
+        let large = CopySource { key: "large", etag: &etag, size: 66 * MIB };
         store.copy(large, "copy").await.expect("copied");
         let upload = store.begin_copy(large, "likewise", None).await.expect("begun");
         let ranges = [ByteRange::new(0, 33 * MIB), ByteRange::new(33 * MIB, 33 * MIB)];
@@ -204,7 +209,7 @@ async fn parts_come_from_here_and_from_other_objects() {
         for (number, range) in (1..).zip(ranges) {
             parts.push(store.part_of(&upload, number, large, range).await.expect("copied"));
         }
-        store.complete(&upload, &parts, Condition::Always).await.expect("completed");
+        store.complete(&upload, &parts, Precondition::Always).await.expect("completed");
         let told = store.head("likewise").await.expect("answered").expect("there");
         assert_eq!((told.size, told.metadata), (66 * MIB, metadata(&[("colour", "blue")])));
         let upload = store.begin("piece", &Metadata::new()).await.expect("begun");
@@ -212,7 +217,7 @@ async fn parts_come_from_here_and_from_other_objects() {
             store.part_of(&upload, 1, large, ByteRange::new(7, 6 * MIB)).await.expect("copied"),
             store.part(&upload, 2, Bytes::from_static(b"end")).await.expect("stored"),
         ];
-        store.complete(&upload, &parts, Condition::Always).await.expect("completed");
+        store.complete(&upload, &parts, Precondition::Always).await.expect("completed");
         let read = async |key: &str, range| store.get(key, None, range).await.expect("read").data;
         let copy = store.head("copy").await.expect("answered").expect("there");
         assert_eq!((copy.size, copy.metadata), (66 * MIB, metadata(&[("colour", "blue")])));

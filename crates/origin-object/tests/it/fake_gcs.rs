@@ -2,7 +2,7 @@
 //! Conditions it knows for uploads only, and metageneration not at all.
 
 use bytes::Bytes;
-use origin_object::{Condition, Config, Metadata, Source, open_store_as};
+use origin_object::{Config, CopySource, Metadata, Precondition, open_store_as};
 use testkit::fake_gcs::FakeGcs;
 use testkit::lab::{NotRun, not_run};
 use types::{ByteRange, ErrorKind};
@@ -26,12 +26,12 @@ async fn the_calls_of_google_are_understood_by_an_emulator_of_others() {
 
     let (key, text) = ("dir/a & é+%", Bytes::from_static(b"bytes"));
     assert_eq!(store.head(key).await.expect("answered"), None);
-    let first = store.put(key, text.clone(), &metadata, Condition::Absent).await.expect("stored").etag;
-    let again = store.put(key, text.clone(), &metadata, Condition::Absent).await;
+    let first = store.put(key, text.clone(), &metadata, Precondition::Absent).await.expect("stored").etag;
+    let again = store.put(key, text.clone(), &metadata, Precondition::Absent).await;
     assert_eq!(again.expect_err("there already").kind(), ErrorKind::VersionChanged);
     let second =
-        store.put(key, text.clone(), &metadata, Condition::Unchanged(&first)).await.expect("stored").etag;
-    let stale = store.put(key, text.clone(), &metadata, Condition::Unchanged(&first)).await;
+        store.put(key, text.clone(), &metadata, Precondition::Unchanged(&first)).await.expect("stored").etag;
+    let stale = store.put(key, text.clone(), &metadata, Precondition::Unchanged(&first)).await;
     assert_eq!(stale.expect_err("another").kind(), ErrorKind::VersionChanged);
     assert_eq!((told(key).await.etag, told(key).await.size), (second.clone(), 5));
     assert_eq!(told(key).await.metadata, metadata);
@@ -40,7 +40,7 @@ async fn the_calls_of_google_are_understood_by_an_emulator_of_others() {
     let beyond = store.get(key, None, ByteRange::new(5, 1)).await;
     assert_eq!(beyond.expect_err("no byte").kind(), ErrorKind::VersionChanged);
 
-    let source = Source { key, etag: &second, size: 5 };
+    let source = CopySource { key, etag: &second, size: 5 };
     store.copy(source, "copy").await.expect("copied");
     assert_eq!((told("copy").await.metadata, told("copy").await.size), (metadata.clone(), 5));
 
@@ -52,7 +52,7 @@ async fn the_calls_of_google_are_understood_by_an_emulator_of_others() {
         let part = Bytes::copy_from_slice(part);
         parts.push(store.part(&upload, at as u32 + 1, part).await.expect("stored"));
     }
-    let etag = store.complete(&upload, &parts, Condition::Always).await.expect("completed").etag;
+    let etag = store.complete(&upload, &parts, Precondition::Always).await.expect("completed").etag;
     assert_eq!((told("large").await.etag, told("large").await.metadata), (etag.clone(), metadata));
     let whole = store.get("large", Some(&etag), ByteRange::new(0, 70_000)).await.expect("read");
     assert!(whole.data == bytes);

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use origin::Origin;
-use origin_object::{Condition, Config, Metadata, ObjectOrigin, Part, Source, Store, open_store_as};
+use origin_object::{
+    Config, CopySource, Metadata, ObjectOrigin, ObjectStore, Precondition, UploadedPart, open_store_as,
+};
 use testkit::gcs::Gcs;
 use testkit::lab::{NotRun, not_run};
 use types::{ByteRange, ErrorKind, OutageReason, Stability};
@@ -26,7 +28,7 @@ fn gcs(name: &str, bucket: &str) -> Option<Gcs> {
     }
 }
 
-fn open(gcs: &Gcs, place: &str, more: &str) -> Arc<dyn Store> {
+fn open(gcs: &Gcs, place: &str, more: &str) -> Arc<dyn ObjectStore> {
     let config = Config::from_url(&format!("gs://{place}?endpoint={}{more}", gcs.endpoint()));
     open_store_as(&config.expect("a URL"), Some(&[])).expect("opened")
 }
@@ -48,7 +50,7 @@ async fn uploads_are_shown_by_no_listing_and_leave_nothing() {
     let bytes = pattern(1_100_000, 5);
     // Two levels of composing above the parts, the second one of two pieces.
     let upload = store.begin("show/large", &metadata).await.expect("begun");
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<UploadedPart> = Vec::new();
     for (at, part) in bytes.chunks(1000).enumerate().rev() {
         let part = Bytes::copy_from_slice(part);
         parts.push(store.part(&upload, at as u32 + 1, part).await.expect("stored"));
@@ -63,7 +65,7 @@ async fn uploads_are_shown_by_no_listing_and_leave_nothing() {
             assert_eq!((page.objects.len(), page.prefixes, page.next), (0, shown, None), "{prefix}");
         }
     }
-    let etag = store.complete(&upload, &parts, Condition::Absent).await.expect("completed").etag;
+    let etag = store.complete(&upload, &parts, Precondition::Absent).await.expect("completed").etag;
     let told = store.head("show/large").await.expect("answered").expect("there");
     assert_eq!((told.etag, told.size, told.metadata), (etag.clone(), 1_100_000, metadata));
     let read = store.get("show/large", Some(&etag), ByteRange::new(0, 1_100_000)).await.expect("read");
@@ -71,15 +73,15 @@ async fn uploads_are_shown_by_no_listing_and_leave_nothing() {
     until("the parts go", || gcs.keys("bucket") == ["show/large"]).await;
 
     // A part that is the whole of an object is not read; one that is a range is, in pieces.
-    let large = Source { key: "show/large", etag: &etag, size: 1_100_000 };
+    let large = CopySource { key: "show/large", etag: &etag, size: 1_100_000 };
     let upload = store.begin("show/more", &Metadata::new()).await.expect("begun");
     let parts = [
         store.part_of(&upload, 1, large, ByteRange::new(0, 1_100_000)).await.expect("copied"),
         store.part_of(&upload, 2, large, ByteRange::new(7, 100)).await.expect("copied"),
     ];
-    let refused = store.complete(&upload, &parts, Condition::Unchanged(&etag)).await;
+    let refused = store.complete(&upload, &parts, Precondition::Unchanged(&etag)).await;
     assert_eq!(refused.expect_err("nothing is there").kind(), ErrorKind::VersionChanged);
-    let etag = store.complete(&upload, &parts, Condition::Absent).await.expect("completed").etag;
+    let etag = store.complete(&upload, &parts, Precondition::Absent).await.expect("completed").etag;
     let read = store.get("show/more", Some(&etag), ByteRange::new(0, 1_100_100)).await.expect("read");
     assert!(read.data == [&bytes[..], &bytes[7..107]].concat());
 
@@ -124,11 +126,11 @@ async fn what_is_left_of_uploads_goes_after_a_week() {
     // Of another prefix, which is not ours to clean.
     let foreign = "other/.forebay-uploads/20200101-ab/00001".to_owned();
     for key in keys.iter().chain([&foreign]) {
-        store.put(key, Bytes::new(), &Metadata::new(), Condition::Absent).await.expect("stored");
+        store.put(key, Bytes::new(), &Metadata::new(), Precondition::Absent).await.expect("stored");
     }
     // Somebody whose clock is years behind uploads this now.
     let theirs = old("20190101-ef", 1);
-    store.put(&theirs, Bytes::new(), &Metadata::new(), Condition::Absent).await.expect("stored");
+    store.put(&theirs, Bytes::new(), &Metadata::new(), Precondition::Absent).await.expect("stored");
     keys.iter().chain([&foreign]).for_each(|key| gcs.make_old("bucket", key));
     assert_eq!(gcs.keys("bucket").len(), 7);
     let page = store.list("show/", true, None, 1000).await.expect("listed");
@@ -151,8 +153,8 @@ async fn other_metadata_is_another_version_of_the_same_bytes() {
     };
     let data = Bytes::from_static(b"bytes");
     let old = metadata(&[("Colour", "blue"), ("shape", "round"), ("mode", "1")]);
-    let first = store.put("key", data.clone(), &old, Condition::Absent).await.expect("stored").etag;
-    let source = Source { key: "key", etag: &first, size: 5 };
+    let first = store.put("key", data.clone(), &old, Precondition::Absent).await.expect("stored").etag;
+    let source = CopySource { key: "key", etag: &first, size: 5 };
     let new = metadata(&[("colour", "red"), ("mode", "1")]);
     let second = store.describe(source, &new).await.expect("described");
     let told = store.head("key").await.expect("answered").expect("there");
@@ -162,7 +164,7 @@ async fn other_metadata_is_another_version_of_the_same_bytes() {
     let all = ByteRange::new(0, 5);
     let stale = [
         store.get("key", Some(&first), all).await.map(drop),
-        store.put("key", data, &old, Condition::Unchanged(&first)).await.map(drop),
+        store.put("key", data, &old, Precondition::Unchanged(&first)).await.map(drop),
         store.describe(source, &old).await.map(drop),
         store.copy(source, "copy").await.map(drop),
     ];
@@ -178,8 +180,8 @@ async fn a_copy_that_takes_more_than_one_call_is_gone_on_with() {
     let store = open(&gcs, "moving", "");
     let metadata = Metadata::from([("colour".to_owned(), "blue".to_owned())]);
     let data = Bytes::from_static(b"bytes");
-    let etag = store.put("from", data, &metadata, Condition::Always).await.expect("stored").etag;
-    let source = Source { key: "from", etag: &etag, size: 5 };
+    let etag = store.put("from", data, &metadata, Precondition::Always).await.expect("stored").etag;
+    let source = CopySource { key: "from", etag: &etag, size: 5 };
     let before = gcs.requests();
     let copied = store.copy(source, "to").await.expect("copied");
     assert_eq!(gcs.requests() - before, 2);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use origin::{Change, DirCursor, Origin};
-use origin_object::{Condition, Config, Metadata, open_store_as};
+use origin_object::{Config, Metadata, Precondition, open_store_as};
 use testkit::gcs::fresh_key;
 use testkit::stores::RealStore;
 use types::{ByteRange, CreateHow, ErrorKind, FileKind, SetAttr, TimeChange, Timestamp};
@@ -68,7 +68,7 @@ async fn a_long_listing_comes_page_by_page() {
         for at in 0..2_500 {
             let (store, key) = (store.clone(), format!("many/f{at}"));
             made.spawn(async move {
-                store.put(&key, Bytes::new(), &Metadata::new(), Condition::Absent).await.map(drop)
+                store.put(&key, Bytes::new(), &Metadata::new(), Precondition::Absent).await.map(drop)
             });
             if made.len() == 32 {
                 made.join_next().await.expect("under way").expect("no panic").expect("made");

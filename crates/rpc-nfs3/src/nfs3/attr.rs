@@ -1,6 +1,6 @@
 //! fattr3 and its optional form.
 
-use crate::xdr::{Decoder, Encoder, WireError, WireResult};
+use crate::xdr::{WireError, WireResult, XdrDecoder, XdrEncoder};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nfstime3 {
@@ -22,7 +22,7 @@ pub enum FileType {
 }
 
 impl FileType {
-    pub(super) fn decode(d: &mut Decoder) -> WireResult<FileType> {
+    pub(super) fn decode(d: &mut XdrDecoder) -> WireResult<FileType> {
         Ok(match d.u32()? {
             1 => FileType::Regular,
             2 => FileType::Directory,
@@ -57,18 +57,18 @@ pub struct Fattr3 {
 pub type PostOpAttr = Option<Fattr3>;
 
 impl Nfstime3 {
-    pub(super) fn decode(d: &mut Decoder) -> WireResult<Nfstime3> {
+    pub(super) fn decode(d: &mut XdrDecoder) -> WireResult<Nfstime3> {
         Ok(Nfstime3 { seconds: d.u32()?, nanos: d.u32()? })
     }
 
-    pub(super) fn encode(self, e: &mut Encoder) {
+    pub(super) fn encode(self, e: &mut XdrEncoder) {
         e.u32(self.seconds);
         e.u32(self.nanos);
     }
 }
 
 impl Fattr3 {
-    pub fn decode(d: &mut Decoder) -> WireResult<Fattr3> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<Fattr3> {
         Ok(Fattr3 {
             kind: FileType::decode(d)?,
             mode: d.u32()?,
@@ -86,7 +86,7 @@ impl Fattr3 {
         })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         for word in [self.kind as u32, self.mode, self.nlink, self.uid, self.gid] {
             e.u32(word);
         }
@@ -102,10 +102,10 @@ impl Fattr3 {
     }
 }
 
-pub fn decode_post_op(d: &mut Decoder) -> WireResult<PostOpAttr> {
+pub fn decode_post_op(d: &mut XdrDecoder) -> WireResult<PostOpAttr> {
     d.option(Fattr3::decode)
 }
 
-pub fn encode_post_op(e: &mut Encoder, attr: &PostOpAttr) {
+pub fn encode_post_op(e: &mut XdrEncoder, attr: &PostOpAttr) {
     e.option(attr.as_ref(), |e, attr| attr.encode(e));
 }

@@ -6,15 +6,15 @@ use super::attr::{FileType, PostOpAttr, decode_post_op, encode_post_op};
 use super::file::TARGET_MAX;
 use super::setattr::Sattr3;
 use super::wcc::WccData;
-use super::{DirOp, FileHandle, Outcome, decode_outcome, encode_outcome};
-use crate::xdr::{Decoder, Encoder, WireError, WireResult};
+use super::{DirOp, FileHandle, NfsResult, decode_result, encode_result};
+use crate::xdr::{WireError, WireResult, XdrDecoder, XdrEncoder};
 
 /// createhow3
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CreateHow {
+pub enum CreateHow3 {
     /// A file that is there already is taken, and gets the size if one is given.
     Unchecked(Sattr3),
-    /// `Status::EXIST` if the name is there.
+    /// `NfsStatus::EXIST` if the name is there.
     Guarded(Sattr3),
     /// As guarded, but a second call with the same createverf3 finds what the first one made.
     Exclusive([u8; 8]),
@@ -23,27 +23,27 @@ pub enum CreateHow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateArgs {
     pub place: DirOp,
-    pub how: CreateHow,
+    pub how: CreateHow3,
 }
 
 impl CreateArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<CreateArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<CreateArgs> {
         let place = DirOp::decode(d)?;
         let how = match d.u32()? {
-            0 => CreateHow::Unchecked(Sattr3::decode(d)?),
-            1 => CreateHow::Guarded(Sattr3::decode(d)?),
-            2 => CreateHow::Exclusive(d.array()?),
+            0 => CreateHow3::Unchecked(Sattr3::decode(d)?),
+            1 => CreateHow3::Guarded(Sattr3::decode(d)?),
+            2 => CreateHow3::Exclusive(d.array()?),
             _ => return Err(WireError::BadValue),
         };
         Ok(CreateArgs { place, how })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.place.encode(e);
         let (number, attributes) = match &self.how {
-            CreateHow::Unchecked(attributes) => (0, attributes),
-            CreateHow::Guarded(attributes) => (1, attributes),
-            CreateHow::Exclusive(verifier) => {
+            CreateHow3::Unchecked(attributes) => (0, attributes),
+            CreateHow3::Guarded(attributes) => (1, attributes),
+            CreateHow3::Exclusive(verifier) => {
                 e.u32(2);
                 return e.fixed(verifier);
             }
@@ -60,11 +60,11 @@ pub struct MkdirArgs {
 }
 
 impl MkdirArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<MkdirArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<MkdirArgs> {
         Ok(MkdirArgs { place: DirOp::decode(d)?, attributes: Sattr3::decode(d)? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.place.encode(e);
         self.attributes.encode(e);
     }
@@ -78,7 +78,7 @@ pub struct SymlinkArgs {
 }
 
 impl SymlinkArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<SymlinkArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<SymlinkArgs> {
         Ok(SymlinkArgs {
             place: DirOp::decode(d)?,
             attributes: Sattr3::decode(d)?,
@@ -86,7 +86,7 @@ impl SymlinkArgs {
         })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.place.encode(e);
         self.attributes.encode(e);
         e.opaque(&self.target);
@@ -107,13 +107,13 @@ pub enum NodeData {
     },
     Socket(Sattr3),
     Fifo(Sattr3),
-    /// A type that MKNOD does not make; a server answers `Status::BADTYPE`.
+    /// A type that MKNOD does not make; a server answers `NfsStatus::BADTYPE`.
     Other(FileType),
 }
 
 impl NodeData {
-    fn decode(d: &mut Decoder) -> WireResult<NodeData> {
-        let device = |d: &mut Decoder| Ok((Sattr3::decode(d)?, (d.u32()?, d.u32()?)));
+    fn decode(d: &mut XdrDecoder) -> WireResult<NodeData> {
+        let device = |d: &mut XdrDecoder| Ok((Sattr3::decode(d)?, (d.u32()?, d.u32()?)));
         Ok(match FileType::decode(d)? {
             FileType::CharDevice => {
                 device(d).map(|(attributes, rdev)| NodeData::CharDevice { attributes, rdev })?
@@ -127,7 +127,7 @@ impl NodeData {
         })
     }
 
-    fn encode(&self, e: &mut Encoder) {
+    fn encode(&self, e: &mut XdrEncoder) {
         let (kind, attributes, rdev) = match self {
             NodeData::CharDevice { attributes, rdev } => (FileType::CharDevice, attributes, Some(rdev)),
             NodeData::BlockDevice { attributes, rdev } => (FileType::BlockDevice, attributes, Some(rdev)),
@@ -151,17 +151,17 @@ pub struct MknodArgs {
 }
 
 impl MknodArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<MknodArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<MknodArgs> {
         Ok(MknodArgs { place: DirOp::decode(d)?, node: NodeData::decode(d)? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.place.encode(e);
         self.node.encode(e);
     }
 }
 
-/// What was made. Servers may leave the handle and the attributes out; LOOKUP tells them.
+/// The created object. Servers may leave the handle and the attributes out; a LOOKUP tells them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOk {
     pub object: Option<FileHandle>,
@@ -169,26 +169,26 @@ pub struct CreateOk {
     pub dir_wcc: WccData,
 }
 
-pub type CreateResult = Outcome<CreateOk, WccData>;
+pub type CreateResult = NfsResult<CreateOk, WccData>;
 
 /// For CREATE, MKDIR, SYMLINK and MKNOD.
-pub fn encode_create(e: &mut Encoder, result: &CreateResult) {
-    let ok = |e: &mut Encoder, ok: &CreateOk| {
+pub fn encode_create(e: &mut XdrEncoder, result: &CreateResult) {
+    let ok = |e: &mut XdrEncoder, ok: &CreateOk| {
         e.option(ok.object.as_ref(), |e, handle| handle.encode(e));
         encode_post_op(e, &ok.attr);
         ok.dir_wcc.encode(e);
     };
-    encode_outcome(e, result, ok, |e, wcc| wcc.encode(e));
+    encode_result(e, result, ok, |e, wcc| wcc.encode(e));
 }
 
 /// For CREATE, MKDIR, SYMLINK and MKNOD.
-pub fn decode_create(d: &mut Decoder) -> WireResult<CreateResult> {
-    let ok = |d: &mut Decoder| {
+pub fn decode_create(d: &mut XdrDecoder) -> WireResult<CreateResult> {
+    let ok = |d: &mut XdrDecoder| {
         Ok(CreateOk {
             object: d.option(FileHandle::decode)?,
             attr: decode_post_op(d)?,
             dir_wcc: WccData::decode(d)?,
         })
     };
-    decode_outcome(d, ok, WccData::decode)
+    decode_result(d, ok, WccData::decode)
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::attr::{Fattr3, PostOpAttr, decode_post_op, encode_post_op};
-use super::{FileHandle, Outcome, decode_outcome, encode_outcome};
-use crate::xdr::{Decoder, Encoder, WireError, WireResult, length32};
+use super::{FileHandle, NfsResult, decode_result, encode_result};
+use crate::xdr::{WireError, WireResult, XdrDecoder, XdrEncoder, length32};
 
 /// Longest link target (PATH_MAX).
 pub const TARGET_MAX: usize = 4096;
@@ -19,14 +19,14 @@ pub mod access {
     pub const EXECUTE: u32 = 0x20;
 }
 
-pub type GetattrResult = Outcome<Fattr3, ()>;
+pub type GetattrResult = NfsResult<Fattr3, ()>;
 
-pub fn encode_getattr(e: &mut Encoder, result: &GetattrResult) {
-    encode_outcome(e, result, |e, attr| attr.encode(e), |_, ()| {});
+pub fn encode_getattr(e: &mut XdrEncoder, result: &GetattrResult) {
+    encode_result(e, result, |e, attr| attr.encode(e), |_, ()| {});
 }
 
-pub fn decode_getattr(d: &mut Decoder) -> WireResult<GetattrResult> {
-    decode_outcome(d, Fattr3::decode, |_| Ok(()))
+pub fn decode_getattr(d: &mut XdrDecoder) -> WireResult<GetattrResult> {
+    decode_result(d, Fattr3::decode, |_| Ok(()))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,24 +36,24 @@ pub struct LookupOk {
     pub dir_attr: PostOpAttr,
 }
 
-pub fn encode_lookup(e: &mut Encoder, result: &Outcome<LookupOk>) {
-    let ok = |e: &mut Encoder, ok: &LookupOk| {
+pub fn encode_lookup(e: &mut XdrEncoder, result: &NfsResult<LookupOk>) {
+    let ok = |e: &mut XdrEncoder, ok: &LookupOk| {
         ok.object.encode(e);
         encode_post_op(e, &ok.attr);
         encode_post_op(e, &ok.dir_attr);
     };
-    encode_outcome(e, result, ok, encode_post_op);
+    encode_result(e, result, ok, encode_post_op);
 }
 
-pub fn decode_lookup(d: &mut Decoder) -> WireResult<Outcome<LookupOk>> {
-    let ok = |d: &mut Decoder| {
+pub fn decode_lookup(d: &mut XdrDecoder) -> WireResult<NfsResult<LookupOk>> {
+    let ok = |d: &mut XdrDecoder| {
         Ok(LookupOk {
             object: FileHandle::decode(d)?,
             attr: decode_post_op(d)?,
             dir_attr: decode_post_op(d)?,
         })
     };
-    decode_outcome(d, ok, decode_post_op)
+    decode_result(d, ok, decode_post_op)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,11 +63,11 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<AccessArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<AccessArgs> {
         Ok(AccessArgs { object: FileHandle::decode(d)?, wanted: d.u32()? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.object.encode(e);
         e.u32(self.wanted);
     }
@@ -79,16 +79,16 @@ pub struct AccessOk {
     pub granted: u32,
 }
 
-pub fn encode_access(e: &mut Encoder, result: &Outcome<AccessOk>) {
-    let ok = |e: &mut Encoder, ok: &AccessOk| {
+pub fn encode_access(e: &mut XdrEncoder, result: &NfsResult<AccessOk>) {
+    let ok = |e: &mut XdrEncoder, ok: &AccessOk| {
         encode_post_op(e, &ok.attr);
         e.u32(ok.granted);
     };
-    encode_outcome(e, result, ok, encode_post_op);
+    encode_result(e, result, ok, encode_post_op);
 }
 
-pub fn decode_access(d: &mut Decoder) -> WireResult<Outcome<AccessOk>> {
-    decode_outcome(d, |d| Ok(AccessOk { attr: decode_post_op(d)?, granted: d.u32()? }), decode_post_op)
+pub fn decode_access(d: &mut XdrDecoder) -> WireResult<NfsResult<AccessOk>> {
+    decode_result(d, |d| Ok(AccessOk { attr: decode_post_op(d)?, granted: d.u32()? }), decode_post_op)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,17 +97,17 @@ pub struct ReadlinkOk {
     pub target: Bytes,
 }
 
-pub fn encode_readlink(e: &mut Encoder, result: &Outcome<ReadlinkOk>) {
-    let ok = |e: &mut Encoder, ok: &ReadlinkOk| {
+pub fn encode_readlink(e: &mut XdrEncoder, result: &NfsResult<ReadlinkOk>) {
+    let ok = |e: &mut XdrEncoder, ok: &ReadlinkOk| {
         encode_post_op(e, &ok.attr);
         e.opaque(&ok.target);
     };
-    encode_outcome(e, result, ok, encode_post_op);
+    encode_result(e, result, ok, encode_post_op);
 }
 
-pub fn decode_readlink(d: &mut Decoder) -> WireResult<Outcome<ReadlinkOk>> {
-    let ok = |d: &mut Decoder| Ok(ReadlinkOk { attr: decode_post_op(d)?, target: d.opaque(TARGET_MAX)? });
-    decode_outcome(d, ok, decode_post_op)
+pub fn decode_readlink(d: &mut XdrDecoder) -> WireResult<NfsResult<ReadlinkOk>> {
+    let ok = |d: &mut XdrDecoder| Ok(ReadlinkOk { attr: decode_post_op(d)?, target: d.opaque(TARGET_MAX)? });
+    decode_result(d, ok, decode_post_op)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,11 +118,11 @@ pub struct ReadArgs {
 }
 
 impl ReadArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<ReadArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<ReadArgs> {
         Ok(ReadArgs { file: FileHandle::decode(d)?, offset: d.u64()?, count: d.u32()? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.file.encode(e);
         e.u64(self.offset);
         e.u32(self.count);
@@ -138,7 +138,7 @@ pub struct ReadOk {
 
 /// Everything of a successful READ in front of the data: the caller sends `length` bytes and their padding
 /// after it.
-pub fn encode_read_head(e: &mut Encoder, attr: &PostOpAttr, length: usize, eof: bool) {
+pub fn encode_read_head(e: &mut XdrEncoder, attr: &PostOpAttr, length: usize, eof: bool) {
     e.u32(0);
     encode_post_op(e, attr);
     e.u32(length32(length));
@@ -146,7 +146,7 @@ pub fn encode_read_head(e: &mut Encoder, attr: &PostOpAttr, length: usize, eof: 
     e.u32(length32(length));
 }
 
-pub fn encode_read(e: &mut Encoder, result: &Outcome<ReadOk>) {
+pub fn encode_read(e: &mut XdrEncoder, result: &NfsResult<ReadOk>) {
     match result {
         Ok(ok) => {
             encode_read_head(e, &ok.attr, ok.data.len(), ok.eof);
@@ -160,8 +160,8 @@ pub fn encode_read(e: &mut Encoder, result: &Outcome<ReadOk>) {
 }
 
 /// The data is a slice of the record; `count_max` is what was asked for.
-pub fn decode_read(d: &mut Decoder, count_max: usize) -> WireResult<Outcome<ReadOk>> {
-    let ok = |d: &mut Decoder| {
+pub fn decode_read(d: &mut XdrDecoder, count_max: usize) -> WireResult<NfsResult<ReadOk>> {
+    let ok = |d: &mut XdrDecoder| {
         let (attr, count, eof) = (decode_post_op(d)?, d.u32()?, d.bool()?);
         let data = d.opaque(count_max)?;
         if data.len() != count as usize {
@@ -169,5 +169,5 @@ pub fn decode_read(d: &mut Decoder, count_max: usize) -> WireResult<Outcome<Read
         }
         Ok(ReadOk { attr, eof, data })
     };
-    decode_outcome(d, ok, decode_post_op)
+    decode_result(d, ok, decode_post_op)
 }

@@ -1,8 +1,8 @@
 //! Procedures on a file system: FSSTAT, FSINFO, PATHCONF.
 
 use super::attr::{Nfstime3, PostOpAttr, decode_post_op, encode_post_op};
-use super::{Outcome, decode_outcome, encode_outcome};
-use crate::xdr::{Decoder, Encoder, WireResult};
+use super::{NfsResult, decode_result, encode_result};
+use crate::xdr::{WireResult, XdrDecoder, XdrEncoder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FsstatOk {
@@ -17,8 +17,8 @@ pub struct FsstatOk {
     pub invariant_seconds: u32,
 }
 
-pub fn encode_fsstat(e: &mut Encoder, result: &Outcome<FsstatOk>) {
-    let ok = |e: &mut Encoder, ok: &FsstatOk| {
+pub fn encode_fsstat(e: &mut XdrEncoder, result: &NfsResult<FsstatOk>) {
+    let ok = |e: &mut XdrEncoder, ok: &FsstatOk| {
         encode_post_op(e, &ok.attr);
         let words = [
             ok.bytes_total,
@@ -31,11 +31,11 @@ pub fn encode_fsstat(e: &mut Encoder, result: &Outcome<FsstatOk>) {
         words.into_iter().for_each(|word| e.u64(word));
         e.u32(ok.invariant_seconds);
     };
-    encode_outcome(e, result, ok, encode_post_op);
+    encode_result(e, result, ok, encode_post_op);
 }
 
-pub fn decode_fsstat(d: &mut Decoder) -> WireResult<Outcome<FsstatOk>> {
-    let ok = |d: &mut Decoder| {
+pub fn decode_fsstat(d: &mut XdrDecoder) -> WireResult<NfsResult<FsstatOk>> {
+    let ok = |d: &mut XdrDecoder| {
         Ok(FsstatOk {
             attr: decode_post_op(d)?,
             bytes_total: d.u64()?,
@@ -47,7 +47,7 @@ pub fn decode_fsstat(d: &mut Decoder) -> WireResult<Outcome<FsstatOk>> {
             invariant_seconds: d.u32()?,
         })
     };
-    decode_outcome(d, ok, decode_post_op)
+    decode_result(d, ok, decode_post_op)
 }
 
 /// Bits of `FsinfoOk::properties`.
@@ -73,8 +73,8 @@ pub struct FsinfoOk {
     pub properties: u32,
 }
 
-pub fn encode_fsinfo(e: &mut Encoder, result: &Outcome<FsinfoOk>) {
-    let ok = |e: &mut Encoder, ok: &FsinfoOk| {
+pub fn encode_fsinfo(e: &mut XdrEncoder, result: &NfsResult<FsinfoOk>) {
+    let ok = |e: &mut XdrEncoder, ok: &FsinfoOk| {
         encode_post_op(e, &ok.attr);
         let words = [
             ok.read_max,
@@ -91,11 +91,11 @@ pub fn encode_fsinfo(e: &mut Encoder, result: &Outcome<FsinfoOk>) {
         e.u32(ok.time_delta.nanos);
         e.u32(ok.properties);
     };
-    encode_outcome(e, result, ok, encode_post_op);
+    encode_result(e, result, ok, encode_post_op);
 }
 
-pub fn decode_fsinfo(d: &mut Decoder) -> WireResult<Outcome<FsinfoOk>> {
-    let ok = |d: &mut Decoder| {
+pub fn decode_fsinfo(d: &mut XdrDecoder) -> WireResult<NfsResult<FsinfoOk>> {
+    let ok = |d: &mut XdrDecoder| {
         Ok(FsinfoOk {
             attr: decode_post_op(d)?,
             read_max: d.u32()?,
@@ -110,7 +110,7 @@ pub fn decode_fsinfo(d: &mut Decoder) -> WireResult<Outcome<FsinfoOk>> {
             properties: d.u32()?,
         })
     };
-    decode_outcome(d, ok, decode_post_op)
+    decode_result(d, ok, decode_post_op)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,8 +124,8 @@ pub struct PathconfOk {
     pub case_preserving: bool,
 }
 
-pub fn encode_pathconf(e: &mut Encoder, result: &Outcome<PathconfOk>) {
-    let ok = |e: &mut Encoder, ok: &PathconfOk| {
+pub fn encode_pathconf(e: &mut XdrEncoder, result: &NfsResult<PathconfOk>) {
+    let ok = |e: &mut XdrEncoder, ok: &PathconfOk| {
         encode_post_op(e, &ok.attr);
         e.u32(ok.link_max);
         e.u32(ok.name_max);
@@ -133,11 +133,11 @@ pub fn encode_pathconf(e: &mut Encoder, result: &Outcome<PathconfOk>) {
             e.bool(flag);
         }
     };
-    encode_outcome(e, result, ok, encode_post_op);
+    encode_result(e, result, ok, encode_post_op);
 }
 
-pub fn decode_pathconf(d: &mut Decoder) -> WireResult<Outcome<PathconfOk>> {
-    let ok = |d: &mut Decoder| {
+pub fn decode_pathconf(d: &mut XdrDecoder) -> WireResult<NfsResult<PathconfOk>> {
+    let ok = |d: &mut XdrDecoder| {
         Ok(PathconfOk {
             attr: decode_post_op(d)?,
             link_max: d.u32()?,
@@ -148,5 +148,5 @@ pub fn decode_pathconf(d: &mut Decoder) -> WireResult<Outcome<PathconfOk>> {
             case_preserving: d.bool()?,
         })
     };
-    decode_outcome(d, ok, decode_post_op)
+    decode_result(d, ok, decode_post_op)
 }

@@ -3,8 +3,8 @@
 
 use super::attr::{PostOpAttr, decode_post_op, encode_post_op};
 use super::wcc::WccData;
-use super::{DirOp, FileHandle, Outcome, decode_outcome, encode_outcome};
-use crate::xdr::{Decoder, Encoder, WireResult};
+use super::{DirOp, FileHandle, NfsResult, decode_result, encode_result};
+use crate::xdr::{WireResult, XdrDecoder, XdrEncoder};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenameArgs {
@@ -13,17 +13,17 @@ pub struct RenameArgs {
 }
 
 impl RenameArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<RenameArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<RenameArgs> {
         Ok(RenameArgs { from: DirOp::decode(d)?, to: DirOp::decode(d)? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.from.encode(e);
         self.to.encode(e);
     }
 }
 
-/// What became of both directories, in success and in failure.
+/// The wcc_data of both directories, in success and in failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenameWcc {
     pub from: WccData,
@@ -31,24 +31,24 @@ pub struct RenameWcc {
 }
 
 impl RenameWcc {
-    fn decode(d: &mut Decoder) -> WireResult<RenameWcc> {
+    fn decode(d: &mut XdrDecoder) -> WireResult<RenameWcc> {
         Ok(RenameWcc { from: WccData::decode(d)?, to: WccData::decode(d)? })
     }
 
-    fn encode(&self, e: &mut Encoder) {
+    fn encode(&self, e: &mut XdrEncoder) {
         self.from.encode(e);
         self.to.encode(e);
     }
 }
 
-pub type RenameResult = Outcome<RenameWcc, RenameWcc>;
+pub type RenameResult = NfsResult<RenameWcc, RenameWcc>;
 
-pub fn encode_rename(e: &mut Encoder, result: &RenameResult) {
-    encode_outcome(e, result, |e, wcc| wcc.encode(e), |e, wcc| wcc.encode(e));
+pub fn encode_rename(e: &mut XdrEncoder, result: &RenameResult) {
+    encode_result(e, result, |e, wcc| wcc.encode(e), |e, wcc| wcc.encode(e));
 }
 
-pub fn decode_rename(d: &mut Decoder) -> WireResult<RenameResult> {
-    decode_outcome(d, RenameWcc::decode, RenameWcc::decode)
+pub fn decode_rename(d: &mut XdrDecoder) -> WireResult<RenameResult> {
+    decode_result(d, RenameWcc::decode, RenameWcc::decode)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,17 +58,17 @@ pub struct LinkArgs {
 }
 
 impl LinkArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<LinkArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<LinkArgs> {
         Ok(LinkArgs { object: FileHandle::decode(d)?, place: DirOp::decode(d)? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.object.encode(e);
         self.place.encode(e);
     }
 }
 
-/// What became of the object and of the directory, in success and in failure.
+/// The wcc_data of the object and of the directory, in success and in failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkWcc {
     pub attr: PostOpAttr,
@@ -76,22 +76,22 @@ pub struct LinkWcc {
 }
 
 impl LinkWcc {
-    fn decode(d: &mut Decoder) -> WireResult<LinkWcc> {
+    fn decode(d: &mut XdrDecoder) -> WireResult<LinkWcc> {
         Ok(LinkWcc { attr: decode_post_op(d)?, dir: WccData::decode(d)? })
     }
 
-    fn encode(&self, e: &mut Encoder) {
+    fn encode(&self, e: &mut XdrEncoder) {
         encode_post_op(e, &self.attr);
         self.dir.encode(e);
     }
 }
 
-pub type LinkResult = Outcome<LinkWcc, LinkWcc>;
+pub type LinkResult = NfsResult<LinkWcc, LinkWcc>;
 
-pub fn encode_link(e: &mut Encoder, result: &LinkResult) {
-    encode_outcome(e, result, |e, wcc| wcc.encode(e), |e, wcc| wcc.encode(e));
+pub fn encode_link(e: &mut XdrEncoder, result: &LinkResult) {
+    encode_result(e, result, |e, wcc| wcc.encode(e), |e, wcc| wcc.encode(e));
 }
 
-pub fn decode_link(d: &mut Decoder) -> WireResult<LinkResult> {
-    decode_outcome(d, LinkWcc::decode, LinkWcc::decode)
+pub fn decode_link(d: &mut XdrDecoder) -> WireResult<LinkResult> {
+    decode_result(d, LinkWcc::decode, LinkWcc::decode)
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::attr::{PostOpAttr, decode_post_op, encode_post_op};
-use super::{FileHandle, Outcome, decode_outcome};
-use crate::xdr::{Decoder, Encoder, WireResult};
+use super::{FileHandle, NfsResult, decode_result};
+use crate::xdr::{WireResult, XdrDecoder, XdrEncoder};
 
 /// Entries that one reply may have: more than fit a reply of 4 MiB.
 const ENTRIES_MAX: usize = 200_000;
@@ -24,13 +24,13 @@ pub struct ReaddirArgs {
 }
 
 impl ReaddirArgs {
-    pub fn decode(d: &mut Decoder, plus: bool) -> WireResult<ReaddirArgs> {
+    pub fn decode(d: &mut XdrDecoder, plus: bool) -> WireResult<ReaddirArgs> {
         let (dir, cookie, verifier, count) = (FileHandle::decode(d)?, d.u64()?, d.array()?, d.u32()?);
         let max_count = if plus { d.u32()? } else { count };
         Ok(ReaddirArgs { dir, cookie, verifier, dir_count: count, max_count })
     }
 
-    pub fn encode(&self, e: &mut Encoder, plus: bool) {
+    pub fn encode(&self, e: &mut XdrEncoder, plus: bool) {
         self.dir.encode(e);
         e.u64(self.cookie);
         e.fixed(&self.verifier);
@@ -42,7 +42,7 @@ impl ReaddirArgs {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirEntry3 {
     pub fileid: u64,
     pub name: Bytes,
     pub cookie: u64,
@@ -52,16 +52,16 @@ pub struct Entry {
     pub handle: Option<FileHandle>,
 }
 
-impl Entry {
-    fn decode(d: &mut Decoder, plus: bool) -> WireResult<Entry> {
+impl DirEntry3 {
+    fn decode(d: &mut XdrDecoder, plus: bool) -> WireResult<DirEntry3> {
         let (fileid, name, cookie) = (d.u64()?, d.opaque(ENTRY_NAME_MAX)?, d.u64()?);
         let (attr, handle) =
             if plus { (decode_post_op(d)?, d.option(FileHandle::decode)?) } else { (None, None) };
-        Ok(Entry { fileid, name, cookie, attr, handle })
+        Ok(DirEntry3 { fileid, name, cookie, attr, handle })
     }
 
     /// With the "one more follows" in front.
-    pub fn encode(&self, e: &mut Encoder, plus: bool) {
+    pub fn encode(&self, e: &mut XdrEncoder, plus: bool) {
         e.bool(true);
         e.u64(self.fileid);
         e.opaque(&self.name);
@@ -82,12 +82,12 @@ impl Entry {
 pub struct ReaddirOk {
     pub dir_attr: PostOpAttr,
     pub verifier: [u8; 8],
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DirEntry3>,
     pub eof: bool,
 }
 
 /// The beginning of a successful result; entries and [`encode_end`] follow.
-pub fn encode_begin(e: &mut Encoder, dir_attr: &PostOpAttr, verifier: &[u8; 8]) {
+pub fn encode_begin(e: &mut XdrEncoder, dir_attr: &PostOpAttr, verifier: &[u8; 8]) {
     e.u32(0);
     encode_post_op(e, dir_attr);
     e.fixed(verifier);
@@ -96,12 +96,12 @@ pub fn encode_begin(e: &mut Encoder, dir_attr: &PostOpAttr, verifier: &[u8; 8]) 
 /// Bytes that [`encode_end`] takes.
 pub const END_BYTES: usize = 8;
 
-pub fn encode_end(e: &mut Encoder, eof: bool) {
+pub fn encode_end(e: &mut XdrEncoder, eof: bool) {
     e.bool(false);
     e.bool(eof);
 }
 
-pub fn encode_readdir(e: &mut Encoder, result: &Outcome<ReaddirOk>, plus: bool) {
+pub fn encode_readdir(e: &mut XdrEncoder, result: &NfsResult<ReaddirOk>, plus: bool) {
     match result {
         Ok(ok) => {
             encode_begin(e, &ok.dir_attr, &ok.verifier);
@@ -115,11 +115,11 @@ pub fn encode_readdir(e: &mut Encoder, result: &Outcome<ReaddirOk>, plus: bool) 
     }
 }
 
-pub fn decode_readdir(d: &mut Decoder, plus: bool) -> WireResult<Outcome<ReaddirOk>> {
-    let ok = |d: &mut Decoder| {
+pub fn decode_readdir(d: &mut XdrDecoder, plus: bool) -> WireResult<NfsResult<ReaddirOk>> {
+    let ok = |d: &mut XdrDecoder| {
         let (dir_attr, verifier) = (decode_post_op(d)?, d.array()?);
-        let entries = d.chain(ENTRIES_MAX, |d| Entry::decode(d, plus))?;
+        let entries = d.chain(ENTRIES_MAX, |d| DirEntry3::decode(d, plus))?;
         Ok(ReaddirOk { dir_attr, verifier, entries, eof: d.bool()? })
     };
-    decode_outcome(d, ok, decode_post_op)
+    decode_result(d, ok, decode_post_op)
 }

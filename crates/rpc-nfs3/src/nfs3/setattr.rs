@@ -2,7 +2,7 @@
 
 use super::FileHandle;
 use super::attr::Nfstime3;
-use crate::xdr::{Decoder, Encoder, WireError, WireResult};
+use crate::xdr::{WireError, WireResult, XdrDecoder, XdrEncoder};
 
 /// set_atime and set_mtime
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum SetTime {
 }
 
 impl SetTime {
-    fn decode(d: &mut Decoder) -> WireResult<SetTime> {
+    fn decode(d: &mut XdrDecoder) -> WireResult<SetTime> {
         Ok(match d.u32()? {
             0 => SetTime::Keep,
             1 => SetTime::ServerTime,
@@ -23,7 +23,7 @@ impl SetTime {
         })
     }
 
-    fn encode(self, e: &mut Encoder) {
+    fn encode(self, e: &mut XdrEncoder) {
         match self {
             SetTime::Keep => e.u32(0),
             SetTime::ServerTime => e.u32(1),
@@ -49,22 +49,22 @@ pub struct Sattr3 {
 }
 
 impl Sattr3 {
-    pub fn decode(d: &mut Decoder) -> WireResult<Sattr3> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<Sattr3> {
         Ok(Sattr3 {
-            mode: d.option(Decoder::u32)?,
-            uid: d.option(Decoder::u32)?,
-            gid: d.option(Decoder::u32)?,
-            size: d.option(Decoder::u64)?,
+            mode: d.option(XdrDecoder::u32)?,
+            uid: d.option(XdrDecoder::u32)?,
+            gid: d.option(XdrDecoder::u32)?,
+            size: d.option(XdrDecoder::u64)?,
             atime: SetTime::decode(d)?,
             mtime: SetTime::decode(d)?,
         })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         for word in [self.mode, self.uid, self.gid] {
-            e.option(word, Encoder::u32);
+            e.option(word, XdrEncoder::u32);
         }
-        e.option(self.size, Encoder::u64);
+        e.option(self.size, XdrEncoder::u64);
         self.atime.encode(e);
         self.mtime.encode(e);
     }
@@ -74,12 +74,12 @@ impl Sattr3 {
 pub struct SetattrArgs {
     pub object: FileHandle,
     pub attributes: Sattr3,
-    /// sattrguard3: only if this is still the object's ctime; otherwise `Status::NOT_SYNC`.
+    /// sattrguard3: only if this is still the object's ctime; otherwise `NfsStatus::NOT_SYNC`.
     pub guard: Option<Nfstime3>,
 }
 
 impl SetattrArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<SetattrArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<SetattrArgs> {
         Ok(SetattrArgs {
             object: FileHandle::decode(d)?,
             attributes: Sattr3::decode(d)?,
@@ -87,7 +87,7 @@ impl SetattrArgs {
         })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.object.encode(e);
         self.attributes.encode(e);
         e.option(self.guard, |e, time| time.encode(e));

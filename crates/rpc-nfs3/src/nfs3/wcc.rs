@@ -2,8 +2,8 @@
 //! own change from somebody else's. Every result of a procedure that changes something carries it.
 
 use super::attr::{Nfstime3, PostOpAttr, decode_post_op, encode_post_op};
-use super::{Outcome, decode_outcome, encode_outcome};
-use crate::xdr::{Decoder, Encoder, WireResult};
+use super::{NfsResult, decode_result, encode_result};
+use crate::xdr::{WireResult, XdrDecoder, XdrEncoder};
 
 /// wcc_attr
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +14,11 @@ pub struct WccAttr {
 }
 
 impl WccAttr {
-    fn decode(d: &mut Decoder) -> WireResult<WccAttr> {
+    fn decode(d: &mut XdrDecoder) -> WireResult<WccAttr> {
         Ok(WccAttr { size: d.u64()?, mtime: Nfstime3::decode(d)?, ctime: Nfstime3::decode(d)? })
     }
 
-    fn encode(self, e: &mut Encoder) {
+    fn encode(self, e: &mut XdrEncoder) {
         e.u64(self.size);
         self.mtime.encode(e);
         self.ctime.encode(e);
@@ -33,11 +33,11 @@ pub struct WccData {
 }
 
 impl WccData {
-    pub fn decode(d: &mut Decoder) -> WireResult<WccData> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<WccData> {
         Ok(WccData { before: d.option(WccAttr::decode)?, after: decode_post_op(d)? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         e.option(self.before, |e, before| before.encode(e));
         encode_post_op(e, &self.after);
     }
@@ -45,12 +45,12 @@ impl WccData {
 
 /// The result of SETATTR, REMOVE and RMDIR, which tell the same whether they did it or not: what became of
 /// the object (SETATTR) or of the directory.
-pub type WccResult = Outcome<WccData, WccData>;
+pub type WccResult = NfsResult<WccData, WccData>;
 
-pub fn encode_wcc_result(e: &mut Encoder, result: &WccResult) {
-    encode_outcome(e, result, |e, wcc| wcc.encode(e), |e, wcc| wcc.encode(e));
+pub fn encode_wcc_result(e: &mut XdrEncoder, result: &WccResult) {
+    encode_result(e, result, |e, wcc| wcc.encode(e), |e, wcc| wcc.encode(e));
 }
 
-pub fn decode_wcc_result(d: &mut Decoder) -> WireResult<WccResult> {
-    decode_outcome(d, WccData::decode, WccData::decode)
+pub fn decode_wcc_result(d: &mut XdrDecoder) -> WireResult<WccResult> {
+    decode_result(d, WccData::decode, WccData::decode)
 }

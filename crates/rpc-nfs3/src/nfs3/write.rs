@@ -6,11 +6,11 @@
 use bytes::Bytes;
 
 use super::wcc::WccData;
-use super::{FileHandle, Outcome, decode_outcome, encode_outcome};
-use crate::xdr::{Decoder, Encoder, WireError, WireResult, length32};
+use super::{FileHandle, NfsResult, decode_result, encode_result};
+use crate::xdr::{WireError, WireResult, XdrDecoder, XdrEncoder, length32};
 
 /// writeverf3: opaque, only ever compared.
-pub type WriteVerifier = [u8; 8];
+pub type WriteVerf3 = [u8; 8];
 
 /// stable_how: what must be on stable storage before WRITE is answered, and in the answer, what is. Later
 /// ones promise more.
@@ -24,7 +24,7 @@ pub enum StableHow {
 }
 
 impl StableHow {
-    fn decode(d: &mut Decoder) -> WireResult<StableHow> {
+    fn decode(d: &mut XdrDecoder) -> WireResult<StableHow> {
         Ok(match d.u32()? {
             0 => StableHow::Unstable,
             1 => StableHow::DataSync,
@@ -44,7 +44,7 @@ pub struct WriteArgs {
 
 impl WriteArgs {
     /// The data is a slice of the record; `data_max` is the most that we announce to take.
-    pub fn decode(d: &mut Decoder, data_max: usize) -> WireResult<WriteArgs> {
+    pub fn decode(d: &mut XdrDecoder, data_max: usize) -> WireResult<WriteArgs> {
         let (file, offset, count) = (FileHandle::decode(d)?, d.u64()?, d.u32()?);
         let stable = StableHow::decode(d)?;
         let data = d.opaque(data_max)?;
@@ -55,7 +55,7 @@ impl WriteArgs {
     }
 
     /// Everything in front of the data: the caller sends the data and its padding after it.
-    pub fn encode_head(&self, e: &mut Encoder) {
+    pub fn encode_head(&self, e: &mut XdrEncoder) {
         let length = length32(self.data.len());
         self.file.encode(e);
         e.u64(self.offset);
@@ -64,7 +64,7 @@ impl WriteArgs {
         e.u32(length);
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.encode_head(e);
         e.fixed(&self.data);
     }
@@ -76,31 +76,31 @@ pub struct WriteOk {
     /// Bytes written; may be less than were sent.
     pub count: u32,
     pub committed: StableHow,
-    pub verifier: WriteVerifier,
+    pub verifier: WriteVerf3,
 }
 
-pub type WriteResult = Outcome<WriteOk, WccData>;
+pub type WriteResult = NfsResult<WriteOk, WccData>;
 
-pub fn encode_write(e: &mut Encoder, result: &WriteResult) {
-    let ok = |e: &mut Encoder, ok: &WriteOk| {
+pub fn encode_write(e: &mut XdrEncoder, result: &WriteResult) {
+    let ok = |e: &mut XdrEncoder, ok: &WriteOk| {
         ok.wcc.encode(e);
         e.u32(ok.count);
         e.u32(ok.committed as u32);
         e.fixed(&ok.verifier);
     };
-    encode_outcome(e, result, ok, |e, wcc| wcc.encode(e));
+    encode_result(e, result, ok, |e, wcc| wcc.encode(e));
 }
 
 /// `count_max` is what was sent: a server that says it wrote more is not believed.
-pub fn decode_write(d: &mut Decoder, count_max: usize) -> WireResult<WriteResult> {
-    let ok = |d: &mut Decoder| {
+pub fn decode_write(d: &mut XdrDecoder, count_max: usize) -> WireResult<WriteResult> {
+    let ok = |d: &mut XdrDecoder| {
         let (wcc, count) = (WccData::decode(d)?, d.u32()?);
         if count as usize > count_max {
             return Err(WireError::BadValue);
         }
         Ok(WriteOk { wcc, count, committed: StableHow::decode(d)?, verifier: d.array()? })
     };
-    decode_outcome(d, ok, WccData::decode)
+    decode_result(d, ok, WccData::decode)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,11 +112,11 @@ pub struct CommitArgs {
 }
 
 impl CommitArgs {
-    pub fn decode(d: &mut Decoder) -> WireResult<CommitArgs> {
+    pub fn decode(d: &mut XdrDecoder) -> WireResult<CommitArgs> {
         Ok(CommitArgs { file: FileHandle::decode(d)?, offset: d.u64()?, count: d.u32()? })
     }
 
-    pub fn encode(&self, e: &mut Encoder) {
+    pub fn encode(&self, e: &mut XdrEncoder) {
         self.file.encode(e);
         e.u64(self.offset);
         e.u32(self.count);
@@ -126,20 +126,20 @@ impl CommitArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommitOk {
     pub wcc: WccData,
-    pub verifier: WriteVerifier,
+    pub verifier: WriteVerf3,
 }
 
-pub type CommitResult = Outcome<CommitOk, WccData>;
+pub type CommitResult = NfsResult<CommitOk, WccData>;
 
-pub fn encode_commit(e: &mut Encoder, result: &CommitResult) {
-    let ok = |e: &mut Encoder, ok: &CommitOk| {
+pub fn encode_commit(e: &mut XdrEncoder, result: &CommitResult) {
+    let ok = |e: &mut XdrEncoder, ok: &CommitOk| {
         ok.wcc.encode(e);
         e.fixed(&ok.verifier);
     };
-    encode_outcome(e, result, ok, |e, wcc| wcc.encode(e));
+    encode_result(e, result, ok, |e, wcc| wcc.encode(e));
 }
 
-pub fn decode_commit(d: &mut Decoder) -> WireResult<CommitResult> {
-    let ok = |d: &mut Decoder| Ok(CommitOk { wcc: WccData::decode(d)?, verifier: d.array()? });
-    decode_outcome(d, ok, WccData::decode)
+pub fn decode_commit(d: &mut XdrDecoder) -> WireResult<CommitResult> {
+    let ok = |d: &mut XdrDecoder| Ok(CommitOk { wcc: WccData::decode(d)?, verifier: d.array()? });
+    decode_result(d, ok, WccData::decode)
 }

@@ -14,10 +14,10 @@ use rpc_nfs3::nfs3::write::{self, CommitArgs, WriteArgs};
 use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, NAME_MAX, fs};
 use rpc_nfs3::portmap::Mapping;
 use rpc_nfs3::rpc::{CallHeader, Credentials, ReplyHeader};
-use rpc_nfs3::{Decoder, Encoder, WireError, mount};
+use rpc_nfs3::{WireError, XdrDecoder, XdrEncoder, mount};
 
 fn all_decoders(message: &Bytes) {
-    let d = || Decoder::new(message.clone());
+    let d = || XdrDecoder::new(message.clone());
     let _ = CallHeader::decode(&mut d());
     let _ = ReplyHeader::decode(&mut d());
     let _ = Mapping::decode(&mut d());
@@ -48,7 +48,7 @@ fn all_decoders(message: &Bytes) {
 
 /// Of the procedures that change something. Byte strings are slices of the message, within their caps.
 fn mutation_decoders(message: &Bytes) {
-    let d = || Decoder::new(message.clone());
+    let d = || XdrDecoder::new(message.clone());
     let within = |bytes: &Bytes, max: usize| {
         let inside = bytes.is_empty() || message.as_ptr_range().contains(&bytes.as_ptr());
         assert!(inside && bytes.len() <= max, "{} bytes", bytes.len());
@@ -98,10 +98,10 @@ proptest! {
     }
 }
 
-fn words(words: &[u32]) -> Decoder {
-    let mut e = Encoder::default();
+fn words(words: &[u32]) -> XdrDecoder {
+    let mut e = XdrEncoder::default();
     words.iter().for_each(|w| e.u32(*w));
-    Decoder::new(e.finish())
+    XdrDecoder::new(e.finish())
 }
 
 #[test]

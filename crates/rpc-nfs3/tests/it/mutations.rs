@@ -4,23 +4,23 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use rpc_nfs3::nfs3::attr::{FileType, Nfstime3};
 use rpc_nfs3::nfs3::create::{
-    self, CreateArgs, CreateHow, CreateOk, MkdirArgs, MknodArgs, NodeData, SymlinkArgs,
+    self, CreateArgs, CreateHow3, CreateOk, MkdirArgs, MknodArgs, NodeData, SymlinkArgs,
 };
 use rpc_nfs3::nfs3::names::{self, LinkArgs, LinkWcc, RenameArgs, RenameWcc};
 use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime, SetattrArgs};
 use rpc_nfs3::nfs3::wcc::{self, WccData};
 use rpc_nfs3::nfs3::write::{self, CommitArgs, CommitOk, StableHow, WriteArgs, WriteOk};
-use rpc_nfs3::nfs3::{self, FileHandle, Status, procedure};
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::nfs3::{self, FileHandle, NfsStatus, procedure};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use crate::round_trip::round;
 use crate::values::{bytes, dir_op, failure, handle, post_op, sattr, stable_how, time, wcc};
 
-fn create_how() -> impl Strategy<Value = CreateHow> {
+fn create_how() -> impl Strategy<Value = CreateHow3> {
     prop_oneof![
-        sattr().prop_map(CreateHow::Unchecked),
-        sattr().prop_map(CreateHow::Guarded),
-        any::<[u8; 8]>().prop_map(CreateHow::Exclusive),
+        sattr().prop_map(CreateHow3::Unchecked),
+        sattr().prop_map(CreateHow3::Guarded),
+        any::<[u8; 8]>().prop_map(CreateHow3::Exclusive),
     ]
 }
 
@@ -70,10 +70,10 @@ proptest! {
         let length = data.len();
         let write = WriteArgs { file, offset, stable, data };
         round(&write, |e| write.encode(e), |d| WriteArgs::decode(d, length));
-        let mut parts = Encoder::default();
+        let mut parts = XdrEncoder::default();
         write.encode_head(&mut parts);
         parts.fixed(&write.data);
-        let mut whole = Encoder::default();
+        let mut whole = XdrEncoder::default();
         write.encode(&mut whole);
         assert_eq!(whole.finish(), parts.finish(), "head and data make the arguments");
     }
@@ -122,7 +122,7 @@ fn setattr_arguments_are_what_the_standard_says() {
         },
         guard: Some(time),
     };
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     args.encode(&mut e);
     let handle = [1, u32::from_be_bytes(*b"h\0\0\0")];
     let expected = [&handle[..], &[1, 0o640, 0, 0, 1, 1, 0, 1, 2, 7, 8, 1, 7, 8]].concat();
@@ -134,11 +134,11 @@ fn setattr_arguments_are_what_the_standard_says() {
 fn write_arguments_and_results_are_what_the_standard_says() {
     let data = Bytes::from_static(b"abcde");
     let args = WriteArgs { file: FileHandle(Bytes::new()), offset: 9, stable: StableHow::FileSync, data };
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     args.encode(&mut e);
     let (abcd, padded) = (u32::from_be_bytes(*b"abcd"), u32::from_be_bytes(*b"e\0\0\0"));
     assert_eq!(words(e), [0, 0, 9, 5, 2, 5, abcd, padded]);
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     let (wcc, verifier) = (WccData::default(), [0, 0, 0, 3, 0, 0, 0, 4]);
     write::encode_write(&mut e, &Ok(WriteOk { wcc, count: 5, committed: StableHow::DataSync, verifier }));
     assert_eq!(words(e), [0, 0, 0, 5, 1, 3, 4]);
@@ -148,10 +148,10 @@ fn write_arguments_and_results_are_what_the_standard_says() {
 fn write_data_is_a_slice_of_the_record() {
     let data = Bytes::from(vec![7; 1000]);
     let args = WriteArgs { file: FileHandle(Bytes::new()), offset: 0, stable: StableHow::Unstable, data };
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     args.encode(&mut e);
     let record = e.finish();
-    let decoded = WriteArgs::decode(&mut Decoder::new(record.clone()), 1000).expect("valid");
+    let decoded = WriteArgs::decode(&mut XdrDecoder::new(record.clone()), 1000).expect("valid");
     assert!(record.as_ptr_range().contains(&decoded.data.as_ptr()));
 }
 
@@ -159,34 +159,34 @@ fn write_data_is_a_slice_of_the_record() {
 #[test]
 fn a_refused_mutation_decodes_as_the_failure_of_its_procedure() {
     let refused = |number| {
-        let mut e = Encoder::default();
-        nfs3::encode_mutation_failure(&mut e, number, Status::ROFS, [None, None]).expect("a mutation");
-        Decoder::new(e.finish())
+        let mut e = XdrEncoder::default();
+        nfs3::encode_mutation_failure(&mut e, number, NfsStatus::ROFS, [None, None]).expect("a mutation");
+        XdrDecoder::new(e.finish())
     };
     let nothing = WccData::default();
     for number in [procedure::SETATTR, procedure::REMOVE, procedure::RMDIR] {
         let decoded = wcc::decode_wcc_result(&mut refused(number));
-        assert_eq!(decoded, Ok(Err((Status::ROFS, nothing))));
+        assert_eq!(decoded, Ok(Err((NfsStatus::ROFS, nothing))));
     }
     for number in [procedure::CREATE, procedure::MKDIR, procedure::SYMLINK, procedure::MKNOD] {
         let decoded = create::decode_create(&mut refused(number));
-        assert_eq!(decoded, Ok(Err((Status::ROFS, nothing))));
+        assert_eq!(decoded, Ok(Err((NfsStatus::ROFS, nothing))));
     }
     let write = write::decode_write(&mut refused(procedure::WRITE), 0);
-    assert_eq!(write, Ok(Err((Status::ROFS, nothing))));
+    assert_eq!(write, Ok(Err((NfsStatus::ROFS, nothing))));
     let commit = write::decode_commit(&mut refused(procedure::COMMIT));
-    assert_eq!(commit, Ok(Err((Status::ROFS, nothing))));
+    assert_eq!(commit, Ok(Err((NfsStatus::ROFS, nothing))));
     let mut rename = refused(procedure::RENAME);
-    assert_eq!(names::decode_rename(&mut rename), Ok(Err((Status::ROFS, RenameWcc::default()))));
+    assert_eq!(names::decode_rename(&mut rename), Ok(Err((NfsStatus::ROFS, RenameWcc::default()))));
     assert_eq!(rename.remaining(), 0);
     let mut link = refused(procedure::LINK);
-    assert_eq!(names::decode_link(&mut link), Ok(Err((Status::ROFS, LinkWcc::default()))));
+    assert_eq!(names::decode_link(&mut link), Ok(Err((NfsStatus::ROFS, LinkWcc::default()))));
     assert_eq!(link.remaining(), 0);
 }
 
-fn words(e: Encoder) -> Vec<u32> {
+fn words(e: XdrEncoder) -> Vec<u32> {
     let message = e.finish();
     assert_eq!(message.len() % 4, 0);
-    let mut d = Decoder::new(message);
+    let mut d = XdrDecoder::new(message);
     std::iter::from_fn(|| d.u32().ok()).collect()
 }

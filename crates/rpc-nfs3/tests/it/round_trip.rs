@@ -3,35 +3,35 @@
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rpc_nfs3::mount::{self, Export, Mount, MountStatus, Mounted};
+use rpc_nfs3::mount::{self, ExportEntry, MountListEntry, MountOk, MountStatus};
 use rpc_nfs3::nfs3::attr::Nfstime3;
 use rpc_nfs3::nfs3::file::{self, AccessArgs, AccessOk, LookupOk, ReadArgs, ReadOk, ReadlinkOk};
 use rpc_nfs3::nfs3::fs::{self, FsinfoOk, FsstatOk, PathconfOk};
 use rpc_nfs3::nfs3::readdir::{self, ReaddirArgs};
-use rpc_nfs3::nfs3::{self, DirOp, Status, procedure};
+use rpc_nfs3::nfs3::{self, DirOp, NfsStatus, procedure};
 use rpc_nfs3::portmap::Mapping;
 use rpc_nfs3::rpc::{AuthSys, CallHeader, Credentials, ReplyHeader, ReplyStatus};
 use rpc_nfs3::xdr::WireResult;
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use crate::values::{bytes, failure, fattr, handle, listing, post_op};
 
 /// Encodes, decodes, and checks that nothing is left over and that every shorter message is refused.
 pub fn round<T: PartialEq + std::fmt::Debug>(
     value: &T,
-    encode: impl Fn(&mut Encoder),
-    decode: impl Fn(&mut Decoder) -> WireResult<T>,
+    encode: impl Fn(&mut XdrEncoder),
+    decode: impl Fn(&mut XdrDecoder) -> WireResult<T>,
 ) {
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     encode(&mut e);
     let message = e.finish();
     assert_eq!(message.len() % 4, 0);
-    let mut d = Decoder::new(message.clone());
+    let mut d = XdrDecoder::new(message.clone());
     assert_eq!(decode(&mut d).as_ref(), Ok(value));
     assert_eq!(d.remaining(), 0);
     // Every cut, or 64 of them where there are many.
     for cut in (0..message.len()).step_by(message.len() / 64 + 1) {
-        assert!(decode(&mut Decoder::new(message.slice(..cut))).is_err(), "{cut} of {}", message.len());
+        assert!(decode(&mut XdrDecoder::new(message.slice(..cut))).is_err(), "{cut} of {}", message.len());
     }
 }
 
@@ -185,13 +185,13 @@ proptest! {
         mounts in vec((bytes(255), bytes(1024)), 0..4),
         status in 1u32..,
     ) {
-        for result in [Ok(Mounted { handle: root, flavors }), Err(MountStatus(status))] {
+        for result in [Ok(MountOk { handle: root, flavors }), Err(MountStatus(status))] {
             round(&result, |e| mount::encode_mount_result(e, &result), mount::decode_mount_result);
         }
-        let exports: Vec<Export> =
-            exports.into_iter().map(|(path, groups)| Export { path, groups }).collect();
+        let exports: Vec<ExportEntry> =
+            exports.into_iter().map(|(path, groups)| ExportEntry { path, groups }).collect();
         round(&exports, |e| mount::encode_exports(e, &exports), mount::decode_exports);
-        let mounts: Vec<Mount> = mounts.into_iter().map(|(host, path)| Mount { host, path }).collect();
+        let mounts: Vec<MountListEntry> = mounts.into_iter().map(|(host, path)| MountListEntry { host, path }).collect();
         round(&mounts, |e| mount::encode_mounts(e, &mounts), mount::decode_mounts);
     }
 }
@@ -200,9 +200,9 @@ proptest! {
 fn a_head_with_payload_behind_it_is_the_whole_read_result() {
     for data in [&b""[..], b"a", b"ab", b"abc", b"abcd", b"abcde"] {
         let result = Ok(ReadOk { attr: None, eof: true, data: Bytes::copy_from_slice(data) });
-        let mut whole = Encoder::default();
+        let mut whole = XdrEncoder::default();
         file::encode_read(&mut whole, &result);
-        let mut parts = Encoder::default();
+        let mut parts = XdrEncoder::default();
         file::encode_read_head(&mut parts, &None, data.len(), true);
         parts.fixed(data);
         assert_eq!(whole.finish(), parts.finish());
@@ -212,11 +212,11 @@ fn a_head_with_payload_behind_it_is_the_whole_read_result() {
 #[test]
 fn read_data_is_a_slice_of_the_record() {
     let result = Ok(ReadOk { attr: None, eof: false, data: Bytes::from(vec![7; 1000]) });
-    let mut e = Encoder::default();
+    let mut e = XdrEncoder::default();
     file::encode_read(&mut e, &result);
     let record = e.finish();
     let decoded =
-        file::decode_read(&mut Decoder::new(record.clone()), 1000).expect("valid").expect("a success");
+        file::decode_read(&mut XdrDecoder::new(record.clone()), 1000).expect("valid").expect("a success");
     let within = record.as_ptr_range();
     assert!(within.contains(&decoded.data.as_ptr()));
 }
@@ -238,15 +238,15 @@ fn every_mutation_fails_in_the_shape_of_its_result() {
         (procedure::COMMIT, 2),
     ];
     for (procedure, absent) in words {
-        let mut e = Encoder::default();
-        nfs3::encode_mutation_failure(&mut e, procedure, Status::ROFS, [None, None]).expect("a mutation");
-        let mut d = Decoder::new(e.finish());
+        let mut e = XdrEncoder::default();
+        nfs3::encode_mutation_failure(&mut e, procedure, NfsStatus::ROFS, [None, None]).expect("a mutation");
+        let mut d = XdrDecoder::new(e.finish());
         assert_eq!(d.u32(), Ok(30));
         for _ in 0..absent {
             assert_eq!(d.u32(), Ok(0));
         }
         assert_eq!(d.remaining(), 0, "procedure {procedure}");
     }
-    let mut e = Encoder::default();
-    assert!(nfs3::encode_mutation_failure(&mut e, procedure::READ, Status::ROFS, [None, None]).is_err());
+    let mut e = XdrEncoder::default();
+    assert!(nfs3::encode_mutation_failure(&mut e, procedure::READ, NfsStatus::ROFS, [None, None]).is_err());
 }

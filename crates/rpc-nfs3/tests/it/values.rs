@@ -4,11 +4,11 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rpc_nfs3::nfs3::attr::{Fattr3, FileType, Nfstime3, PostOpAttr};
-use rpc_nfs3::nfs3::readdir::{Entry, ReaddirOk};
+use rpc_nfs3::nfs3::readdir::{DirEntry3, ReaddirOk};
 use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime};
 use rpc_nfs3::nfs3::wcc::{WccAttr, WccData};
 use rpc_nfs3::nfs3::write::StableHow;
-use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, NAME_MAX, Status};
+use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, NAME_MAX, NfsStatus};
 
 pub fn bytes(max: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..=max).prop_map(Bytes::from)
@@ -58,15 +58,15 @@ pub fn post_op() -> impl Strategy<Value = PostOpAttr> {
 }
 
 /// Any failure, known or not.
-pub fn failure() -> impl Strategy<Value = Status> {
-    (1u32..).prop_map(Status)
+pub fn failure() -> impl Strategy<Value = NfsStatus> {
+    (1u32..).prop_map(NfsStatus)
 }
 
-fn entry(plus: bool) -> impl Strategy<Value = Entry> {
+fn entry(plus: bool) -> impl Strategy<Value = DirEntry3> {
     let rest = (post_op(), proptest::option::of(handle()));
     (any::<u64>(), bytes(300), any::<u64>(), rest).prop_map(move |(fileid, name, cookie, (attr, handle))| {
         let (attr, handle) = if plus { (attr, handle) } else { (None, None) };
-        Entry { fileid, name, cookie, attr, handle }
+        DirEntry3 { fileid, name, cookie, attr, handle }
     })
 }
 

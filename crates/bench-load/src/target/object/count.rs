@@ -2,18 +2,18 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use origin_object::Store;
+use origin_object::ObjectStore;
 use types::Result;
 
 use crate::target::Calls;
 
 pub struct Counted {
-    pub store: Arc<dyn Store>,
+    pub store: Arc<dyn ObjectStore>,
     calls: Mutex<Calls>,
 }
 
 impl Counted {
-    pub fn new(store: Arc<dyn Store>) -> Counted {
+    pub fn new(store: Arc<dyn ObjectStore>) -> Counted {
         Counted { store, calls: Mutex::default() }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use origin_object::{Condition, Metadata, Part, Store};
+use origin_object::{Metadata, ObjectStore, Precondition, UploadedPart};
 use tokio::sync::OnceCell;
 use types::{Error, ErrorKind, Result};
 
@@ -13,22 +13,22 @@ use super::parts::{Parts, Rest};
 pub struct Upload {
     key: String,
     /// By which it is given up if nobody completes it.
-    store: Arc<dyn Store>,
+    store: Arc<dyn ObjectStore>,
     state: Mutex<State>,
     /// Once there is more than a part of it. Of several writers one begins it.
-    begun: OnceCell<origin_object::Upload>,
+    begun: OnceCell<origin_object::MultipartUpload>,
 }
 
 struct State {
     parts: Parts,
     /// Parts that the store has.
-    stored: Vec<Part>,
+    stored: Vec<UploadedPart>,
     over: bool,
 }
 
 impl Upload {
     /// `size`: of the whole object, where that is known.
-    pub fn new(key: String, store: Arc<dyn Store>, part_bytes: u64, size: Option<u64>) -> Upload {
+    pub fn new(key: String, store: Arc<dyn ObjectStore>, part_bytes: u64, size: Option<u64>) -> Upload {
         let state = State { parts: Parts::new(part_bytes, size), stored: Vec::new(), over: false };
         Upload { key, store, state: Mutex::new(state), begun: OnceCell::new() }
     }
@@ -54,7 +54,7 @@ impl Upload {
     async fn store_part(&self, by: &Counted, number: u32, bytes: Bytes) -> Result<()> {
         let none = Metadata::new();
         let begin = async || by.call("BEGIN", by.store.begin(&self.key, &none)).await;
-        let begun: &origin_object::Upload = self.begun.get_or_try_init(begin).await?;
+        let begun: &origin_object::MultipartUpload = self.begun.get_or_try_init(begin).await?;
         let part = by.call("PART", by.store.part(begun, number, bytes)).await?;
         self.state().stored.push(part);
         Ok(())
@@ -70,7 +70,7 @@ impl Upload {
             Rest::Nothing => return Ok(false),
             Rest::Whole(whole) => {
                 let none = Metadata::new();
-                by.call("PUT", by.store.put(&self.key, whole, &none, Condition::Always)).await?;
+                by.call("PUT", by.store.put(&self.key, whole, &none, Precondition::Always)).await?;
             }
             Rest::Parts(last) => {
                 for (number, bytes) in last {
@@ -98,7 +98,7 @@ impl Upload {
             return Err(Error::new(ErrorKind::Io, "complete", why));
         };
         parts.sort_by_key(|part| part.number);
-        by.call("COMPLETE", by.store.complete(begun, &parts, Condition::Always)).await.map(drop)
+        by.call("COMPLETE", by.store.complete(begun, &parts, Precondition::Always)).await.map(drop)
     }
 
     fn named(&self, error: Error) -> Error {

@@ -1,7 +1,7 @@
 //! A rename that had no answer is known by what it left, and asked for again it ends.
 
 use super::*;
-use crate::store::Store;
+use crate::store::ObjectStore;
 
 /// The copy, the removal, and the answer to that: each is lost once.
 const CALLS: [&str; 3] = ["copied", "delete", "deleted"];
@@ -24,13 +24,13 @@ async fn left(origin: &ObjectOrigin, from: &str, was: Version, there: &str) -> R
 }
 
 fn stored_by_others(shelf: &Shelf, key: &str, data: &'static [u8]) {
-    shelf.keep(key, Bytes::from_static(data), &Metadata::new(), Condition::Always).unwrap();
+    shelf.keep(key, Bytes::from_static(data), &Metadata::new(), Precondition::Always).unwrap();
 }
 
 /// By a program that keeps what is stored with an object, and so our mark.
 fn replaced_by_others(shelf: &Shelf, key: &str, data: &'static [u8]) {
     let metadata = shelf.metadata(key).expect("there");
-    shelf.keep(key, Bytes::from_static(data), &metadata, Condition::Always).unwrap();
+    shelf.keep(key, Bytes::from_static(data), &metadata, Precondition::Always).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +156,7 @@ async fn after_a_start_the_copy_of_an_interrupted_rename_is_known_beside_what_it
 #[tokio::test(start_paused = true)]
 async fn a_directory_that_an_interrupted_rename_emptied_stays() {
     let (shelf, origin) = tree().await;
-    shelf.keep("e/z", Bytes::from_static(b"alone"), &Metadata::new(), Condition::Always).unwrap();
+    shelf.keep("e/z", Bytes::from_static(b"alone"), &Metadata::new(), Precondition::Always).unwrap();
     *shelf.fails.lock().unwrap() = Some(("deleted", ErrorKind::Unavailable));
     assert_eq!(kind(origin.change(&rename("e/z", "g")).await), ErrorKind::OutcomeUnknown);
     origin.change(&rename("e/z", "g")).await.expect("it is ended");
@@ -203,7 +203,7 @@ async fn a_directory_in_which_others_store_something_is_no_work_of_an_interrupte
         assert_eq!(kind(renamed.await.unwrap()), ErrorKind::OutcomeUnknown);
         assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, RenameLeftover::Ours);
         let data = Bytes::from_static(b"theirs");
-        shelf.keep(key, data.clone(), &Metadata::new(), Condition::Always).unwrap();
+        shelf.keep(key, data.clone(), &Metadata::new(), Precondition::Always).unwrap();
         assert_eq!(left(&origin, "d/", Version([9; 16]), "e/").await, RenameLeftover::Foreign, "{key}");
         origin.change(&rename("d", "e")).await.expect_err("it is not ours alone");
         assert_eq!(shelf.bytes(key), Some(data));

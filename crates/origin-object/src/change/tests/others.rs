@@ -1,10 +1,10 @@
 //! What others, who know nothing of this tier, do at the store while something is renamed.
 
 use super::*;
-use crate::store::Store;
+use crate::store::ObjectStore;
 
 fn put(shelf: &Shelf, key: &str, data: &'static str) {
-    shelf.keep(key, Bytes::from_static(data.as_bytes()), &Metadata::new(), Condition::Always).unwrap();
+    shelf.keep(key, Bytes::from_static(data.as_bytes()), &Metadata::new(), Precondition::Always).unwrap();
 }
 
 /// What they stored between its copy and its removal was removed.
@@ -82,7 +82,7 @@ async fn what_is_too_long_for_one_copy_is_renamed_in_parts() {
     let (shelf, origin) = tree().await;
     let long: Vec<u8> = (0..2 * COPY_MAX + 5).map(|at| (at / 4096) as u8).collect();
     let metadata = Metadata::from([("colour".to_owned(), "blue".to_owned())]);
-    shelf.keep("d/z", long.clone().into(), &metadata, Condition::Always).unwrap();
+    shelf.keep("d/z", long.clone().into(), &metadata, Precondition::Always).unwrap();
     *shelf.fails.lock().unwrap() = Some(("part", ErrorKind::AccessDenied));
     assert_eq!(kind(origin.change(&rename("d", "e")).await), ErrorKind::AccessDenied);
     assert_eq!((shelf.bytes("d/z").map(|bytes| bytes == long), shelf.bytes("e/z")), (Some(true), None));

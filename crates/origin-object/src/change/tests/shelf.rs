@@ -9,7 +9,10 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
-use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Part, Source, Stat, Store, Upload};
+use crate::store::{
+    CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat, ObjectStore,
+    Precondition, PutResult, UploadedPart,
+};
 
 /// More than tests write that do not ask for it.
 pub const COPY_MAX: u64 = 16 << 20;
@@ -77,8 +80,8 @@ impl Shelf {
             let _ = here.send(());
             let _ = goes.await;
         }
-        let turns = self.random.lock().unwrap().as_mut().map_or(0, |state| below(state, 4));
-        for _ in 0..turns {
+        let pacer = self.random.lock().unwrap().as_mut().map_or(0, |state| below(state, 4));
+        for _ in 0..pacer {
             tokio::task::yield_now().await;
         }
         match self.fails.lock().unwrap().take_if(|(fails, _)| *fails == call) {
@@ -92,14 +95,14 @@ impl Shelf {
         key: &str,
         data: Bytes,
         metadata: &Metadata,
-        condition: Condition<'_>,
-    ) -> Result<Made> {
+        condition: Precondition<'_>,
+    ) -> Result<PutResult> {
         let mut objects = self.objects();
         let there = objects.get(key).map(|kept| kept.etag.as_str());
         let holds = match condition {
-            Condition::Always => true,
-            Condition::Absent => there.is_none(),
-            Condition::Unchanged(etag) => there == Some(etag),
+            Precondition::Always => true,
+            Precondition::Absent => there.is_none(),
+            Precondition::Unchanged(etag) => there == Some(etag),
         };
         if !holds {
             return Err(Error::new(ErrorKind::VersionChanged, "put", key));
@@ -107,7 +110,7 @@ impl Shelf {
         let number = self.number.fetch_add(1, Ordering::SeqCst);
         let etag = format!("\"{number}\"");
         objects.insert(key.into(), Kept { data, etag: etag.clone(), metadata: metadata.clone() });
-        Ok(Made { etag, modified: Some(at(number)) })
+        Ok(PutResult { etag, modified: Some(at(number)) })
     }
 
     fn find(&self, key: &str, etag: Option<&str>) -> Result<Kept> {
@@ -129,45 +132,57 @@ fn below(state: &mut u64, limit: u64) -> u64 {
 }
 
 #[async_trait]
-impl Store for Shelf {
+impl ObjectStore for Shelf {
     fn copy_max(&self) -> u64 {
         COPY_MAX
     }
-    async fn head(&self, key: &str) -> Result<Option<Stat>> {
+    async fn head(&self, key: &str) -> Result<Option<ObjectStat>> {
         self.called("head").await?;
-        Ok(self.find(key, None).ok().map(|kept| Stat {
+        Ok(self.find(key, None).ok().map(|kept| ObjectStat {
             size: kept.data.len() as u64,
             modified: at(kept.etag.trim_matches('"').parse().unwrap()),
             etag: kept.etag,
             metadata: kept.metadata,
         }))
     }
-    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
+    async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<GetResult> {
         self.called("get").await?;
         let kept = self.find(key, etag)?;
         let data = kept.data.slice(range.offset as usize..range.end() as usize);
-        Ok(Got { etag: kept.etag, size: kept.data.len() as u64, data })
+        Ok(GetResult { etag: kept.etag, size: kept.data.len() as u64, data })
     }
-    async fn list(&self, prefix: &str, by_directory: bool, after: Option<&str>, most: u32) -> Result<Page> {
+    async fn list(
+        &self,
+        prefix: &str,
+        by_directory: bool,
+        after: Option<&str>,
+        most: u32,
+    ) -> Result<ListPage> {
         assert!(!by_directory);
         self.called("list").await?;
         if self.empty_pages.load(Ordering::SeqCst) && after.is_none() {
-            return Ok(Page { next: Some(String::new()), ..Page::default() });
+            return Ok(ListPage { next: Some(String::new()), ..ListPage::default() });
         }
         let objects = self.objects();
         let behind = |key: &str| key.starts_with(prefix) && after.is_none_or(|after| key > after);
-        let mut page = Page::default();
+        let mut page = ListPage::default();
         for (key, kept) in objects.iter().filter(|(key, _)| behind(key)) {
             if page.objects.len() == most as usize {
-                page.next = page.objects.last().map(|last: &Listed| last.key.clone());
+                page.next = page.objects.last().map(|last: &ListedObject| last.key.clone());
                 break;
             }
             let (size, etag, modified) = (kept.data.len() as u64, kept.etag.clone(), at(0));
-            page.objects.push(Listed { key: key.clone(), size, etag, modified, metadata: None });
+            page.objects.push(ListedObject { key: key.clone(), size, etag, modified, metadata: None });
         }
         Ok(page)
     }
-    async fn put(&self, key: &str, data: Bytes, metadata: &Metadata, when: Condition<'_>) -> Result<Made> {
+    async fn put(
+        &self,
+        key: &str,
+        data: Bytes,
+        metadata: &Metadata,
+        when: Precondition<'_>,
+    ) -> Result<PutResult> {
         self.called("put").await?;
         self.keep(key, data, metadata, when)
     }
@@ -179,50 +194,55 @@ impl Store for Shelf {
         }?;
         self.called("deleted").await
     }
-    async fn copy(&self, from: Source<'_>, to: &str) -> Result<String> {
+    async fn copy(&self, from: CopySource<'_>, to: &str) -> Result<String> {
         self.called("copy").await?;
         assert!(from.size <= COPY_MAX);
         let kept = self.find(from.key, Some(from.etag))?;
-        let made = self.keep(to, kept.data.clone(), &kept.metadata, Condition::Always)?;
+        let made = self.keep(to, kept.data.clone(), &kept.metadata, Precondition::Always)?;
         // Whoever is answered comes to know it later.
         self.called("copied").await?;
         Ok(made.etag)
     }
-    async fn describe(&self, object: Source<'_>, metadata: &Metadata) -> Result<String> {
+    async fn describe(&self, object: CopySource<'_>, metadata: &Metadata) -> Result<String> {
         self.called("copy").await?;
         let kept = self.find(object.key, Some(object.etag))?;
-        self.keep(object.key, kept.data, metadata, Condition::Always).map(|made| made.etag)
+        self.keep(object.key, kept.data, metadata, Precondition::Always).map(|made| made.etag)
     }
-    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
+    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<MultipartUpload> {
         let id = self.number.fetch_add(1, Ordering::SeqCst).to_string();
-        Ok(Upload { key: key.into(), id, metadata: metadata.clone() })
+        Ok(MultipartUpload { key: key.into(), id, metadata: metadata.clone() })
     }
-    async fn part(&self, upload: &Upload, number: u32, data: Bytes) -> Result<Part> {
+    async fn part(&self, upload: &MultipartUpload, number: u32, data: Bytes) -> Result<UploadedPart> {
         self.called("part").await?;
         self.parts.lock().unwrap().insert((upload.id.clone(), number), data);
-        Ok(Part { number, etag: number.to_string() })
+        Ok(UploadedPart { number, etag: number.to_string() })
     }
     async fn part_of(
         &self,
-        upload: &Upload,
+        upload: &MultipartUpload,
         number: u32,
-        from: Source<'_>,
+        from: CopySource<'_>,
         range: ByteRange,
-    ) -> Result<Part> {
+    ) -> Result<UploadedPart> {
         assert!(range.length <= COPY_MAX);
         let got = self.get(from.key, Some(from.etag), range).await?;
         self.part(upload, number, got.data).await
     }
-    async fn complete(&self, upload: &Upload, parts: &[Part], when: Condition<'_>) -> Result<Made> {
+    async fn complete(
+        &self,
+        upload: &MultipartUpload,
+        parts: &[UploadedPart],
+        when: Precondition<'_>,
+    ) -> Result<PutResult> {
         self.called("complete").await?;
         let data = {
             let stored = self.parts.lock().unwrap();
-            let one = |part: &Part| stored[&(upload.id.clone(), part.number)].to_vec();
+            let one = |part: &UploadedPart| stored[&(upload.id.clone(), part.number)].to_vec();
             parts.iter().flat_map(one).collect::<Vec<u8>>()
         };
         self.keep(&upload.key, data.into(), &upload.metadata, when)
     }
-    async fn abort(&self, upload: &Upload) -> Result<()> {
+    async fn abort(&self, upload: &MultipartUpload) -> Result<()> {
         self.parts.lock().unwrap().retain(|(id, _), _| *id != upload.id);
         Ok(())
     }

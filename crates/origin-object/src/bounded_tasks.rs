@@ -1,13 +1,13 @@
-//! The same for many objects, some at a time.
+//! Runs the same work for many objects, some in parallel.
 
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
-/// Objects that are copied, composed or removed at the same time.
+/// The most objects that are copied, composed or removed in parallel.
 pub const TOGETHER: usize = 32;
 
-/// What came of each, in their order. The first error counts; what was begun is finished, and nothing else is begun.
-pub async fn some_at_a_time<T, F>(most: usize, work: impl Iterator<Item = F>) -> Result<Vec<T>>
+/// Returns the results in order. After the first error no more work begins, and what was begun is finished.
+pub async fn run_bounded<T, F>(most: usize, work: impl Iterator<Item = F>) -> Result<Vec<T>>
 where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,

@@ -12,40 +12,39 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rpc_nfs3::rpc::ReplyStatus;
 use rpc_nfs3::xdr::padding;
-use rpc_nfs3::{Decoder, Encoder};
+use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use tokio::sync::oneshot;
 use types::{Error, Result};
 
 use crate::exchange::finish_call;
 
 /// A reply's status and its undecoded results.
-pub type Answer = Result<(ReplyStatus, Decoder)>;
+pub type CallAnswer = Result<(ReplyStatus, XdrDecoder)>;
 
-/// What became of a call.
-pub struct Delivered {
-    pub answer: Answer,
+/// The outcome of a call.
+pub struct DeliveredCall {
+    pub answer: CallAnswer,
     /// How often it went out, or at least began to.
     pub sends: u32,
 }
 
 /// A call to be sent.
-pub struct Outgoing {
-    /// As `begin_call` and the arguments' encoder left it.
-    pub head: Encoder,
+pub struct OutgoingCall {
+    /// The encoded header and arguments (`begin_call`).
+    pub head: XdrEncoder,
     /// The data of a WRITE, sent behind the head without being copied.
     pub payload: Bytes,
-    /// The server may take its time over it (a COMMIT waits for a disk): its silence does not count as the
-    /// connection's.
+    /// The server may take long over it (a COMMIT waits for a disk): its silence does not count as the connection's.
     pub patient: bool,
 }
 
-impl Outgoing {
-    pub fn small(head: Encoder) -> Outgoing {
-        Outgoing { head, payload: Bytes::new(), patient: false }
+impl OutgoingCall {
+    pub fn small(head: XdrEncoder) -> OutgoingCall {
+        OutgoingCall { head, payload: Bytes::new(), patient: false }
     }
 }
 
-/// What goes out in one write: messages, and the payload of the last one behind them.
+/// The bytes of one write: messages, and the payload of the last one behind them.
 #[derive(Default)]
 pub struct Batch {
     pub messages: Vec<u8>,
@@ -58,17 +57,17 @@ impl Batch {
         self.payload = Bytes::new();
     }
 
-    /// What XDR wants behind the payload.
+    /// The XDR padding behind the payload.
     pub fn padding(&self) -> &'static [u8] {
         const ZEROS: &[u8] = &[0; 3];
         ZEROS.get(..padding(self.payload.len())).unwrap_or_default()
     }
 }
 
-struct Pending {
+struct PendingCall {
     message: Bytes,
     payload: Bytes,
-    answer: oneshot::Sender<Delivered>,
+    answer: oneshot::Sender<DeliveredCall>,
     patient: bool,
     sent: Option<Instant>,
     sends: u32,
@@ -88,16 +87,21 @@ pub enum Reach {
     Down(Error),
 }
 
-pub struct State {
-    calls: HashMap<u32, Pending>,
+pub struct PendingCalls {
+    calls: HashMap<u32, PendingCall>,
     unsent: VecDeque<u32>,
     next_xid: u32,
     reach: Reach,
 }
 
-impl State {
-    pub fn new(first_xid: u32, now: Instant) -> State {
-        State { calls: HashMap::new(), unsent: VecDeque::new(), next_xid: first_xid, reach: Reach::Lost(now) }
+impl PendingCalls {
+    pub fn new(first_xid: u32, now: Instant) -> PendingCalls {
+        PendingCalls {
+            calls: HashMap::new(),
+            unsent: VecDeque::new(),
+            next_xid: first_xid,
+            reach: Reach::Lost(now),
+        }
     }
 
     pub fn reach(&self) -> &Reach {
@@ -106,7 +110,7 @@ impl State {
 
     /// Takes a call in; fails at once while the server is down. How many may be in here at once is bounded
     /// by the connection's permits.
-    pub fn submit(&mut self, call: Outgoing) -> Result<(u32, oneshot::Receiver<Delivered>)> {
+    pub fn submit(&mut self, call: OutgoingCall) -> Result<(u32, oneshot::Receiver<DeliveredCall>)> {
         if let Reach::Down(error) = &self.reach {
             return Err(error.clone());
         }
@@ -116,10 +120,10 @@ impl State {
         let xid = self.next_xid;
         self.next_xid = xid.wrapping_add(1);
         let (answer, receiver) = oneshot::channel();
-        let Outgoing { head, payload, patient } = call;
+        let OutgoingCall { head, payload, patient } = call;
         let message = finish_call(head, xid, payload.len() + padding(payload.len()));
         self.calls
-            .insert(xid, Pending { message, payload, answer, patient, sent: None, sends: 0, garbled: 0 });
+            .insert(xid, PendingCall { message, payload, answer, patient, sent: None, sends: 0, garbled: 0 });
         self.unsent.push_back(xid);
         Ok((xid, receiver))
     }
@@ -127,7 +131,7 @@ impl State {
     /// The caller does not want the answer any more.
     pub fn forget(&mut self, xid: u32) {
         self.calls.remove(&xid);
-        // Its number in `unsent` is skipped when its turn comes; while nothing is sent they must not heap up.
+        // Its xid in `unsent` is skipped when it comes up; while nothing is sent they must not heap up.
         if self.unsent.len() > 2 * self.calls.len() + 64 {
             self.unsent.retain(|xid| self.calls.contains_key(xid));
         }
@@ -154,11 +158,11 @@ impl State {
     }
 
     /// False for a reply that nobody waits for: a late one, or one to a retransmission.
-    pub fn answer(&mut self, xid: u32, status: ReplyStatus, results: Decoder) -> bool {
+    pub fn answer(&mut self, xid: u32, status: ReplyStatus, results: XdrDecoder) -> bool {
         match self.calls.remove(&xid) {
             // The caller may be gone in this very moment.
             Some(call) => {
-                call.answer.send(Delivered { answer: Ok((status, results)), sends: call.sends }).is_ok()
+                call.answer.send(DeliveredCall { answer: Ok((status, results)), sends: call.sends }).is_ok()
             }
             None => false,
         }
@@ -223,7 +227,7 @@ impl State {
     fn fail(&mut self, xid: u32, error: &Error) {
         if let Some(call) = self.calls.remove(&xid) {
             // The caller may be gone in this very moment.
-            let _ = call.answer.send(Delivered { answer: Err(error.clone()), sends: call.sends });
+            let _ = call.answer.send(DeliveredCall { answer: Err(error.clone()), sends: call.sends });
         }
     }
 }
@@ -234,13 +238,13 @@ mod tests {
 
     use super::*;
 
-    fn call() -> Outgoing {
-        let mut e = Encoder::default();
+    fn call() -> OutgoingCall {
+        let mut e = XdrEncoder::default();
         [0, 0, 7].iter().for_each(|w| e.u32(*w));
-        Outgoing::small(e)
+        OutgoingCall::small(e)
     }
 
-    fn xids(state: &mut State) -> Vec<u32> {
+    fn xids(state: &mut PendingCalls) -> Vec<u32> {
         let mut out = Batch::default();
         state.take_unsent(&mut out, usize::MAX, Instant::now());
         out.messages.chunks(12).map(|m| u32::from_be_bytes(m[4..8].try_into().expect("four bytes"))).collect()
@@ -248,16 +252,16 @@ mod tests {
 
     #[test]
     fn after_a_reconnect_the_oldest_unanswered_call_goes_first_even_when_xids_wrap() {
-        let mut state = State::new(u32::MAX - 1, Instant::now());
+        let mut state = PendingCalls::new(u32::MAX - 1, Instant::now());
         let mut waiting = Vec::new();
         for _ in 0..4 {
             waiting.push(state.submit(call()).expect("not down"));
         }
         assert_eq!(xids(&mut state), [u32::MAX - 1, u32::MAX, 0, 1]);
-        assert!(state.answer(u32::MAX, ReplyStatus::Success, Decoder::new(Bytes::new())));
+        assert!(state.answer(u32::MAX, ReplyStatus::Success, XdrDecoder::new(Bytes::new())));
         state.connected();
         assert_eq!(xids(&mut state), [u32::MAX - 1, 0, 1]);
-        assert!(!state.answer(u32::MAX, ReplyStatus::Success, Decoder::new(Bytes::new())));
+        assert!(!state.answer(u32::MAX, ReplyStatus::Success, XdrDecoder::new(Bytes::new())));
     }
 
     #[test]
@@ -265,7 +269,7 @@ mod tests {
         let start = Instant::now();
         let grace = Duration::from_secs(2);
         let gone = Error::new(ErrorKind::Unavailable, "connect to", "x");
-        let mut state = State::new(1, start);
+        let mut state = PendingCalls::new(1, start);
         let (_, mut answer) = state.submit(call()).expect("not down yet");
         state.unreachable(&gone, grace, start + Duration::from_secs(1));
         assert!(answer.try_recv().is_err());
@@ -279,7 +283,7 @@ mod tests {
 
     #[test]
     fn forgotten_calls_leave_nothing_behind() {
-        let mut state = State::new(1, Instant::now());
+        let mut state = PendingCalls::new(1, Instant::now());
         for _ in 0..10_000 {
             let (xid, _) = state.submit(call()).expect("not down");
             state.forget(xid);

@@ -1,4 +1,5 @@
-//! What a store's listings are trusted for: that they go on, and end. One entry that makes no sense spoils itself only. Pure.
+//! Checks of a store's listings: that they make progress and end. An entry that makes no sense spoils only itself.
+//! Pure.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
@@ -6,30 +7,30 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use types::Result;
 
 use crate::errors::garbled;
-use crate::store::Page;
+use crate::store::ListPage;
 
-/// What a page without any key counts as: a store that tells of none looked at about as many.
+/// The keys that an empty page counts as: the store looked at about as many.
 const EMPTY_PAGE: u64 = 1000;
-/// Keys behind which a listing may hide that tells of none: deleted ones, parts of uploads.
+/// The most keys that a listing may skip without showing one: deleted ones, parts of uploads.
 pub const HIDDEN_MAX: u64 = 10_000_000;
-/// Letters of a key in a message.
+/// The characters of a key in a message.
 const SHOWN_MAX: usize = 200;
 
-/// A listing that is followed page by page.
-pub struct Course {
+/// The progress of a listing over its pages.
+pub struct ListingProgress {
     keys_max: u64,
     keys: u64,
-    /// Where it was said to go on, hashed.
+    /// The continuation tokens so far, hashed.
     tokens: HashSet<u64>,
 }
 
-impl Course {
-    pub fn new(keys_max: u64) -> Course {
-        Course { keys_max, keys: 0, tokens: HashSet::new() }
+impl ListingProgress {
+    pub fn new(keys_max: u64) -> ListingProgress {
+        ListingProgress { keys_max, keys: 0, tokens: HashSet::new() }
     }
 
-    /// Where it goes on after this page; `None` at its end. An error if that is where it was, or if it has no end.
-    pub fn after(&mut self, page: &Page, place: impl FnOnce() -> String) -> Result<Option<String>> {
+    /// The token of the next page; `None` at the end. An error if the listing runs in a circle, or has no end.
+    pub fn after(&mut self, page: &ListPage, place: impl FnOnce() -> String) -> Result<Option<String>> {
         let Some(next) = page.next.as_ref() else { return Ok(None) };
         let why = if !self.tokens.insert(BuildHasherDefault::<DefaultHasher>::default().hash_one(next)) {
             "the listing runs in a circle".to_owned()
@@ -44,7 +45,7 @@ impl Course {
     }
 }
 
-/// The keys of a page of which the listing does not say what is to be known.
+/// The keys of a page whose entries are incomplete or make no sense.
 #[derive(Default)]
 pub struct Unclear {
     first: Option<String>,
@@ -65,8 +66,8 @@ impl Unclear {
         }
     }
 
-    /// What is to be asked for singly. Said in a line for a page.
-    pub fn told(self, place: impl FnOnce() -> String) -> Vec<String> {
+    /// The keys that need a HEAD each. Logs one line for a page.
+    pub fn report(self, place: impl FnOnce() -> String) -> Vec<String> {
         if let Some(first) = self.first {
             let (more, place) = (self.keys.len() as u64 + self.nameless - 1, place());
             tracing::warn!(
@@ -83,26 +84,26 @@ mod tests {
 
     use super::*;
 
-    fn page(next: Option<&str>, prefixes: usize) -> Page {
+    fn page(next: Option<&str>, prefixes: usize) -> ListPage {
         let prefixes = (0..prefixes).map(|i| format!("{i}/")).collect();
-        Page { next: next.map(str::to_owned), prefixes, ..Page::default() }
+        ListPage { next: next.map(str::to_owned), prefixes, ..ListPage::default() }
     }
 
     #[test]
     fn a_listing_that_leads_in_a_circle_or_has_no_end_is_noticed() {
         let place = || "somewhere".to_owned();
-        let mut circle = Course::new(1000);
+        let mut circle = ListingProgress::new(1000);
         for (token, is_good) in [("a", true), ("b", true), ("a", false)] {
             let after = circle.after(&page(Some(token), 1), place);
             assert_eq!(after.is_ok(), is_good, "{token}");
             assert!(after.is_ok() || after.unwrap_err().kind() == ErrorKind::Corrupt);
         }
         assert_eq!(circle.after(&page(None, 1), place).unwrap(), None);
-        let mut endless = Course::new(1000);
+        let mut endless = ListingProgress::new(1000);
         let pages =
             (0..).take_while(|n| endless.after(&page(Some(&n.to_string()), 100), place).is_ok()).count();
         assert_eq!(pages, 10);
-        let mut hidden = Course::new(5000);
+        let mut hidden = ListingProgress::new(5000);
         let pages = (0..).take_while(|n| hidden.after(&page(Some(&n.to_string()), 0), place).is_ok()).count();
         assert_eq!(pages, 5);
     }
@@ -112,6 +113,6 @@ mod tests {
         let mut unclear = Unclear::default();
         unclear.note(Some("a".into()), "the size \"-5\"");
         unclear.note(None, "no key");
-        assert_eq!(unclear.told(String::new), ["a"]);
+        assert_eq!(unclear.report(String::new), ["a"]);
     }
 }

@@ -24,8 +24,9 @@ const SAME_PLACE_FOR: Duration = Duration::from_secs(60);
 pub type NodeId = usize;
 pub const ROOT: NodeId = 0;
 
+/// What is known of the directory of a nested export.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum NestedExport {
     Unknown,
     /// MOUNT gave this handle, another directory than LOOKUP's.
     Mounted(FileHandle),
@@ -34,20 +35,20 @@ pub enum Place {
 }
 
 #[derive(Debug)]
-struct Node {
+struct PathNode {
     children: HashMap<Vec<u8>, NodeId>,
     /// The path to give to MOUNT, if this is an export and not only on the way to one.
     export: Option<Vec<u8>>,
-    place: Place,
+    place: NestedExport,
 }
 
 /// The paths from our export's root to the exports inside it.
-pub struct Nested {
-    tree: Mutex<Tree>,
+pub struct NestedExports {
+    tree: Mutex<PathTree>,
 }
 
-struct Tree {
-    nodes: Vec<Node>,
+struct PathTree {
+    nodes: Vec<PathNode>,
     by_handle: HashMap<Bytes, NodeId>,
 }
 
@@ -55,11 +56,11 @@ fn components(path: &[u8]) -> Vec<&[u8]> {
     path.split(|b| *b == b'/').filter(|c| !c.is_empty()).collect()
 }
 
-impl Nested {
-    /// Of `exports`, those below `ours`.
-    pub fn new<'a>(ours: &[u8], exports: impl Iterator<Item = &'a [u8]>) -> Nested {
+impl NestedExports {
+    /// Takes those of `exports` that are below `ours`.
+    pub fn new<'a>(ours: &[u8], exports: impl Iterator<Item = &'a [u8]>) -> NestedExports {
         let root = components(ours);
-        let mut tree = Tree { nodes: vec![Node::new()], by_handle: HashMap::new() };
+        let mut tree = PathTree { nodes: vec![PathNode::new()], by_handle: HashMap::new() };
         let mut count = 0;
         for export in exports {
             let path = components(export);
@@ -79,14 +80,14 @@ impl Nested {
             }
             tree.insert(inside, export);
         }
-        Nested { tree: Mutex::new(tree) }
+        NestedExports { tree: Mutex::new(tree) }
     }
 
-    fn tree(&self) -> MutexGuard<'_, Tree> {
+    fn tree(&self) -> MutexGuard<'_, PathTree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This handle is that node's directory.
+    /// Records that this handle is that node's directory.
     pub fn learn(&self, node: NodeId, handle: &Bytes) {
         let mut tree = self.tree();
         // Leaves lead nowhere; they need no handle.
@@ -102,17 +103,17 @@ impl Nested {
     }
 
     /// The path to mount, and what is known, if the node is an export.
-    pub fn export(&self, node: NodeId) -> Option<(Vec<u8>, Place)> {
+    pub fn export(&self, node: NodeId) -> Option<(Vec<u8>, NestedExport)> {
         let tree = self.tree();
         let node = tree.nodes.get(node)?;
         let place = match &node.place {
-            Place::Same(since) if since.elapsed() > SAME_PLACE_FOR => Place::Unknown,
+            NestedExport::Same(since) if since.elapsed() > SAME_PLACE_FOR => NestedExport::Unknown,
             place => place.clone(),
         };
         Some((node.export.clone()?, place))
     }
 
-    pub fn set_place(&self, node: NodeId, place: Place) {
+    pub fn set_place(&self, node: NodeId, place: NestedExport) {
         if let Some(node) = self.tree().nodes.get_mut(node) {
             node.place = place;
         }
@@ -127,13 +128,13 @@ impl Nested {
     }
 }
 
-impl Node {
-    fn new() -> Node {
-        Node { children: HashMap::new(), export: None, place: Place::Unknown }
+impl PathNode {
+    fn new() -> PathNode {
+        PathNode { children: HashMap::new(), export: None, place: NestedExport::Unknown }
     }
 }
 
-impl Tree {
+impl PathTree {
     fn insert(&mut self, inside: &[&[u8]], export: &[u8]) {
         let mut at = ROOT;
         for name in inside {
@@ -141,7 +142,7 @@ impl Tree {
             let Some(node) = self.nodes.get_mut(at) else { return };
             at = *node.children.entry(name.to_vec()).or_insert(next);
             if at == next {
-                self.nodes.push(Node::new());
+                self.nodes.push(PathNode::new());
             }
         }
         if let Some(node) = self.nodes.get_mut(at) {
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn only_exports_inside_ours_are_nested() {
         let exports = ["/vol", "/vol/a", "/vol/deep/b/", "/volume", "/other/vol/x", "/vol/../etc"];
-        let nested = Nested::new(b"/vol/", exports.iter().map(|e| e.as_bytes()));
+        let nested = NestedExports::new(b"/vol/", exports.iter().map(|e| e.as_bytes()));
         let root = Bytes::from_static(b"root");
         nested.learn(ROOT, &root);
         let a = nested.child(&root, b"a").expect("a is nested");
@@ -173,7 +174,7 @@ mod tests {
 
     #[test]
     fn everything_is_inside_the_root() {
-        let nested = Nested::new(b"/", [&b"/x"[..]].into_iter());
+        let nested = NestedExports::new(b"/", [&b"/x"[..]].into_iter());
         let root = Bytes::from_static(b"root");
         nested.learn(ROOT, &root);
         assert!(nested.child(&root, b"x").is_some());

@@ -9,15 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use rpc_nfs3::rpc::{AuthSys, Credentials};
 use rpc_nfs3::xdr::WireResult;
-use rpc_nfs3::{Decoder, Encoder, nfs3};
+use rpc_nfs3::{XdrDecoder, XdrEncoder, nfs3};
 use tokio::net::TcpStream;
 use types::Result;
 
-use crate::config::{Config, Identity, NCONNECT_MAX};
-use crate::connection::{Connection, Endpoint, Trouble};
+use crate::config::{AuthSysIdentity, Config, NCONNECT_MAX};
+use crate::connection::{Endpoint, LastFailure, NfsConnection};
 use crate::errors::{reply_error, wire_error};
-use crate::exchange::{Target, begin_call};
-use crate::pending::Outgoing;
+use crate::exchange::{CallTarget, begin_call};
+use crate::pending_calls::OutgoingCall;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -25,23 +25,23 @@ pub enum Lane {
     Bulk,
 }
 
-/// What came of one NFS call.
-pub struct Reply<T> {
+/// The outcome of one NFS call.
+pub struct CallReply<T> {
     /// `Err`: no answer, or one that makes no sense. `Ok(Err)`: the server did not take the call.
     pub answer: Result<Result<T>>,
     /// How often the call went out.
     pub sends: u32,
 }
 
-pub struct Pool {
-    connections: Vec<Connection>,
+pub struct ConnectionPool {
+    connections: Vec<NfsConnection>,
     credentials: Credentials,
     call_timeout: Duration,
     place: String,
 }
 
 /// The AUTH_SYS credentials of `identity`.
-pub fn credentials(identity: &Identity) -> Credentials {
+pub fn credentials(identity: &AuthSysIdentity) -> Credentials {
     Credentials::Sys(AuthSys {
         stamp: 0,
         machine_name: "forebay".into(),
@@ -51,14 +51,19 @@ pub fn credentials(identity: &Identity) -> Credentials {
     })
 }
 
-impl Pool {
+impl ConnectionPool {
     /// `first` is a connection that is already proven; the others are dialled in the background.
-    pub fn start(config: &Config, endpoint: &Endpoint, credentials: Credentials, first: TcpStream) -> Pool {
+    pub fn start(
+        config: &Config,
+        endpoint: &Endpoint,
+        credentials: Credentials,
+        first: TcpStream,
+    ) -> ConnectionPool {
         let mut first = Some(first);
-        let trouble = Arc::new(Trouble::default());
+        let trouble = Arc::new(LastFailure::default());
         let connections = (0..config.nconnect.clamp(1, NCONNECT_MAX))
             .map(|_| {
-                Connection::start(
+                NfsConnection::start(
                     endpoint.clone(),
                     Arc::clone(&trouble),
                     config.calls_in_flight,
@@ -66,7 +71,12 @@ impl Pool {
                 )
             })
             .collect();
-        Pool { connections, credentials, call_timeout: config.call_timeout, place: endpoint.place() }
+        ConnectionPool {
+            connections,
+            credentials,
+            call_timeout: config.call_timeout,
+            place: endpoint.place(),
+        }
     }
 
     /// One NFS call that only reads: at most `call_timeout`, however often it must be sent.
@@ -75,12 +85,12 @@ impl Pool {
         lane: Lane,
         operation: &'static str,
         procedure: u32,
-        encode: impl FnOnce(&mut Encoder),
-        decode: impl FnOnce(&mut Decoder) -> WireResult<T>,
+        encode: impl FnOnce(&mut XdrEncoder),
+        decode: impl FnOnce(&mut XdrDecoder) -> WireResult<T>,
     ) -> Result<T> {
         let mut head = self.begin(procedure);
         encode(&mut head);
-        let reply = self.ask(lane, operation, Outgoing::small(head), decode).await;
+        let reply = self.ask(lane, operation, OutgoingCall::small(head), decode).await;
         reply.answer.unwrap_or_else(Err)
     }
 
@@ -90,17 +100,17 @@ impl Pool {
         lane: Lane,
         operation: &'static str,
         procedure: u32,
-        encode: impl FnOnce(&mut Encoder),
+        encode: impl FnOnce(&mut XdrEncoder),
         payload: Bytes,
-        decode: impl FnOnce(&mut Decoder) -> WireResult<T>,
-    ) -> Reply<T> {
+        decode: impl FnOnce(&mut XdrDecoder) -> WireResult<T>,
+    ) -> CallReply<T> {
         let mut head = self.begin(procedure);
         encode(&mut head);
-        self.ask(lane, operation, Outgoing { head, payload, patient: true }, decode).await
+        self.ask(lane, operation, OutgoingCall { head, payload, patient: true }, decode).await
     }
 
-    fn begin(&self, procedure: u32) -> Encoder {
-        let target = Target { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure };
+    fn begin(&self, procedure: u32) -> XdrEncoder {
+        let target = CallTarget { program: nfs3::PROGRAM, version: nfs3::VERSION, procedure };
         begin_call(target, &self.credentials)
     }
 
@@ -108,9 +118,9 @@ impl Pool {
         &self,
         lane: Lane,
         operation: &'static str,
-        call: Outgoing,
-        decode: impl FnOnce(&mut Decoder) -> WireResult<T>,
-    ) -> Reply<T> {
+        call: OutgoingCall,
+        decode: impl FnOnce(&mut XdrDecoder) -> WireResult<T>,
+    ) -> CallReply<T> {
         let delivered = self.pick(lane).call(operation, call, self.call_timeout).await;
         let answer = delivered.answer.and_then(|(status, mut results)| {
             if let Some(refusal) = reply_error(operation, &self.place, status) {
@@ -118,11 +128,11 @@ impl Pool {
             }
             decode(&mut results).map(Ok).map_err(|e| wire_error(operation, &self.place, e))
         });
-        Reply { answer, sends: delivered.sends }
+        CallReply { answer, sends: delivered.sends }
     }
 
     /// One that is up before one that is being dialled before one that is down; of these the least loaded.
-    fn pick(&self, lane: Lane) -> &Connection {
+    fn pick(&self, lane: Lane) -> &NfsConnection {
         let first = self.connections.first().expect("start() makes at least one");
         let others = self.connections.get(1..).filter(|others| !others.is_empty());
         let preferred = match (lane, others) {
@@ -137,6 +147,6 @@ impl Pool {
     }
 }
 
-fn rank(connection: &Connection) -> (bool, bool, usize) {
-    (connection.is_up(), !connection.is_down(), connection.room())
+fn rank(connection: &NfsConnection) -> (bool, bool, usize) {
+    (connection.is_up(), !connection.is_down(), connection.free_slots())
 }

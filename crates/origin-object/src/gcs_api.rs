@@ -1,7 +1,8 @@
-//! The calls of Google Cloud Storage's JSON interface: one function each. <https://cloud.google.com/storage/docs/json_api>
+//! The calls of Google Cloud Storage's JSON interface, one function each.
+//! <https://cloud.google.com/storage/docs/json_api>
 //!
-//! An object's contents have a generation, and what is stored beside them a metageneration that begins anew with each: the
-//! two together are what we call an ETag here, since that is what a change can be made conditional on.
+//! An object's contents have a generation, and its metadata a metageneration that begins anew with each: the two
+//! together are our ETag, since a change can be made conditional on them.
 
 use std::collections::BTreeMap;
 
@@ -16,32 +17,34 @@ use serde_json::{Value, json};
 use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
 use crate::errors::garbled;
-use crate::listings::Unclear;
-use crate::rest::{Ask, QUERY, Rest, time_of};
-use crate::store::{Condition, Got, Listed, Made, Metadata, Page, Source, Stat};
+use crate::listing_progress::Unclear;
+use crate::rest_client::{QUERY, RestClient, StoreRequest, time_of};
+use crate::store::{
+    CopySource, GetResult, ListPage, ListedObject, Metadata, ObjectStat, Precondition, PutResult,
+};
 
 const JSON: &str = "application/json; charset=UTF-8";
 const BYTES: &str = "application/octet-stream";
-/// What is wanted of an object.
+/// The fields of an object that are requested.
 const FIELDS: &str = "name,size,generation,metageneration,updated,metadata";
-/// What one call of a copy that has to move bytes may move: as much as takes seconds.
+/// The bytes that one call of a copy may move: a few seconds' worth.
 const COPY_AT_ONCE: u64 = 256 << 20;
-/// Objects that one call composes.
+/// The most objects that one call composes.
 pub const COMPOSE_MAX: usize = 32;
 
-pub struct Bucket {
-    pub rest: Rest,
+pub struct GcsBucket {
+    pub rest: RestClient,
     pub name: String,
 }
 
 /// An object with these contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct ComposePiece {
     pub key: String,
     pub generation: u64,
 }
 
-/// What names an object: `"generation/metageneration"`.
+/// The ETag: `"generation/metageneration"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Word {
     pub generation: u64,
@@ -49,7 +52,7 @@ pub struct Word {
 }
 
 impl Word {
-    /// `None`: this store never said it.
+    /// `None`: it is not an ETag of this store.
     pub fn of(etag: &str) -> Option<Word> {
         let (generation, metageneration) = etag.trim_matches('"').split_once('/')?;
         Some(Word { generation: generation.parse().ok()?, metageneration: metageneration.parse().ok()? })
@@ -86,7 +89,7 @@ struct BucketJson {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListJson {
-    /// One that makes no sense spoils itself, and not the listing.
+    /// An entry that makes no sense spoils itself, and not the listing.
     #[serde(default)]
     items: Vec<Value>,
     #[serde(default)]
@@ -101,7 +104,7 @@ struct RewriteJson {
     resource: Option<ObjectJson>,
 }
 
-/// 64 bits are texts in JSON.
+/// 64-bit numbers are strings in JSON.
 fn number<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64, D::Error> {
     let told = Value::deserialize(deserializer)?;
     let number = told.as_u64().or_else(|| told.as_str()?.parse().ok());
@@ -117,20 +120,20 @@ impl ObjectJson {
         DateTime::parse_from_rfc3339(&self.updated).map(time_of)
     }
 
-    fn made(&self) -> (Word, Made) {
-        (self.word(), Made { etag: self.word().etag(), modified: self.modified().ok() })
+    fn made(&self) -> (Word, PutResult) {
+        (self.word(), PutResult { etag: self.word().etag(), modified: self.modified().ok() })
     }
 
-    fn listed(self) -> std::result::Result<Listed, String> {
+    fn listed(self) -> std::result::Result<ListedObject, String> {
         let modified = self.modified().map_err(|e| format!("{:?}: {e}", self.updated))?;
         if i64::try_from(self.size).is_err() {
             return Err(format!("the size {}", self.size));
         }
         let (key, size, etag) = (self.name.clone(), self.size, self.word().etag());
-        Ok(Listed { key, size, etag, modified, metadata: Some(self.metadata()) })
+        Ok(ListedObject { key, size, etag, modified, metadata: Some(self.metadata()) })
     }
 
-    /// Names of metadata keep their case there, and lose it here.
+    /// Metadata names keep their case at the store, and lose it here.
     fn metadata(self) -> Metadata {
         self.metadata.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
     }
@@ -140,7 +143,7 @@ fn encoded(key: &str) -> String {
     utf8_percent_encode(key, QUERY).to_string()
 }
 
-/// Hexadecimal digits that nobody draws a second time.
+/// Random hexadecimal digits.
 pub fn random() -> Result<String> {
     let mut random = [0; 16];
     SystemRandom::new()
@@ -149,13 +152,19 @@ pub fn random() -> Result<String> {
     Ok(format!("{:032x}", u128::from_be_bytes(random)))
 }
 
-impl Bucket {
+impl GcsBucket {
     fn object(&self, key: &str) -> String {
         format!("/storage/v1/b/{}/o/{}", self.name, encoded(key))
     }
 
-    /// `of`: what the names of a source's conditions have in their middle.
-    fn unchanged<'a>(&self, ask: Ask<'a>, key: &str, of: &str, etag: &str) -> Result<Ask<'a>> {
+    /// `of`: the middle of the condition parameters' names, for a source.
+    fn unchanged<'a>(
+        &self,
+        ask: StoreRequest<'a>,
+        key: &str,
+        of: &str,
+        etag: &str,
+    ) -> Result<StoreRequest<'a>> {
         let word = Word::of(etag).ok_or_else(|| {
             Error::new(ErrorKind::VersionChanged, "compare", format!("{} with {etag}", self.rest.place(key)))
         })?;
@@ -164,17 +173,22 @@ impl Bucket {
             .query(&format!("if{of}MetagenerationMatch"), &word.metageneration.to_string()))
     }
 
-    fn condition<'a>(&self, ask: Ask<'a>, key: &str, condition: Condition<'_>) -> Result<Ask<'a>> {
+    fn condition<'a>(
+        &self,
+        ask: StoreRequest<'a>,
+        key: &str,
+        condition: Precondition<'_>,
+    ) -> Result<StoreRequest<'a>> {
         match condition {
-            Condition::Always => Ok(ask),
-            Condition::Absent => Ok(ask.query("ifGenerationMatch", "0")),
-            Condition::Unchanged(etag) => self.unchanged(ask, key, "", etag),
+            Precondition::Always => Ok(ask),
+            Precondition::Absent => Ok(ask.query("ifGenerationMatch", "0")),
+            Precondition::Unchanged(etag) => self.unchanged(ask, key, "", etag),
         }
     }
 
     /// `None`: nothing has this key.
     async fn look(&self, key: &str) -> Result<Option<ObjectJson>> {
-        let ask = Ask::new("look at", Method::GET, key).at(self.object(key)).query("fields", FIELDS);
+        let ask = StoreRequest::new("look at", Method::GET, key).at(self.object(key)).query("fields", FIELDS);
         match self.rest.ask_json(ask).await {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             told => told.map(Some),
@@ -185,10 +199,10 @@ impl Bucket {
         self.rest.connections()
     }
 
-    /// When the bucket was made, for who may see what is stored of it.
+    /// When the bucket was created, if the credentials may see that.
     pub async fn made(&self) -> Result<Option<String>> {
         let path = format!("/storage/v1/b/{}", utf8_percent_encode(&self.name, QUERY));
-        let ask = Ask::new("look at", Method::GET, "").at(path).query("fields", "timeCreated");
+        let ask = StoreRequest::new("look at", Method::GET, "").at(path).query("fields", "timeCreated");
         match self.rest.ask_json(ask).await {
             Ok(BucketJson { time_created }) => Ok(Some(time_created).filter(|told| !told.is_empty())),
             Err(e) if e.outage_reason().is_none() => Ok(None),
@@ -196,42 +210,42 @@ impl Bucket {
         }
     }
 
-    pub async fn head(&self, key: &str) -> Result<Option<Stat>> {
+    pub async fn head(&self, key: &str) -> Result<Option<ObjectStat>> {
         let Some(told) = self.look(key).await? else { return Ok(None) };
         let modified = told.modified().map_err(|e| garbled("look at", self.rest.place(key), e))?;
         let (size, etag) = (told.size, told.word().etag());
-        Ok(Some(Stat { size, etag, modified, metadata: told.metadata() }))
+        Ok(Some(ObjectStat { size, etag, modified, metadata: told.metadata() }))
     }
 
-    pub async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
-        // What was stored compressed comes as it was stored, or a range would be one of something else.
-        let ask = Ask::new("read", Method::GET, key)
+    pub async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<GetResult> {
+        // Without decompression, or a range would be of something else.
+        let ask = StoreRequest::new("read", Method::GET, key)
             .at(self.object(key))
             .query("alt", "media")
             .header(header::ACCEPT_ENCODING, "gzip")?;
-        let ask = self.condition(ask, key, Condition::unchanged(etag))?;
+        let ask = self.condition(ask, key, Precondition::unchanged(etag))?;
         let (headers, size, data) = self.rest.ask_range(ask, range).await?;
         let told = |name: &str| headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
         let generation = told("x-goog-generation")
             .ok_or_else(|| garbled("read", self.rest.place(key), "an answer without a generation"))?;
         if let Some(metageneration) = told("x-goog-metageneration") {
-            return Ok(Got { etag: Word { generation, metageneration }.etag(), size, data });
+            return Ok(GetResult { etag: Word { generation, metageneration }.etag(), size, data });
         }
-        // Emulators leave it away.
+        // Emulators leave it out.
         let now = self.look(key).await?.map(|told| told.word()).filter(|word| word.generation == generation);
         let etag = now.ok_or_else(|| Error::new(ErrorKind::VersionChanged, "read", self.rest.place(key)))?;
-        Ok(Got { etag: etag.etag(), size, data })
+        Ok(GetResult { etag: etag.etag(), size, data })
     }
 
-    /// As the store gives it: what is being uploaded is among it.
+    /// A page as the store returns it, uploads included.
     pub async fn list(
         &self,
         prefix: &str,
         by_directory: bool,
         after: Option<&str>,
         most: u32,
-    ) -> Result<Page> {
-        let mut ask = Ask::new("list", Method::GET, "").at(format!("/storage/v1/b/{}/o", self.name));
+    ) -> Result<ListPage> {
+        let mut ask = StoreRequest::new("list", Method::GET, "").at(format!("/storage/v1/b/{}/o", self.name));
         if by_directory {
             ask = ask.query("delimiter", "/");
         }
@@ -245,9 +259,9 @@ impl Bucket {
             .query("maxResults", &most.to_string())
             .query("fields", &format!("nextPageToken,prefixes,items({FIELDS})"));
         let told: ListJson = self.rest.ask_json(ask).await?;
-        let next = self.rest.goes_on(prefix, after, told.next_page_token)?;
+        let next = self.rest.next_token(prefix, after, told.next_page_token)?;
         let mut unclear = Unclear::default();
-        let mut page = Page { prefixes: told.prefixes, next, ..Page::default() };
+        let mut page = ListPage { prefixes: told.prefixes, next, ..ListPage::default() };
         for item in told.items {
             let name = item["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
             let listed = ObjectJson::deserialize(item).map_err(|e| e.to_string());
@@ -258,13 +272,13 @@ impl Bucket {
                 (None, Ok(_)) => unclear.note(None, "it has no name"),
             }
         }
-        page.unclear = unclear.told(|| self.rest.place(prefix));
+        page.unclear = unclear.report(|| self.rest.place(prefix));
         Ok(page)
     }
 
-    /// What the store's clock says.
+    /// The time by the store's clock.
     pub async fn time(&self) -> Result<DateTime<FixedOffset>> {
-        let ask = Ask::new("list", Method::GET, "").at(format!("/storage/v1/b/{}/o", self.name));
+        let ask = StoreRequest::new("list", Method::GET, "").at(format!("/storage/v1/b/{}/o", self.name));
         let answer = self.rest.ask(ask.query("maxResults", "1").query("fields", "nextPageToken")).await?;
         let date = answer.headers().get(header::DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| DateTime::parse_from_rfc2822(date).ok());
@@ -276,8 +290,8 @@ impl Bucket {
         key: &str,
         data: Bytes,
         metadata: &Metadata,
-        condition: Condition<'_>,
-    ) -> Result<(Word, Made)> {
+        condition: Precondition<'_>,
+    ) -> Result<(Word, PutResult)> {
         let head = json!({ "name": key, "contentType": BYTES, "metadata": metadata });
         let boundary = random()?;
         let begin = format!(
@@ -286,7 +300,7 @@ impl Bucket {
         let end = format!("\r\n--{boundary}--\r\n");
         let mut body = BytesMut::with_capacity(begin.len() + data.len() + end.len());
         [begin.as_bytes(), &data, end.as_bytes()].into_iter().for_each(|part| body.extend_from_slice(part));
-        let ask = Ask::new("store", Method::POST, key)
+        let ask = StoreRequest::new("store", Method::POST, key)
             .at(format!("/upload/storage/v1/b/{}/o", self.name))
             .query("uploadType", "multipart")
             .query("fields", FIELDS)
@@ -296,9 +310,9 @@ impl Bucket {
         self.rest.ask_json(ask).await.map(|told: ObjectJson| told.made())
     }
 
-    /// Bytes alone, under a key that nothing else has.
-    pub async fn put_piece(&self, key: &str, data: Bytes) -> Result<Piece> {
-        let ask = Ask::new("store a part as", Method::POST, key)
+    /// Puts bytes without metadata, under a unique key.
+    pub async fn put_piece(&self, key: &str, data: Bytes) -> Result<ComposePiece> {
+        let ask = StoreRequest::new("store a part as", Method::POST, key)
             .at(format!("/upload/storage/v1/b/{}/o", self.name))
             .query("uploadType", "media")
             .query("name", key)
@@ -306,21 +320,21 @@ impl Bucket {
             .header(header::CONTENT_TYPE, BYTES)?
             .data(data);
         let told: ObjectJson = self.rest.ask_json(ask).await?;
-        Ok(Piece { key: key.to_owned(), generation: told.generation })
+        Ok(ComposePiece { key: key.to_owned(), generation: told.generation })
     }
 
     /// Without an error where nothing has the key.
-    pub async fn delete(&self, key: &str, condition: Condition<'_>) -> Result<()> {
-        let ask = Ask::new("remove", Method::DELETE, key).at(self.object(key));
+    pub async fn delete(&self, key: &str, condition: Precondition<'_>) -> Result<()> {
+        let ask = StoreRequest::new("remove", Method::DELETE, key).at(self.object(key));
         self.rest.delete(self.condition(ask, key, condition)?).await
     }
 
-    /// The store copies it without moving bytes, as long as both are stored alike; else in some calls.
-    pub async fn rewrite(&self, from: Source<'_>, to: &str) -> Result<Word> {
+    /// Copies at the store, without moving bytes if both are stored alike; else in several calls.
+    pub async fn rewrite(&self, from: CopySource<'_>, to: &str) -> Result<Word> {
         let path = format!("{}/rewriteTo/b/{}/o/{}", self.object(from.key), self.name, encoded(to));
         let mut token: Option<String> = None;
         loop {
-            let ask = Ask::new("copy", Method::POST, to)
+            let ask = StoreRequest::new("copy", Method::POST, to)
                 .at(path.clone())
                 .query("maxBytesRewrittenPerCall", &COPY_AT_ONCE.to_string())
                 .query("fields", "rewriteToken,resource(generation,metageneration)")
@@ -341,14 +355,14 @@ impl Bucket {
         }
     }
 
-    /// One after the other, at most 32: a new object of their bytes.
+    /// Concatenates at most 32 objects into a new one.
     pub async fn compose(
         &self,
-        pieces: &[Piece],
+        pieces: &[ComposePiece],
         to: &str,
         metadata: &Metadata,
-        condition: Condition<'_>,
-    ) -> Result<(Word, Made)> {
+        condition: Precondition<'_>,
+    ) -> Result<(Word, PutResult)> {
         let sources = pieces
             .iter()
             .map(|piece| json!({ "name": piece.key, "generation": piece.generation.to_string() }));
@@ -356,7 +370,7 @@ impl Bucket {
             "sourceObjects": sources.collect::<Vec<_>>(),
             "destination": { "contentType": BYTES, "metadata": metadata },
         });
-        let ask = Ask::new("complete", Method::POST, to)
+        let ask = StoreRequest::new("complete", Method::POST, to)
             .at(format!("{}/compose", self.object(to)))
             .query("fields", FIELDS)
             .header(header::CONTENT_TYPE, JSON)?
@@ -365,19 +379,19 @@ impl Bucket {
         self.rest.ask_json(ask).await.map(|told: ObjectJson| told.made())
     }
 
-    /// Other metadata, all of it; the contents stay, and are not copied.
-    pub async fn patch(&self, object: Source<'_>, metadata: &Metadata) -> Result<Word> {
+    /// Replaces all metadata; the contents are not copied.
+    pub async fn patch(&self, object: CopySource<'_>, metadata: &Metadata) -> Result<Word> {
         let changed = || Error::new(ErrorKind::VersionChanged, "describe", self.rest.place(object.key));
         let gone = || Error::new(ErrorKind::NotFound, "describe", self.rest.place(object.key));
         let told = self.look(object.key).await?.ok_or_else(gone)?;
         if Word::of(object.etag) != Some(told.word()) {
             return Err(changed());
         }
-        // What is not named stays as it is; what is to go is named with nothing.
+        // What is not named stays; what must go is named with null.
         let mut patch: BTreeMap<&str, Option<&str>> =
             told.metadata.keys().map(|name| (name.as_str(), None)).collect();
         patch.extend(metadata.iter().map(|(name, value)| (name.as_str(), Some(value.as_str()))));
-        let ask = Ask::new("describe", Method::PATCH, object.key)
+        let ask = StoreRequest::new("describe", Method::PATCH, object.key)
             .at(self.object(object.key))
             .query("fields", FIELDS)
             .header(header::CONTENT_TYPE, JSON)?

@@ -1,7 +1,7 @@
-//! Tokens by which Google knows who asks: fetched with what a credentials file says, or from the machine's metadata
-//! server, kept, and renewed before they end. <https://google.aip.dev/auth>
+//! Google's access tokens: fetched by a credentials file, or from the machine's metadata server, cached, and renewed
+//! before they end. <https://google.aip.dev/auth>
 //!
-//! No part of a key or a token is in an error: of what an endpoint answers only its words for what went wrong are.
+//! No part of a key or a token is in an error: of an endpoint's answer only its words for what went wrong are.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,48 +21,49 @@ use tokio::sync::Mutex;
 use types::{Error, ErrorKind, OutageReason, Result};
 
 use crate::http::{Http, body_of};
-use crate::rest::QUERY;
+use crate::rest_client::QUERY;
 
-/// What a token is for; what may be done with it is a matter of roles.
+/// The scope of a token; roles decide what may be done with it.
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 const STS: &str = "https://sts.googleapis.com/v1/token";
-/// Before its end a token is renewed. The metadata server has a new one from five minutes before the old one's end.
+/// How long before its end a token is renewed. The metadata server has a new one from five minutes before the old
+/// one's end.
 const EARLY: Duration = Duration::from_secs(225);
-/// A token that could not be renewed is used for so long before that is tried again.
+/// How long a token that could not be renewed is used before the next attempt.
 const AGAIN: Duration = Duration::from_secs(10);
-/// A token is asked for again after this, whatever its answer says of its end.
+/// The longest use of a token, whatever its answer says of its end.
 const LASTS_MAX: Duration = Duration::from_secs(24 * 3600);
-/// A token for who acts for another is asked for so long.
+/// The lifetime that is requested for an impersonation token.
 const ACTING: Duration = Duration::from_secs(3600);
 const ANSWER_MAX: usize = 1 << 20;
 const ADVICE: &str = "give GOOGLE_APPLICATION_CREDENTIALS or ?credentials=FILE, an identity to this machine, or \
                       ?anonymous=yes";
 
 /// Where tokens come from.
-pub enum Way {
-    /// Its key signs a note for which there is a token.
+pub enum TokenSource {
+    /// A service account: its key signs a JWT, which is exchanged for a token.
     ServiceAccount { email: String, key_id: String, key: Box<RsaKeyPair>, uri: String },
-    /// Of somebody who logged in.
+    /// A user who logged in (refresh token).
     User { client_id: String, client_secret: String, refresh_token: String, uri: String },
-    /// Of another provider, whose own token is in a file.
+    /// Another provider, whose own token is in a file.
     Federated {
         audience: String,
         kind: String,
         file: PathBuf,
-        /// Where the file is JSON, this field of it.
+        /// The field of the file, if it is JSON.
         field: Option<String>,
         uri: String,
     },
-    /// Somebody may act for a service account.
-    For { who: Box<Way>, uri: String },
-    /// The machine's own; its metadata server.
+    /// Another identity that impersonates a service account.
+    For { who: Box<TokenSource>, uri: String },
+    /// The machine's own identity, from its metadata server.
     Machine { host: String },
 }
 
 /// A credentials file as Google writes them.
 #[derive(Deserialize)]
-struct File {
+struct CredentialsFile {
     #[serde(rename = "type", default)]
     kind: String,
     client_email: Option<String>,
@@ -93,25 +94,25 @@ struct Format {
     subject_token_field_name: Option<String>,
 }
 
-impl Way {
-    /// What is wrong with it is said without what is in it.
-    pub fn of_file(text: &str) -> std::result::Result<Way, String> {
-        // serde's own words may quote a value.
+impl TokenSource {
+    /// An error does not quote the contents.
+    pub fn of_file(text: &str) -> std::result::Result<TokenSource, String> {
+        // serde's own errors may quote a value.
         let file = serde_json::from_str(text).map_err(|_| "it is no JSON of credentials")?;
-        Way::of(file)
+        TokenSource::of(file)
     }
 
-    fn of(file: File) -> std::result::Result<Way, String> {
+    fn of(file: CredentialsFile) -> std::result::Result<TokenSource, String> {
         let kind = file.kind;
         let lacks = |what: &str| format!("credentials of type {kind} need {what}");
         let way = match kind.as_str() {
-            "service_account" => Way::ServiceAccount {
+            "service_account" => TokenSource::ServiceAccount {
                 email: file.client_email.ok_or_else(|| lacks("client_email"))?,
                 key_id: file.private_key_id.unwrap_or_default(),
                 key: Box::new(rsa_key(&file.private_key.ok_or_else(|| lacks("private_key"))?)?),
                 uri: file.token_uri.unwrap_or_else(|| TOKEN_URI.into()),
             },
-            "authorized_user" => Way::User {
+            "authorized_user" => TokenSource::User {
                 client_id: file.client_id.ok_or_else(|| lacks("client_id"))?,
                 client_secret: file.client_secret.ok_or_else(|| lacks("client_secret"))?,
                 refresh_token: file.refresh_token.ok_or_else(|| lacks("refresh_token"))?,
@@ -120,7 +121,7 @@ impl Way {
             "external_account" => {
                 let source = file.credential_source.ok_or_else(|| lacks("credential_source"))?;
                 let json = source.format.filter(|format| format.kind == "json");
-                Way::Federated {
+                TokenSource::Federated {
                     audience: file.audience.ok_or_else(|| lacks("audience"))?,
                     kind: file.subject_token_type.ok_or_else(|| lacks("subject_token_type"))?,
                     file: source.file.ok_or_else(|| lacks("a file in credential_source"))?,
@@ -133,7 +134,7 @@ impl Way {
                 let source = serde_json::from_value(source).map_err(|_| lacks("source_credentials"))?;
                 let uri = file.service_account_impersonation_url;
                 let uri = uri.ok_or_else(|| lacks("service_account_impersonation_url"))?;
-                return Ok(Way::For { who: Box::new(Way::of(source)?), uri });
+                return Ok(TokenSource::For { who: Box::new(TokenSource::of(source)?), uri });
             }
             other => {
                 return Err(format!(
@@ -143,13 +144,13 @@ impl Way {
             }
         };
         Ok(match file.service_account_impersonation_url {
-            Some(uri) => Way::For { who: Box::new(way), uri },
+            Some(uri) => TokenSource::For { who: Box::new(way), uri },
             None => way,
         })
     }
 }
 
-/// PKCS #8 in PEM, as Google gives keys out.
+/// A key in PKCS #8 in PEM, as Google issues them.
 fn rsa_key(pem: &str) -> std::result::Result<RsaKeyPair, String> {
     let why = || "private_key should be an RSA key, PKCS #8 in PEM".to_owned();
     let lines = pem.lines().map(str::trim).skip_while(|line| *line != "-----BEGIN PRIVATE KEY-----").skip(1);
@@ -158,20 +159,20 @@ fn rsa_key(pem: &str) -> std::result::Result<RsaKeyPair, String> {
     RsaKeyPair::from_pkcs8(&der).map_err(|_| why())
 }
 
-pub struct Tokens {
+pub struct AccessTokens {
     http: Http,
-    way: Way,
-    /// Who renews it holds this: the others wait for the same answer.
-    kept: Mutex<Option<Kept>>,
+    way: TokenSource,
+    /// Held during a renewal; others wait for its result.
+    kept: Mutex<Option<CachedToken>>,
 }
 
-struct Kept {
+struct CachedToken {
     authorization: HeaderValue,
     renew: Instant,
     end: Instant,
 }
 
-/// A token, and for how long it is good.
+/// A token, and how long it is valid.
 struct Fresh {
     token: String,
     lasts: Duration,
@@ -191,9 +192,9 @@ struct ActingAnswer {
     expire_time: DateTime<Utc>,
 }
 
-impl Tokens {
-    pub fn new(http: Http, way: Way) -> Tokens {
-        Tokens { http, way, kept: Mutex::new(None) }
+impl AccessTokens {
+    pub fn new(http: Http, way: TokenSource) -> AccessTokens {
+        AccessTokens { http, way, kept: Mutex::new(None) }
     }
 
     pub async fn sign(&self, mut request: Request<Bytes>) -> Result<Request<Bytes>> {
@@ -212,7 +213,7 @@ impl Tokens {
                 let authorization = bearer(&token)?;
                 let lasts = lasts.min(LASTS_MAX);
                 let renew = now + lasts.saturating_sub(EARLY).max(lasts / 2);
-                *kept = Some(Kept { authorization: authorization.clone(), renew, end: now + lasts });
+                *kept = Some(CachedToken { authorization: authorization.clone(), renew, end: now + lasts });
                 Ok(authorization)
             }
             Err(e) => match kept.as_mut().filter(|kept| now < kept.end) {
@@ -226,14 +227,14 @@ impl Tokens {
         }
     }
 
-    async fn fetch(&self, way: &Way) -> Result<Fresh> {
+    async fn fetch(&self, way: &TokenSource) -> Result<Fresh> {
         match way {
-            Way::ServiceAccount { email, key_id, key, uri } => {
+            TokenSource::ServiceAccount { email, key_id, key, uri } => {
                 let note = note(email, key_id, key, uri, Utc::now().timestamp())?;
                 let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
                 self.post(uri, &[("grant_type", grant), ("assertion", &note)]).await
             }
-            Way::User { client_id, client_secret, refresh_token, uri } => {
+            TokenSource::User { client_id, client_secret, refresh_token, uri } => {
                 let form = [
                     ("grant_type", "refresh_token"),
                     ("client_id", client_id),
@@ -242,7 +243,7 @@ impl Tokens {
                 ];
                 self.post(uri, &form).await
             }
-            Way::Federated { audience, kind, file, field, uri } => {
+            TokenSource::Federated { audience, kind, file, field, uri } => {
                 let theirs = their_token(file, field.as_deref())?;
                 let form = [
                     ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
@@ -254,7 +255,7 @@ impl Tokens {
                 ];
                 self.post(uri, &form).await
             }
-            Way::For { who, uri } => {
+            TokenSource::For { who, uri } => {
                 let Fresh { token, .. } = Box::pin(self.fetch(who)).await?;
                 let body =
                     json!({ "scope": [SCOPE], "lifetime": format!("{}s", ACTING.as_secs()) }).to_string();
@@ -263,7 +264,7 @@ impl Tokens {
                 let told: ActingAnswer = self.ask(request, uri).await?;
                 Ok(Fresh { token: told.access_token, lasts: acting_for(told.expire_time - Utc::now()) })
             }
-            Way::Machine { host } => {
+            TokenSource::Machine { host } => {
                 let uri = format!("http://{host}/computeMetadata/v1/instance/service-accounts/default/token");
                 let mut request = request(Method::GET, &uri, "text/plain", Bytes::new())?;
                 request.headers_mut().insert("metadata-flavor", HeaderValue::from_static("Google"));
@@ -283,8 +284,8 @@ impl Tokens {
         let error = |kind, context: String| Error::new(kind, "find credentials", context);
         let refused = |context: String| Error::outage(OutageReason::Credentials, "find credentials", context);
         let answer = self.http.send(request).await.map_err(|lost| match &self.way {
-            // No machine of Google's, most likely.
-            Way::Machine { .. } if !lost.sent => refused(ADVICE.into()).with_source(lost),
+            // Most likely not a machine of Google's.
+            TokenSource::Machine { .. } if !lost.sent => refused(ADVICE.into()).with_source(lost),
             _ => error(ErrorKind::Unavailable, uri.into()).with_source(lost),
         })?;
         let status = answer.status();
@@ -306,8 +307,8 @@ impl From<TokenAnswer> for Fresh {
     }
 }
 
-/// How long a token is good that ends after this much of our clock. What cannot be, since no more than an hour was asked
-/// for, is a clock that is wrong: then it is the hour, and a store that refuses the token is told by.
+/// How long a token is valid that ends after this much of our clock. More than the hour that was requested means a
+/// wrong clock: then it is the hour, and a store that refuses the token shows it.
 fn acting_for(left: TimeDelta) -> Duration {
     left.to_std().ok().filter(|left| *left <= ACTING && !left.is_zero()).unwrap_or(ACTING)
 }
@@ -343,7 +344,7 @@ fn request(method: Method, uri: &str, kind: &'static str, body: Bytes) -> Result
         .map_err(|e| Error::new(ErrorKind::Config, "find credentials", uri).with_source(e))
 }
 
-/// A JWT that says who asks for a token, signed with RS256.
+/// A JWT that asks for a token, signed with RS256.
 fn note(email: &str, key_id: &str, key: &RsaKeyPair, uri: &str, now: i64) -> Result<String> {
     let encode = |value: Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
     let head = encode(json!({ "alg": "RS256", "typ": "JWT", "kid": key_id }));
@@ -355,7 +356,7 @@ fn note(email: &str, key_id: &str, key: &RsaKeyPair, uri: &str, now: i64) -> Res
     Ok(format!("{said}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
 }
 
-/// Read each time: who put it there renews it.
+/// Read each time: whoever provides the file renews it.
 fn their_token(file: &PathBuf, field: Option<&str>) -> Result<String> {
     let wrong = |why: &str| {
         Error::outage(OutageReason::Credentials, "find credentials", format!("{}: {why}", file.display()))
@@ -375,7 +376,7 @@ mod tests {
     use super::*;
 
     fn refused(text: &str) -> String {
-        Way::of_file(text).err().expect("refused")
+        TokenSource::of_file(text).err().expect("refused")
     }
 
     #[test]
@@ -418,13 +419,19 @@ mod tests {
         let external = r#"{"type":"external_account","audience":"//iam/pool","subject_token_type":"jwt",
             "credential_source":{"file":"/t","format":{"type":"json","subject_token_field_name":"f"}},
             "service_account_impersonation_url":"https://acts"}"#;
-        let Ok(Way::For { who, uri }) = Way::of_file(external) else { panic!("for a service account") };
+        let Ok(TokenSource::For { who, uri }) = TokenSource::of_file(external) else {
+            panic!("for a service account")
+        };
         assert_eq!(uri, "https://acts");
-        assert!(matches!(*who, Way::Federated { field: Some(field), uri, .. } if field == "f" && uri == STS));
+        assert!(
+            matches!(*who, TokenSource::Federated { field: Some(field), uri, .. } if field == "f" && uri == STS)
+        );
         let user = r#"{"type":"impersonated_service_account","service_account_impersonation_url":"https://acts",
             "source_credentials":{"type":"authorized_user","client_id":"a","client_secret":"b","refresh_token":"c"}}"#;
-        let Ok(Way::For { who, .. }) = Way::of_file(user) else { panic!("for a service account") };
-        assert!(matches!(*who, Way::User { uri, .. } if uri == TOKEN_URI));
+        let Ok(TokenSource::For { who, .. }) = TokenSource::of_file(user) else {
+            panic!("for a service account")
+        };
+        assert!(matches!(*who, TokenSource::User { uri, .. } if uri == TOKEN_URI));
     }
 
     #[test]
@@ -441,11 +448,11 @@ mod tests {
         Gcs::start().map_err(|NotRun(reason)| not_run(name, &reason)).ok()
     }
 
-    fn tokens(way: Way) -> Tokens {
-        Tokens::new(Http::new().unwrap(), way)
+    fn tokens(way: TokenSource) -> AccessTokens {
+        AccessTokens::new(Http::new().unwrap(), way)
     }
 
-    async fn fetched(tokens: &Tokens) -> Result<String> {
+    async fn fetched(tokens: &AccessTokens) -> Result<String> {
         tokens.authorization().await.map(|value| value.to_str().unwrap().to_owned())
     }
 
@@ -455,22 +462,22 @@ mod tests {
         let (url, dir) = (google.endpoint(), tempfile::tempdir().unwrap());
         let theirs = dir.path().join("token");
         std::fs::write(&theirs, format!("{{\"f\":\"{THEIR_TOKEN}\"}}")).unwrap();
-        let user = || Way::User {
+        let user = || TokenSource::User {
             client_id: CLIENT.into(),
             client_secret: CLIENT_SECRET.into(),
             refresh_token: REFRESH_TOKEN.into(),
             uri: format!("{url}/token"),
         };
-        let federated = Way::Federated {
+        let federated = TokenSource::Federated {
             audience: "//iam/pool".into(),
             kind: "jwt".into(),
             file: theirs,
             field: Some("f".into()),
             uri: format!("{url}/token"),
         };
-        let account = Way::of_file(&std::fs::read_to_string(google.credentials()).unwrap()).unwrap();
-        let machine = Way::Machine { host: url.trim_start_matches("http://").into() };
-        let acts = Way::For { who: Box::new(user()), uri: format!("{url}/acts:generateAccessToken") };
+        let account = TokenSource::of_file(&std::fs::read_to_string(google.credentials()).unwrap()).unwrap();
+        let machine = TokenSource::Machine { host: url.trim_start_matches("http://").into() };
+        let acts = TokenSource::For { who: Box::new(user()), uri: format!("{url}/acts:generateAccessToken") };
         for way in [account, user(), federated, acts, machine] {
             let tokens = tokens(way);
             let token = fetched(&tokens).await.unwrap();
@@ -484,7 +491,8 @@ mod tests {
     #[tokio::test]
     async fn a_token_is_renewed_before_its_end_and_used_until_then() {
         let Some(google) = google("a_token_is_renewed_before_its_end_and_used_until_then") else { return };
-        let tokens = tokens(Way::Machine { host: google.endpoint().trim_start_matches("http://").into() });
+        let tokens =
+            tokens(TokenSource::Machine { host: google.endpoint().trim_start_matches("http://").into() });
         google.issue_for(4);
         let first = fetched(&tokens).await.unwrap();
         google.issue_none();
@@ -501,7 +509,8 @@ mod tests {
     #[tokio::test]
     async fn a_token_that_says_it_never_ends_is_renewed_all_the_same() {
         let Some(google) = google("a_token_that_says_it_never_ends_is_renewed_all_the_same") else { return };
-        let tokens = tokens(Way::Machine { host: google.endpoint().trim_start_matches("http://").into() });
+        let tokens =
+            tokens(TokenSource::Machine { host: google.endpoint().trim_start_matches("http://").into() });
         google.issue_for(u64::MAX);
         let first = fetched(&tokens).await.unwrap();
         assert_eq!(fetched(&tokens).await.unwrap(), first);
@@ -513,7 +522,7 @@ mod tests {
     async fn a_refused_credential_is_named_and_not_shown() {
         let Some(google) = google("a_refused_credential_is_named_and_not_shown") else { return };
         let secret = "1//a-secret-that-nobody-may-see";
-        let user = tokens(Way::User {
+        let user = tokens(TokenSource::User {
             client_id: CLIENT.into(),
             client_secret: CLIENT_SECRET.into(),
             refresh_token: secret.into(),
@@ -525,7 +534,7 @@ mod tests {
         assert!(text.contains("invalid_grant: Token has been expired or revoked."), "{text}");
         assert!(!text.contains(secret) && !text.contains(CLIENT_SECRET) && !text.contains('\n'), "{text}");
         // Nobody is there to ask.
-        let nobody = fetched(&tokens(Way::Machine { host: "127.0.0.1:9".into() })).await.unwrap_err();
+        let nobody = fetched(&tokens(TokenSource::Machine { host: "127.0.0.1:9".into() })).await.unwrap_err();
         assert_eq!(nobody.outage_reason(), Some(OutageReason::Credentials));
         assert!(nobody.to_string().contains("GOOGLE_APPLICATION_CREDENTIALS"), "{nobody}");
     }

@@ -1,11 +1,11 @@
 use std::sync::LazyLock;
 
 use super::*;
-use crate::store::{Got, Page};
+use crate::store::{GetResult, ListPage};
 
 #[test]
 fn what_was_written_and_what_was_not_are_known() {
-    let mut filling = Filling::new();
+    let mut filling = PartBuffer::new();
     filling.write(10, b"ten..");
     filling.write(0, b"zero");
     assert_eq!(
@@ -28,7 +28,7 @@ const BASE: u64 = 3 * PART - 100;
 /// One object, and an upload of another one, which it is told to lose.
 #[derive(Default)]
 struct Memory {
-    joins: bool,
+    composes: bool,
     /// Calls to refuse: `(name, how often)`.
     refuse: Mutex<Option<(&'static str, u32)>>,
     object: Mutex<Bytes>,
@@ -52,108 +52,119 @@ impl Memory {
 }
 
 #[async_trait::async_trait]
-impl Store for Memory {
+impl ObjectStore for Memory {
     fn copy_max(&self) -> u64 {
         0
     }
-    fn joins(&self) -> bool {
-        self.joins
+    fn composes(&self) -> bool {
+        self.composes
     }
-    async fn head(&self, _: &str) -> Result<Option<Stat>> {
+    async fn head(&self, _: &str) -> Result<Option<ObjectStat>> {
         Ok(None)
     }
-    async fn get(&self, _: &str, _: Option<&str>, range: ByteRange) -> Result<Got> {
+    async fn get(&self, _: &str, _: Option<&str>, range: ByteRange) -> Result<GetResult> {
         let object = self.object.lock().unwrap().clone();
         let data = object.slice(range.offset as usize..range.end() as usize);
-        Ok(Got { etag: "1".into(), size: object.len() as u64, data })
+        Ok(GetResult { etag: "1".into(), size: object.len() as u64, data })
     }
-    async fn list(&self, _: &str, _: bool, _: Option<&str>, _: u32) -> Result<Page> {
+    async fn list(&self, _: &str, _: bool, _: Option<&str>, _: u32) -> Result<ListPage> {
         unreachable!()
     }
-    async fn put(&self, _: &str, _: Bytes, _: &Metadata, _: Condition<'_>) -> Result<Made> {
+    async fn put(&self, _: &str, _: Bytes, _: &Metadata, _: Precondition<'_>) -> Result<PutResult> {
         unreachable!()
     }
     async fn delete(&self, _: &str, _: Option<&str>) -> Result<()> {
         unreachable!()
     }
-    async fn copy(&self, _: Source<'_>, _: &str) -> Result<String> {
+    async fn copy(&self, _: CopySource<'_>, _: &str) -> Result<String> {
         unreachable!()
     }
-    async fn describe(&self, _: Source<'_>, _: &Metadata) -> Result<String> {
+    async fn describe(&self, _: CopySource<'_>, _: &Metadata) -> Result<String> {
         unreachable!()
     }
-    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<Upload> {
+    async fn begin(&self, key: &str, metadata: &Metadata) -> Result<MultipartUpload> {
         tokio::task::yield_now().await;
         *self.begun.lock().unwrap() += 1;
-        Ok(Upload { key: key.into(), id: "1".into(), metadata: metadata.clone() })
+        Ok(MultipartUpload { key: key.into(), id: "1".into(), metadata: metadata.clone() })
     }
-    async fn part(&self, _: &Upload, number: u32, data: Bytes) -> Result<Part> {
+    async fn part(&self, _: &MultipartUpload, number: u32, data: Bytes) -> Result<UploadedPart> {
         self.answer("part")?;
         *self.came.lock().unwrap() += data.len() as u64;
         self.parts.lock().unwrap().insert(number, data);
-        Ok(Part { number, etag: number.to_string() })
+        Ok(UploadedPart { number, etag: number.to_string() })
     }
-    async fn part_of(&self, _: &Upload, number: u32, _: Source<'_>, range: ByteRange) -> Result<Part> {
+    async fn part_of(
+        &self,
+        _: &MultipartUpload,
+        number: u32,
+        _: CopySource<'_>,
+        range: ByteRange,
+    ) -> Result<UploadedPart> {
         self.answer("part_of")?;
         let got = self.get("", None, range).await?;
         self.parts.lock().unwrap().insert(number, got.data);
-        Ok(Part { number, etag: number.to_string() })
+        Ok(UploadedPart { number, etag: number.to_string() })
     }
-    async fn complete(&self, _: &Upload, parts: &[Part], _: Condition<'_>) -> Result<Made> {
+    async fn complete(
+        &self,
+        _: &MultipartUpload,
+        parts: &[UploadedPart],
+        _: Precondition<'_>,
+    ) -> Result<PutResult> {
         self.answer("complete")?;
         let stored = self.parts.lock().unwrap();
         let bytes: Vec<&[u8]> = parts.iter().map(|part| &stored[&part.number][..]).collect();
         *self.object.lock().unwrap() = bytes.concat().into();
-        Ok(Made { etag: "2".into(), modified: None })
+        Ok(PutResult { etag: "2".into(), modified: None })
     }
-    async fn abort(&self, _: &Upload) -> Result<()> {
+    async fn abort(&self, _: &MultipartUpload) -> Result<()> {
         Ok(())
     }
 }
 
-fn draft_of(size: u64) -> Arc<Draft> {
+fn writer_of(size: u64) -> Arc<ObjectWriter> {
     let modified = types::Timestamp { seconds: 1, nanos: 0 };
-    let stat = Stat { size, etag: "1".into(), modified, metadata: Metadata::new() };
-    Draft::new("key".into(), stat, ("mark".into(), "1".into()), ["mtime", "atime"])
+    let stat = ObjectStat { size, etag: "1".into(), modified, metadata: Metadata::new() };
+    ObjectWriter::new("key".into(), stat, ("mark".into(), "1".into()), ["mtime", "atime"])
 }
 
 /// A change of an object in memory; `lost` calls have no answer the first time. The bytes that came for it.
-async fn changed(joins: bool, lost: &'static str, writes: &[(u64, usize)]) -> u64 {
+async fn changed(composes: bool, lost: &'static str, writes: &[(u64, usize)]) -> u64 {
     static BYTES: LazyLock<Bytes> =
         LazyLock::new(|| (0..BASE).map(|at| at.wrapping_mul(0x9e37_79b9) as u8).collect());
-    let memory = Memory { joins, object: Mutex::new(BYTES.clone()), ..Memory::default() };
+    let memory = Memory { composes, object: Mutex::new(BYTES.clone()), ..Memory::default() };
     let memory = Arc::new(Memory { refuse: Mutex::new(Some((lost, 1))), ..memory });
-    let store: Arc<dyn Store> = memory.clone();
-    let draft = draft_of(BASE);
-    let turns = Arc::new(Turns::new());
+    let store: Arc<dyn ObjectStore> = memory.clone();
+    let writer = writer_of(BASE);
+    let pacer = Arc::new(PartPacer::new());
     let mut expected = BYTES.to_vec();
     for (turn, (offset, length)) in writes.iter().enumerate() {
         let data = Bytes::from(vec![turn as u8 + 1; *length]);
         let end = *offset as usize + length;
-        match draft.write(&*store, &turns, *offset, &data).await {
-            Ok(Wrote::Taken) => {
+        match writer.write(&*store, &pacer, *offset, &data).await {
+            Ok(WriteOutcome::Taken) => {
                 expected.resize(expected.len().max(end), 0);
                 expected[*offset as usize..end].copy_from_slice(&data);
             }
-            Ok(Wrote::Behind) => {}
-            Ok(Wrote::Over) => panic!("not over yet"),
+            Ok(WriteOutcome::Behind) => {}
+            Ok(WriteOutcome::Over) => panic!("not over yet"),
             Err(e) => panic!("{e}"),
         }
         if turn == 0 {
-            let lost = draft.complete(&store, &turns, &|_| ()).await.err();
+            let lost = writer.complete(&store, &pacer, &|_| ()).await.err();
             assert_eq!(lost.map(|e| e.kind()), Some(ErrorKind::Unavailable));
         }
     }
-    let completed = draft.complete(&store, &turns, &|_| ()).await.unwrap().expect("changed");
+    let completed = writer.complete(&store, &pacer, &|_| ()).await.unwrap().expect("changed");
     assert_eq!(completed.size, expected.len() as u64);
-    assert!(*memory.object.lock().unwrap() == expected, "joins {joins}, lost {lost}, {writes:?}");
+    assert!(*memory.object.lock().unwrap() == expected, "joins {composes}, lost {lost}, {writes:?}");
     *memory.came.lock().unwrap()
 }
 
 #[tokio::test]
 async fn what_is_written_after_a_completion_that_failed_lies_where_it_belongs() {
     let part = PART as usize;
-    for joins in [false, true] {
+    for composes in [false, true] {
         for lost in ["complete", "part", "part_of"] {
             for first in [(5, 10), (BASE, 10), (BASE + 3, part), (PART, 10), (BASE - 1, 2)] {
                 for second in [
@@ -164,7 +175,7 @@ async fn what_is_written_after_a_completion_that_failed_lies_where_it_belongs() 
                     (4 * PART + 7, 9),
                     (PART + 1, 2 * part),
                 ] {
-                    changed(joins, lost, &[first, second]).await;
+                    changed(composes, lost, &[first, second]).await;
                 }
             }
         }
@@ -182,12 +193,12 @@ async fn bytes_behind_an_object_are_all_that_comes_where_the_store_joins() {
 #[tokio::test]
 async fn parts_that_fill_side_by_side_are_of_one_upload() {
     let memory = Memory::default();
-    let (draft, turns) = (draft_of(0), Turns::new());
+    let (writer, pacer) = (writer_of(0), PartPacer::new());
     let part = Bytes::from(vec![1; PART as usize]);
-    let write = |number: u64| draft.write(&memory, &turns, number * PART, &part);
+    let write = |number: u64| writer.write(&memory, &pacer, number * PART, &part);
     let (first, second, third) = tokio::join!(write(0), write(1), write(2));
     for wrote in [first, second, third] {
-        assert!(matches!(wrote, Ok(Wrote::Taken)));
+        assert!(matches!(wrote, Ok(WriteOutcome::Taken)));
     }
     assert_eq!((*memory.begun.lock().unwrap(), memory.parts.lock().unwrap().len()), (1, 3));
 }
@@ -196,13 +207,13 @@ async fn parts_that_fill_side_by_side_are_of_one_upload() {
 #[tokio::test]
 async fn of_parts_that_one_write_fills_all_are_here_still_if_the_first_is_refused() {
     let memory = Arc::new(Memory { refuse: Mutex::new(Some(("part", 1))), ..Memory::default() });
-    let store: Arc<dyn Store> = memory.clone();
-    let (draft, turns) = (draft_of(0), Arc::new(Turns::new()));
+    let store: Arc<dyn ObjectStore> = memory.clone();
+    let (writer, pacer) = (writer_of(0), Arc::new(PartPacer::new()));
     let two = Bytes::from(vec![1; 2 * PART as usize]);
-    let refused = draft.write(&*store, &turns, 0, &two).await;
+    let refused = writer.write(&*store, &pacer, 0, &two).await;
     assert_eq!(refused.err().map(|e| e.kind()), Some(ErrorKind::Unavailable));
-    let again = draft.write(&*store, &turns, 0, &two).await;
-    assert!(matches!(again, Ok(Wrote::Taken)));
-    let completed = draft.complete(&store, &turns, &|_| ()).await.unwrap().expect("changed");
+    let again = writer.write(&*store, &pacer, 0, &two).await;
+    assert!(matches!(again, Ok(WriteOutcome::Taken)));
+    let completed = writer.complete(&store, &pacer, &|_| ()).await.unwrap().expect("changed");
     assert_eq!((completed.size, memory.object.lock().unwrap().len() as u64), (2 * PART, 2 * PART));
 }

@@ -1,5 +1,5 @@
-//! When directories changed: no store notes it, so it is what we saw. Clients believe what they know of a directory for
-//! as long as its times are what they were.
+//! When directories changed: no store records it, so it is what we saw. Clients trust what they know of a directory
+//! as long as its times stay.
 
 use std::hash::Hasher as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,17 +10,17 @@ use quick_cache::sync::Cache;
 use siphasher::sip::SipHasher13;
 use types::{Name, Timestamp};
 
-/// Directories of which it is remembered what was in them. A forgotten one counts as changed when it is listed again.
+/// The most directories whose names are remembered. A forgotten one counts as changed when it is listed again.
 const KNOWN_MAX: usize = 100_000;
 
-/// The names of a directory, in any order: how many, and a number that another set hardly has.
+/// The fingerprint of a directory's names, in any order: their number and a sum of hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct NameFingerprint {
     count: u64,
     sum: u64,
 }
 
-impl Names {
+impl NameFingerprint {
     pub fn add(&mut self, name: &Name) {
         let mut hasher = SipHasher13::new();
         hasher.write(name.as_bytes());
@@ -29,48 +29,48 @@ impl Names {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct DirChange {
     pub at: Timestamp,
-    /// Something did change; else it is the time since when we look.
+    /// A change was seen; otherwise `at` is the time since when we look.
     pub seen: bool,
 }
 
-pub struct Times {
+pub struct DirTimes {
     since: Timestamp,
-    known: Cache<Bytes, (Changed, Option<Names>)>,
+    known: Cache<Bytes, (DirChange, Option<NameFingerprint>)>,
 }
 
-impl Default for Times {
-    fn default() -> Times {
-        Times { since: now(), known: Cache::new(KNOWN_MAX) }
+impl Default for DirTimes {
+    fn default() -> DirTimes {
+        DirTimes { since: now(), known: Cache::new(KNOWN_MAX) }
     }
 }
 
-impl Times {
-    pub fn of(&self, dir: &Reference) -> Changed {
-        self.known.get(&dir.0).map_or(Changed { at: self.since, seen: false }, |(changed, _)| changed)
+impl DirTimes {
+    pub fn of(&self, dir: &Reference) -> DirChange {
+        self.known.get(&dir.0).map_or(DirChange { at: self.since, seen: false }, |(changed, _)| changed)
     }
 
-    /// By us.
+    /// Records our own change.
     pub fn changed(&self, dir: &Reference, at: Timestamp) {
-        self.known.insert(dir.0.clone(), (Changed { at, seen: true }, None));
+        self.known.insert(dir.0.clone(), (DirChange { at, seen: true }, None));
     }
 
-    /// What is in it, all of it.
-    pub fn listed(&self, dir: &Reference, names: Names, at: Timestamp) {
+    /// Records a complete listing.
+    pub fn listed(&self, dir: &Reference, names: NameFingerprint, at: Timestamp) {
         let (known, before) = match self.known.get(&dir.0) {
             Some((changed, before)) => (changed, before),
             None => (self.of(dir), None),
         };
         let changed = match before {
-            Some(before) if before != names => Changed { at, seen: true },
+            Some(before) if before != names => DirChange { at, seen: true },
             _ => known,
         };
         self.known.insert(dir.0.clone(), (changed, Some(names)));
     }
 }
 
-/// By the clock of this machine.
+/// The time by this machine's clock.
 pub fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
@@ -80,22 +80,22 @@ pub fn now() -> Timestamp {
 mod tests {
     use super::*;
 
-    fn names(all: &[&str]) -> Names {
-        let mut names = Names::default();
+    fn names(all: &[&str]) -> NameFingerprint {
+        let mut names = NameFingerprint::default();
         all.iter().for_each(|name| names.add(&Name::new(name.as_bytes().to_vec()).unwrap()));
         names
     }
 
     #[test]
     fn a_directory_changes_when_its_names_do() {
-        let (times, dir) = (Times::default(), Reference(Bytes::from_static(b"d/")));
+        let (times, dir) = (DirTimes::default(), Reference(Bytes::from_static(b"d/")));
         let at = |seconds| Timestamp { seconds, nanos: 0 };
         let first = times.of(&dir);
         times.listed(&dir, names(&["a", "b"]), at(1));
         times.listed(&dir, names(&["b", "a"]), at(2));
         assert_eq!((times.of(&dir), first.seen), (first, false));
         times.listed(&dir, names(&["b"]), at(3));
-        assert_eq!(times.of(&dir), Changed { at: at(3), seen: true });
+        assert_eq!(times.of(&dir), DirChange { at: at(3), seen: true });
         times.listed(&dir, names(&["c"]), at(4));
         assert_eq!(times.of(&dir).at, at(4));
         times.changed(&dir, at(5));

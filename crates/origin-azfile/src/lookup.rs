@@ -1,20 +1,20 @@
-//! Names and listings.
+//! Look-ups and listings.
 
 use ::origin::{DirCursor, DirEntry, DirPage, Reference};
-use origin_object::Attributes;
-use origin_object::times::{Names, now};
+use origin_object::AttributeSource;
+use origin_object::dir_times::{NameFingerprint, now};
 use types::{Error, ErrorKind, Name, Result};
 
-use crate::attributes::Stat;
+use crate::attributes::FileStat;
 use crate::errors::garbled;
-use crate::names::{Place, is_draft, join};
+use crate::names::{ShareRef, is_temporary, join};
 use crate::origin::AzFileOrigin;
 
 impl AzFileOrigin {
-    /// Files and directories are asked for apart; both at once are one round trip. The directory must still be the one
-    /// that it was.
-    pub(crate) async fn find(&self, dir: &Place, path: &str) -> Result<Option<Stat>> {
-        let (file, directory) = tokio::join!(self.api.look(path, false), self.api.look(path, true));
+    /// Looks for a file and a directory in parallel, since the interface has a call for each. The parent must still
+    /// be the same directory.
+    pub(crate) async fn find(&self, dir: &ShareRef, path: &str) -> Result<Option<FileStat>> {
+        let (file, directory) = tokio::join!(self.api.stat(path, false), self.api.stat(path, true));
         let found = directory?.or(file?);
         match &found {
             Some(stat) => self.check_parent(dir, stat)?,
@@ -23,9 +23,9 @@ impl AzFileOrigin {
         Ok(found)
     }
 
-    /// What is in a directory of the same path is not what is in this one.
-    pub(crate) fn check_parent(&self, dir: &Place, stat: &Stat) -> Result<()> {
-        // The share itself need not be called anything.
+    /// Checks that the stat's parent is this directory, and not another one of the same path.
+    pub(crate) fn check_parent(&self, dir: &ShareRef, stat: &FileStat) -> Result<()> {
+        // What is at the top need not name the share's root as its parent.
         let is_top = dir.path.is_empty() && self.config.path.is_empty();
         match stat.parent.is_some_and(|parent| parent != dir.key.id) && !is_top {
             true => Err(self.gone("look into", &dir.path)),
@@ -34,15 +34,15 @@ impl AzFileOrigin {
     }
 
     pub(crate) async fn list_page(&self, reference: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        let dir = Place::of(reference)?;
+        let dir = ShareRef::of(reference)?;
         if !dir.is_dir {
             return Err(Error::new(ErrorKind::NotADirectory, "list", self.at(&dir.path)));
         }
         let (marker, mut names) = match cursor.cookie {
             0 => {
-                // The listing itself does not say whose it is.
+                // A listing does not say which directory it is of.
                 self.look_at("list", &dir).await?;
-                (None, Names::default())
+                (None, NameFingerprint::default())
             }
             _ => {
                 let kept = self.tokens.find(reference, cursor);
@@ -60,16 +60,16 @@ impl AzFileOrigin {
             return Err(garbled("list", self.at(&dir.path), "it is to be gone on with where it was"));
         }
         let (shown, nameless) = page.shown();
-        if nameless > 0 && self.tokens.tell_of(reference) {
+        if nameless > 0 && self.tokens.first_report(reference) {
             tracing::warn!("{nameless} entries have names that make no sense; in {}", self.at(&dir.path));
         }
         let mut entries = Vec::with_capacity(shown.len());
         for one in shown {
-            if dir.path.is_empty() && is_draft(&one.name) {
+            if dir.path.is_empty() && is_temporary(&one.name) {
                 continue;
             }
             let Ok(name) = Name::new(one.name.as_bytes().to_vec()) else {
-                if self.tokens.tell_of(reference) {
+                if self.tokens.first_report(reference) {
                     let place = self.at(&dir.path);
                     tracing::warn!(
                         name = one.name,
@@ -79,7 +79,7 @@ impl AzFileOrigin {
                 continue;
             };
             let path = join(&dir.path, &one.name);
-            let listed = one.stat.filter(|_| self.config.attributes == Attributes::Listed);
+            let listed = one.stat.filter(|_| self.config.attributes == AttributeSource::Listed);
             names.add(&name);
             entries.push(DirEntry { name, object: listed.map(|stat| self.object(&path, &stat)) });
         }

@@ -1,5 +1,5 @@
-//! So many parts are on their way together, and they do not begin together: parts that share a line and begin together
-//! end together, and then the line is empty for a round trip, time after time.
+//! Limits and paces the parts in flight: parts that share a line and begin together end together, and then the line
+//! is empty for a round trip, time after time.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// Of all drafts: 16 of 8 MiB at 221 ms are 4.9 Gbit/s.
+/// The most parts in flight, of all objects: 16 of 8 MiB at 221 ms are 4.9 Gbit/s.
 pub const PARTS_TOGETHER: usize = 16;
-/// As many as begin at once after a pause: what 1 Gbit/s holds at 221 ms.
+/// The parts that begin at once after a pause: what 1 Gbit/s holds at 221 ms.
 const FIRST: usize = 4;
-/// Then one more after each of these: the last begins after 0.6 s.
+/// One more part may begin after each of these: the last after 0.6 s.
 const STEP: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
-pub struct Turns {
+pub struct PartPacer {
     free: Semaphore,
     state: Mutex<State>,
 }
@@ -23,23 +23,23 @@ pub struct Turns {
 #[derive(Debug)]
 struct State {
     under_way: usize,
-    /// As many as may be now, and since when.
+    /// The current limit, and since when it holds.
     most: usize,
     since: Instant,
 }
 
-/// Until it is dropped.
+/// The permit to send one part, until it is dropped.
 #[derive(Debug)]
-pub struct Turn<'a>(&'a Turns);
+pub struct PartPermit<'a>(&'a PartPacer);
 
-impl Turns {
-    pub fn new() -> Turns {
+impl PartPacer {
+    pub fn new() -> PartPacer {
         let state = State { under_way: 0, most: FIRST, since: Instant::now() };
-        Turns { free: Semaphore::new(FIRST), state: Mutex::new(state) }
+        PartPacer { free: Semaphore::new(FIRST), state: Mutex::new(state) }
     }
 
-    /// Who came first is first.
-    pub async fn take(&self) -> Turn<'_> {
+    /// Waits for a permit, first come, first served.
+    pub async fn acquire(&self) -> PartPermit<'_> {
         let mut free = std::pin::pin!(self.free.acquire());
         loop {
             tokio::select! {
@@ -51,7 +51,7 @@ impl Turns {
                         state.since = Instant::now();
                     }
                     state.under_way += 1;
-                    return Turn(self);
+                    return PartPermit(self);
                 }
                 () = tokio::time::sleep(STEP) => self.grow(),
             }
@@ -71,7 +71,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for PartPermit<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.under_way -= 1;
@@ -89,13 +89,13 @@ mod tests {
     use super::*;
 
     /// When each of so many, all there at once, began; each is on its way for so long.
-    async fn begins(turns: &Arc<Turns>, parts: usize, each: Duration) -> Vec<u128> {
+    async fn begins(pacer: &Arc<PartPacer>, parts: usize, each: Duration) -> Vec<u128> {
         let began = Instant::now();
         let parts: Vec<_> = (0..parts)
             .map(|_| {
-                let turns = turns.clone();
+                let pacer = pacer.clone();
                 tokio::spawn(async move {
-                    let _turn = turns.take().await;
+                    let _turn = pacer.acquire().await;
                     let at = began.elapsed().as_millis();
                     tokio::time::sleep(each).await;
                     at
@@ -111,9 +111,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn parts_begin_one_after_the_other() {
-        let turns = Arc::new(Turns::new());
+        let pacer = Arc::new(PartPacer::new());
         for _ in 0..3 {
-            let at = begins(&turns, 20, Duration::from_secs(5)).await;
+            let at = begins(&pacer, 20, Duration::from_secs(5)).await;
             let later = (0..12).map(|n| 51 + n * 51);
             let expected: Vec<_> = [0; 4].into_iter().chain(later).chain([5_000; 4]).collect();
             assert!(at.iter().zip(&expected).all(|(at, expected)| at.abs_diff(*expected) <= 12), "{at:?}");
@@ -122,27 +122,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_is_quick_does_not_wait_for_more_to_be_allowed() {
-        let turns = Arc::new(Turns::new());
-        let at = begins(&turns, 40, Duration::from_millis(10)).await;
+        let pacer = Arc::new(PartPacer::new());
+        let at = begins(&pacer, 40, Duration::from_millis(10)).await;
         assert!(at.into_iter().max() <= Some(100));
-        assert!(turns.state().under_way == 0 && turns.state().most == FIRST);
+        assert!(pacer.state().under_way == 0 && pacer.state().most == FIRST);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_goes_away_while_it_waits_takes_no_turn_with_it() {
-        let turns = Arc::new(Turns::new());
+        let pacer = Arc::new(PartPacer::new());
         let mut asked = tokio::task::JoinSet::new();
         for n in 0..300 {
-            let turns = turns.clone();
+            let pacer = pacer.clone();
             asked.spawn(async move {
-                let Ok(_turn) = tokio::time::timeout(Duration::from_millis(n), turns.take()).await else {
+                let Ok(_turn) = tokio::time::timeout(Duration::from_millis(n), pacer.acquire()).await else {
                     return;
                 };
                 tokio::time::sleep(Duration::from_millis(100)).await;
             });
         }
         asked.join_all().await;
-        let at = begins(&turns, 5, Duration::from_secs(1)).await;
+        let at = begins(&pacer, 5, Duration::from_secs(1)).await;
         assert!(at[..4] == [0; 4] && (40..100).contains(&at[4]), "{at:?}");
     }
 }

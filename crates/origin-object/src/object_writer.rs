@@ -1,8 +1,9 @@
-//! What is being written to an object: stores take it whole or in large parts, and show it when it is complete.
+//! Writes to an object. Stores take an object whole or in large parts, and show it when it is complete.
 //!
-//! Bytes wait in memory until a part is full; that part travels while the next ones fill. A commit brings what is left,
-//! takes from the object what was not written (the store copies it, where it is a whole part), and completes it on the
-//! condition that the object still is what it was when the draft began. Until then everybody sees that.
+//! An [`ObjectWriter`] buffers bytes until a part is full; that part is uploaded while the next ones fill. A commit
+//! uploads what is left, takes from the old object what was not written (the store copies whole parts), and
+//! completes the new one on the condition that the object still is what it was when the writer began. Until then
+//! everybody sees the old object.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,48 +14,52 @@ use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
 use crate::geometry::{PART, PART_LEAST, part_at, parts_of};
-use crate::store::{Condition, Made, Metadata, Part, Source, Stat, Store, Upload};
-use crate::turns::Turns;
+use crate::part_pacer::PartPacer;
+use crate::store::{
+    CopySource, Metadata, MultipartUpload, ObjectStat, ObjectStore, Precondition, PutResult, UploadedPart,
+};
 
-pub struct Draft {
+pub struct ObjectWriter {
     key: String,
-    /// The object as it is until this is complete.
-    pub base: Stat,
-    /// Stored with what this becomes, and with nothing else: an answer that got lost is not missed.
+    /// The object that the writer began on, which is shown until the new one is complete.
+    pub base: ObjectStat,
+    /// A mark that is stored with the new object and with no other, so that a completion whose answer was lost is
+    /// recognized.
     mark: (String, String),
-    /// Under which names times are stored, of which bytes that are written make an end.
+    /// The metadata names of stored times, which a write removes.
     times: [&'static str; 2],
-    /// Writers side by side, and alone who completes.
-    gate: RwLock<()>,
-    /// Who has the store begin an upload.
+    /// Shared by writes, exclusive for the completion.
+    path_locks: RwLock<()>,
+    /// Held while the store begins an upload.
     begins: tokio::sync::Mutex<()>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Bytes that the object will have.
+    /// The size that the object will have.
     size: u64,
-    /// Of the base's bytes these, from the first, are still part of it: a cut, and what was behind it stays away.
+    /// The leading bytes of the base that are still part of the object: what a truncation cut off stays away.
     kept: u64,
     metadata: Metadata,
-    /// It has times that are to be stored with what is written.
+    /// Times were set that are to be stored with what is written.
     described: bool,
-    /// Something is to be completed.
+    /// There is something to complete.
     changed: bool,
-    /// Counts the changes.
+    /// The number of changes.
     changes: u64,
-    /// How many there were when it was to be completed for the first time.
+    /// The number of changes at the first attempt to complete.
     tried_at: Option<u64>,
-    /// Completed, or given up: who wants to write begins another one.
+    /// Completed or given up: the next write needs another writer.
     over: bool,
-    upload: Option<Upload>,
+    upload: Option<MultipartUpload>,
     parts: BTreeMap<u32, PartState>,
-    /// The base is taken into the upload whole, as the part of this number.
-    joined: Option<u32>,
+    /// The base is composed into the upload as a whole, as the part of this number.
+    composed: Option<u32>,
 }
 
 impl State {
-    /// Those of the last write are the store's. An upload has been told already what is stored with it.
+    /// Removes the stored times: the time of the last write is the store's own. The metadata of an upload is fixed
+    /// when it begins.
     fn forget_times(&mut self, names: [&'static str; 2]) {
         if !self.described && self.upload.is_none() {
             names.into_iter().for_each(|name| drop(self.metadata.remove(name)));
@@ -63,26 +68,26 @@ impl State {
 }
 
 enum PartState {
-    Filling(Filling),
-    /// On its way.
+    Filling(PartBuffer),
+    /// In flight.
     Sent,
-    Stored(Part),
+    Stored(UploadedPart),
 }
 
 impl State {
-    /// Nothing more can be written to it.
+    /// Whether the part is sent, so that nothing more can be written to it.
     fn is_sent(&self, number: u32) -> bool {
         self.parts.get(&number).is_some_and(|part| !matches!(part, PartState::Filling(_)))
-            || self.joined.is_some_and(|last| number <= last + 1)
+            || self.composed.is_some_and(|last| number <= last + 1)
     }
 
-    /// The store has the last part as it was when it was to be completed: nothing goes behind that.
-    fn ends(&self) -> bool {
+    /// Whether the last part is sent with its final length: nothing can follow it.
+    fn is_end_sent(&self) -> bool {
         let last = self.size.checked_sub(1).and_then(part_at);
         last.is_some_and(|(number, range)| range.end() > self.size && self.is_sent(number))
     }
 
-    /// Where what was written lies behind all of the base, the last of the parts that the base fills.
+    /// If all that was written lies behind the base, the last of the parts that the base fills.
     fn whole_base(&self, base: u64) -> Option<u32> {
         let (next, range) = part_at(base)?;
         let last = next - 1;
@@ -99,15 +104,15 @@ impl State {
 }
 
 #[derive(Clone)]
-struct Filling {
+struct PartBuffer {
     bytes: BytesMut,
-    /// Ranges of it that were written, relative to its beginning: apart, in order.
+    /// The ranges that were written, relative to the start of the part: disjoint and sorted.
     written: Vec<(usize, usize)>,
 }
 
-impl Filling {
-    fn new() -> Filling {
-        Filling { bytes: BytesMut::new(), written: Vec::new() }
+impl PartBuffer {
+    fn new() -> PartBuffer {
+        PartBuffer { bytes: BytesMut::new(), written: Vec::new() }
     }
 
     fn write(&mut self, at: usize, data: &[u8]) {
@@ -140,14 +145,14 @@ impl Filling {
         });
     }
 
-    /// Without what is in front of that.
-    fn behind(mut self, at: usize) -> Filling {
+    /// Without the bytes before `at`.
+    fn behind(mut self, at: usize) -> PartBuffer {
         let bytes = if at < self.bytes.len() { self.bytes.split_off(at) } else { BytesMut::new() };
         let written = self.written.into_iter().filter(|(_, to)| *to > at);
-        Filling { bytes, written: written.map(|(from, to)| (from.saturating_sub(at), to - at)).collect() }
+        PartBuffer { bytes, written: written.map(|(from, to)| (from.saturating_sub(at), to - at)).collect() }
     }
 
-    /// What was not written, of a part of this length.
+    /// The ranges of a part of this length that were not written.
     fn holes(&self, length: usize) -> Vec<(usize, usize)> {
         let (mut holes, mut at) = (Vec::new(), 0);
         for (from, to) in &self.written {
@@ -163,38 +168,43 @@ impl Filling {
     }
 }
 
-/// What a write found.
-pub enum Wrote {
+/// The outcome of a write.
+pub enum WriteOutcome {
     Taken,
-    /// These bytes lie in a part that the store has already: what was written until now must be completed first.
+    /// The bytes lie in a part that is sent already: what was written so far must be completed first.
     Behind,
-    /// The draft is over.
+    /// The writer is over.
     Over,
 }
 
-/// The object that a draft became.
+/// The object that was completed.
 #[derive(Debug)]
-pub struct Completed {
+pub struct CompletedObject {
     pub etag: String,
     pub size: u64,
     pub metadata: Metadata,
-    /// `None`: only a look at it tells.
+    /// `None`: only a HEAD tells it.
     pub modified: Option<Timestamp>,
 }
 
-impl Completed {
-    pub fn stat(&self) -> Option<Stat> {
+impl CompletedObject {
+    pub fn stat(&self) -> Option<ObjectStat> {
         self.modified.map(|modified| self.stat_at(modified))
     }
 
-    pub fn stat_at(&self, modified: Timestamp) -> Stat {
-        Stat { size: self.size, etag: self.etag.clone(), modified, metadata: self.metadata.clone() }
+    pub fn stat_at(&self, modified: Timestamp) -> ObjectStat {
+        ObjectStat { size: self.size, etag: self.etag.clone(), modified, metadata: self.metadata.clone() }
     }
 }
 
-impl Draft {
-    /// `mark`: the name of the metadata that tells one draft from all others, and this one's.
-    pub fn new(key: String, base: Stat, mark: (String, String), times: [&'static str; 2]) -> Arc<Draft> {
+impl ObjectWriter {
+    /// `mark`: the metadata name and the unique value that mark the object of this writer.
+    pub fn new(
+        key: String,
+        base: ObjectStat,
+        mark: (String, String),
+        times: [&'static str; 2],
+    ) -> Arc<ObjectWriter> {
         let mut metadata = base.metadata.clone();
         metadata.insert(mark.0.clone(), mark.1.clone());
         let state = State {
@@ -208,14 +218,14 @@ impl Draft {
             over: false,
             upload: None,
             parts: BTreeMap::new(),
-            joined: None,
+            composed: None,
         };
-        Arc::new(Draft {
+        Arc::new(ObjectWriter {
             key,
             base,
             mark,
             times,
-            gate: RwLock::new(()),
+            path_locks: RwLock::new(()),
             begins: Default::default(),
             state: Mutex::new(state),
         })
@@ -225,8 +235,8 @@ impl Draft {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes in memory.
-    pub fn held(&self) -> u64 {
+    /// The bytes in memory.
+    pub fn buffered_bytes(&self) -> u64 {
         let state = self.state();
         let held = state.parts.values().map(|part| match part {
             PartState::Filling(filling) => filling.bytes.len() as u64,
@@ -235,8 +245,14 @@ impl Draft {
         held.sum()
     }
 
-    pub async fn write(&self, store: &dyn Store, turns: &Turns, offset: u64, data: &Bytes) -> Result<Wrote> {
-        let _gate = self.gate.read().await;
+    pub async fn write(
+        &self,
+        store: &dyn ObjectStore,
+        pacer: &PartPacer,
+        offset: u64,
+        data: &Bytes,
+    ) -> Result<WriteOutcome> {
+        let _gate = self.path_locks.read().await;
         let mut pieces = Vec::new();
         let end = offset + data.len() as u64;
         let mut at = offset;
@@ -251,14 +267,17 @@ impl Draft {
         let full = {
             let mut state = self.state();
             if state.over {
-                return Ok(Wrote::Over);
+                return Ok(WriteOutcome::Over);
             }
-            if pieces.iter().any(|(number, ..)| state.is_sent(*number)) || end > state.size && state.ends() {
-                return Ok(Wrote::Behind);
+            if pieces.iter().any(|(number, ..)| state.is_sent(*number))
+                || end > state.size && state.is_end_sent()
+            {
+                return Ok(WriteOutcome::Behind);
             }
             let mut full = Vec::new();
             for (number, part, range) in &pieces {
-                let place = state.parts.entry(*number).or_insert_with(|| PartState::Filling(Filling::new()));
+                let place =
+                    state.parts.entry(*number).or_insert_with(|| PartState::Filling(PartBuffer::new()));
                 let PartState::Filling(filling) = place else { continue };
                 let from = (range.offset - offset) as usize;
                 filling
@@ -273,21 +292,21 @@ impl Draft {
             state.forget_times(self.times);
             full
         };
-        // If one of them fails, or the caller goes away, all that are not stored go back.
-        let back = |(number, bytes)| Back { draft: self, number, bytes: Some(bytes) };
-        let all: Vec<Back<'_>> = full.into_iter().map(back).collect();
+        // If one of them fails, or the caller is dropped, all parts that are not stored are put back.
+        let back = |(number, bytes)| UnsentPart { writer: self, number, bytes: Some(bytes) };
+        let all: Vec<UnsentPart<'_>> = full.into_iter().map(back).collect();
         for part in all {
-            self.send(store, turns, part).await?;
+            self.send(store, pacer, part).await?;
         }
-        Ok(Wrote::Taken)
+        Ok(WriteOutcome::Taken)
     }
 
-    /// A part that fails goes back to where it was, so that it can be asked for again.
-    async fn send(&self, store: &dyn Store, turns: &Turns, back: Back<'_>) -> Result<()> {
+    /// Uploads a part; one that fails is put back into its buffer, so that it can be retried.
+    async fn send(&self, store: &dyn ObjectStore, pacer: &PartPacer, back: UnsentPart<'_>) -> Result<()> {
         let (number, bytes) = (back.number, back.bytes.clone().unwrap_or_default());
         let sent = async {
             let upload = self.upload(store).await?;
-            let _turn = turns.take().await;
+            let _turn = pacer.acquire().await;
             store.part(&upload, number, bytes).await
         };
         let part = sent.await?;
@@ -295,8 +314,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Begun by the first part that is full; the others wait for that.
-    async fn upload(&self, store: &dyn Store) -> Result<Upload> {
+    /// The upload, begun by the first full part; the others wait for that.
+    async fn upload(&self, store: &dyn ObjectStore) -> Result<MultipartUpload> {
         let known = || self.state().upload.clone();
         if let Some(upload) = known() {
             return Ok(upload);
@@ -311,12 +330,12 @@ impl Draft {
         Ok(upload)
     }
 
-    /// Longer with zeros, or shorter, when it is completed. `false`: what the store has of it must be completed first.
+    /// Sets the size that the object will have. `false`: the parts that are sent must be completed first.
     pub async fn resize(&self, size: u64) -> bool {
-        let _gate = self.gate.write().await;
+        let _gate = self.path_locks.write().await;
         let mut state = self.state();
         let sent = state.parts.values().any(|part| !matches!(part, PartState::Filling(_)));
-        if state.over || sent || state.joined.is_some() {
+        if state.over || sent || state.composed.is_some() {
             return false;
         }
         state.kept = state.kept.min(size);
@@ -336,17 +355,17 @@ impl Draft {
         true
     }
 
-    /// What would be stored with it now.
+    /// The metadata that would be stored with the object now.
     pub fn metadata(&self) -> Metadata {
         self.state().metadata.clone()
     }
 
-    /// What is stored with it from when it is completed.
+    /// Sets the metadata of the object. `false`: an upload has begun with other metadata.
     pub async fn describe(&self, mut metadata: Metadata) -> bool {
         metadata.insert(self.mark.0.clone(), self.mark.1.clone());
-        let _gate = self.gate.write().await;
+        let _gate = self.path_locks.write().await;
         let mut state = self.state();
-        // An upload has been told already what is stored with it.
+        // The metadata of an upload is fixed when it begins.
         if state.over || state.upload.is_some() {
             return false;
         }
@@ -355,15 +374,15 @@ impl Draft {
         true
     }
 
-    /// `None` if there was nothing to do. Nothing can be written to it afterwards. `changed` is told when the object is
-    /// another one, and what it is if that is known, before any writer finds this draft over.
+    /// Completes the object; nothing can be written afterwards. `None` if there was nothing to do. `changed` is
+    /// called with the new object, if it is known, before any write finds this writer over.
     pub async fn complete(
         &self,
-        store: &Arc<dyn Store>,
-        turns: &Arc<Turns>,
-        changed: &(dyn Fn(Option<&Stat>) + Sync),
-    ) -> Result<Option<Completed>> {
-        let _gate = self.gate.write().await;
+        store: &Arc<dyn ObjectStore>,
+        pacer: &Arc<PartPacer>,
+        changed: &(dyn Fn(Option<&ObjectStat>) + Sync),
+    ) -> Result<Option<CompletedObject>> {
+        let _gate = self.path_locks.write().await;
         let (size, is_changed, over) = {
             let mut state = self.state();
             let changes = state.changes;
@@ -377,23 +396,23 @@ impl Draft {
         let done = if self.state().upload.is_none() && size <= PART {
             self.put_whole(&**store, size).await
         } else {
-            self.complete_parts(store, turns, size).await
+            self.complete_parts(store, pacer, size).await
         };
         match done {
-            Ok(Made { etag, modified }) => {
-                let completed = Completed { etag, size, metadata: self.metadata(), modified };
+            Ok(PutResult { etag, modified }) => {
+                let completed = CompletedObject { etag, size, metadata: self.metadata(), modified };
                 changed(completed.stat().as_ref());
                 self.state().over = true;
                 Ok(Some(completed))
             }
-            // The object is another one now: what was written on the old one is not for it.
+            // The object was replaced: what was written to the old one is not for the new one.
             Err(e) if matches!(e.kind(), ErrorKind::VersionChanged | ErrorKind::NotFound) => {
                 let ours = self.was_completed(&**store, size).await?;
                 changed(ours.as_ref());
-                // Parts may still be there, which are not needed any more.
+                // The store may still have parts, which are not needed any more.
                 self.give_up(&**store).await;
-                if let Some(Stat { size, etag, modified, metadata }) = ours {
-                    return Ok(Some(Completed { etag, size, metadata, modified: Some(modified) }));
+                if let Some(ObjectStat { size, etag, modified, metadata }) = ours {
+                    return Ok(Some(CompletedObject { etag, size, metadata, modified: Some(modified) }));
                 }
                 Err(Error::new(ErrorKind::VersionChanged, "complete", &self.key).with_source(e))
             }
@@ -401,8 +420,8 @@ impl Draft {
         }
     }
 
-    /// By a call before this one, whose answer nobody heard: the object is ours then. Not what was written since.
-    async fn was_completed(&self, store: &dyn Store, size: u64) -> Result<Option<Stat>> {
+    /// Whether an earlier attempt, whose answer was lost, has completed the object; not what was written since.
+    async fn was_completed(&self, store: &dyn ObjectStore, size: u64) -> Result<Option<ObjectStat>> {
         let same = {
             let state = self.state();
             state.tried_at == Some(state.changes)
@@ -411,16 +430,16 @@ impl Draft {
         Ok(found.filter(|stat| self.became(stat) && stat.size == size))
     }
 
-    /// Is this what was stored of it?
-    pub fn became(&self, stat: &Stat) -> bool {
+    /// Whether this is the object that this writer made.
+    pub fn became(&self, stat: &ObjectStat) -> bool {
         let (name, value) = &self.mark;
         stat.metadata.get(name) == Some(value)
     }
 
-    /// What was written to it is lost, which `lost` tells before anybody finds the draft over.
-    pub async fn abandon(&self, store: &dyn Store, lost: impl FnOnce()) {
+    /// Gives up what was written; `lost` is called before anybody finds the writer over.
+    pub async fn abandon(&self, store: &dyn ObjectStore, lost: impl FnOnce()) {
         {
-            let _gate = self.gate.write().await;
+            let _gate = self.path_locks.write().await;
             let mut state = self.state();
             if state.over {
                 return;
@@ -431,8 +450,8 @@ impl Draft {
         self.give_up(store).await;
     }
 
-    /// Take the store's memory of it away.
-    pub async fn give_up(&self, store: &dyn Store) {
+    /// Ends the writer, and aborts its upload.
+    pub async fn give_up(&self, store: &dyn ObjectStore) {
         let upload = {
             let mut state = self.state();
             state.over = true;
@@ -446,50 +465,55 @@ impl Draft {
         }
     }
 
-    /// Who waits for it may go away at any time: what was written stays here until the store has it.
-    async fn put_whole(&self, store: &dyn Store, size: u64) -> Result<Made> {
+    /// The caller may be dropped at any time: the bytes stay here until the store has them.
+    async fn put_whole(&self, store: &dyn ObjectStore, size: u64) -> Result<PutResult> {
         let (filling, kept, metadata) = {
             let state = self.state();
             let filling = match state.parts.get(&1) {
                 Some(PartState::Filling(filling)) => filling.clone(),
-                _ => Filling::new(),
+                _ => PartBuffer::new(),
             };
             (filling, state.kept, state.metadata.clone())
         };
         let whole = ByteRange::new(0, size);
         let bytes = fill(store, &self.key, &self.base, kept, whole, &filling).await?;
-        store.put(&self.key, bytes, &metadata, Condition::Unchanged(&self.base.etag)).await
+        store.put(&self.key, bytes, &metadata, Precondition::Unchanged(&self.base.etag)).await
     }
 
-    async fn complete_parts(&self, store: &Arc<dyn Store>, turns: &Arc<Turns>, size: u64) -> Result<Made> {
+    async fn complete_parts(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        pacer: &Arc<PartPacer>,
+        size: u64,
+    ) -> Result<PutResult> {
         let upload = self.upload(&**store).await?;
-        let (kept, joined) = {
+        let (kept, composed) = {
             let mut state = self.state();
-            if state.joined.is_none() && store.joins() {
-                state.joined = state.whole_base(self.base.size);
+            if state.composed.is_none() && store.composes() {
+                state.composed = state.whole_base(self.base.size);
             }
-            (state.kept, state.joined)
+            (state.kept, state.composed)
         };
         let mut sending = JoinSet::new();
         for (number, mut range) in parts_of(size) {
             let mut filling = match self.state().parts.get(&number) {
                 Some(PartState::Stored(_)) => continue,
-                None if joined.is_some_and(|last| number < last) => continue,
+                None if composed.is_some_and(|last| number < last) => continue,
                 Some(PartState::Filling(filling)) => filling.clone(),
-                // The writer that was to bring it went away.
+                // The write that was to upload it was dropped.
                 Some(PartState::Sent) => {
                     let why = format!("a part of {} was never stored", self.key);
                     return Err(Error::new(ErrorKind::Unavailable, "complete", why));
                 }
-                None => Filling::new(),
+                None => PartBuffer::new(),
             };
-            let (store, turns, key, base) =
-                (store.clone(), turns.clone(), self.key.clone(), self.base.clone());
+            let (store, pacer, key, base) =
+                (store.clone(), pacer.clone(), self.key.clone(), self.base.clone());
             let upload = upload.clone();
-            // One part is all of the base, and the next one begins where that ends.
-            if joined == Some(number) {
+            // One part is the whole base, and the next one begins where it ends.
+            if composed == Some(number) {
                 range = ByteRange::new(0, base.size);
-            } else if joined.is_some() && range.offset < base.size {
+            } else if composed.is_some() && range.offset < base.size {
                 let at = base.size - range.offset;
                 filling = filling.behind(at as usize);
                 range = ByteRange::new(base.size, range.length - at);
@@ -498,11 +522,11 @@ impl Draft {
                 continue;
             }
             sending.spawn(async move {
-                let _turn = turns.take().await;
+                let _turn = pacer.acquire().await;
                 let last = range.end() == size;
                 let whole = range.end() <= kept && (last || range.length >= PART_LEAST);
                 if filling.written.is_empty() && whole {
-                    let from = Source { key: &key, etag: &base.etag, size: base.size };
+                    let from = CopySource { key: &key, etag: &base.etag, size: base.size };
                     return store.part_of(&upload, number, from, range).await;
                 }
                 let bytes = fill(&*store, &key, &base, kept, range, &filling).await?;
@@ -514,7 +538,7 @@ impl Draft {
                 part.map_err(|e| Error::new(ErrorKind::Io, "complete", &self.key).with_source(e))??;
             self.state().parts.insert(part.number, PartState::Stored(part));
         }
-        let parts: Vec<Part> = {
+        let parts: Vec<UploadedPart> = {
             let state = self.state();
             let stored = state.parts.values().filter_map(|part| match part {
                 PartState::Stored(part) => Some(part.clone()),
@@ -522,18 +546,18 @@ impl Draft {
             });
             stored.collect()
         };
-        store.complete(&upload, &parts, Condition::Unchanged(&self.base.etag)).await
+        store.complete(&upload, &parts, Precondition::Unchanged(&self.base.etag)).await
     }
 }
 
-/// The bytes of `range`: what was written, the base's where it was not, zeros where that has none.
+/// The bytes of `range`: what was written, else the base's, else zeros.
 async fn fill(
-    store: &dyn Store,
+    store: &dyn ObjectStore,
     key: &str,
-    base: &Stat,
+    base: &ObjectStat,
     kept: u64,
     range: ByteRange,
-    filling: &Filling,
+    filling: &PartBuffer,
 ) -> Result<Bytes> {
     let length = range.length as usize;
     let holes = filling.holes(length);
@@ -542,7 +566,7 @@ async fn fill(
         let start = range.offset + *from as u64;
         (start < end).then(|| ByteRange::new(start, end - start))
     };
-    // One read from the first to the last byte that is needed: a round trip costs more than what lies between.
+    // One read spans all missing bytes: a round trip costs more than what lies between.
     let needed: Vec<ByteRange> = holes.iter().filter_map(from_base).collect();
     let mut bytes = filling.bytes.clone();
     bytes.resize(length, 0);
@@ -558,26 +582,26 @@ async fn fill(
     Ok(bytes.freeze())
 }
 
-/// A part on its way: put back if it does not arrive.
-struct Back<'a> {
-    draft: &'a Draft,
+/// A part in flight; dropped, it is put back into its buffer.
+struct UnsentPart<'a> {
+    writer: &'a ObjectWriter,
     number: u32,
     bytes: Option<Bytes>,
 }
 
-impl Back<'_> {
-    fn stored(mut self, part: Part) {
+impl UnsentPart<'_> {
+    fn stored(mut self, part: UploadedPart) {
         self.bytes = None;
-        self.draft.state().parts.insert(self.number, PartState::Stored(part));
+        self.writer.state().parts.insert(self.number, PartState::Stored(part));
     }
 }
 
-impl Drop for Back<'_> {
+impl Drop for UnsentPart<'_> {
     fn drop(&mut self) {
         let Some(bytes) = self.bytes.take() else { return };
-        let mut state = self.draft.state();
+        let mut state = self.writer.state();
         if !state.over {
-            let mut filling = Filling::new();
+            let mut filling = PartBuffer::new();
             filling.write(0, &bytes);
             state.parts.insert(self.number, PartState::Filling(filling));
         }

@@ -1,4 +1,4 @@
-//! What the dialects have in common: a signed request to a bucket over HTTP, and what its answer says.
+//! A signed request to a bucket over HTTP, and what its answer says: what all dialects share.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -14,44 +14,45 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer};
 use types::{ByteRange, Error, ErrorKind, OutageReason, Result, Timestamp};
 
-use crate::errors::{Refusal, garbled, unanswered};
+use crate::errors::{StoreRefusal, garbled, unanswered};
 use crate::http::{Http, body_of};
-use crate::sign::Signer;
-use crate::store::{Condition, Got, Made, Metadata, Stat};
+use crate::sign::StoreSigner;
+use crate::store::{GetResult, Metadata, ObjectStat, Precondition, PutResult};
 
-/// What stands in a URL's path as it is.
+/// The characters that are not encoded in a URL's path.
 pub const PATH: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// What stands in a query's values as it is.
+/// The characters that are not encoded in a query's values.
 pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Answers in XML: a page of 1,000 keys of 1,024 bytes, each byte written as three.
+/// The largest XML answer: a page of 1,000 keys of 1,024 bytes, each byte written as three.
 const XML_MAX: usize = 8 << 20;
-/// Answers in JSON: the same with 8 KiB of metadata each.
+/// The largest JSON answer: the same with 8 KiB of metadata each.
 const JSON_MAX: usize = 32 << 20;
 
-/// One bucket.
-pub struct Rest {
+/// The client of one bucket.
+pub struct RestClient {
     pub http: Http,
-    pub signer: Renewed<Signer>,
-    /// The path and the query of a listing of one name where our objects are: whoever may not see it may nothing.
+    pub signer: Renewed<StoreSigner>,
+    /// The path and query of a listing of one name below the prefix: credentials that may not see that may do
+    /// nothing.
     pub proof: (Option<String>, String),
     pub shut_out: ShutOut,
     /// The bucket's URL, without a slash at its end.
     pub root: String,
     /// For messages.
     pub url: String,
-    /// What the names of headers that carry metadata begin with.
+    /// The prefix of metadata headers.
     pub meta: &'static str,
 }
 
 /// One request, before it is signed.
-pub struct Ask<'a> {
+pub struct StoreRequest<'a> {
     operation: &'static str,
     method: Method,
     key: &'a str,
-    /// In place of the key: encoded, with a slash at its beginning.
+    /// Replaces the key: encoded, with a leading slash.
     path: Option<String>,
-    /// In place of the bucket's URL.
+    /// Replaces the bucket's URL.
     root: Option<&'a str>,
     /// Encoded, with its question mark.
     query: String,
@@ -59,10 +60,10 @@ pub struct Ask<'a> {
     data: Bytes,
 }
 
-impl<'a> Ask<'a> {
-    pub fn new(operation: &'static str, method: Method, key: &'a str) -> Ask<'a> {
+impl<'a> StoreRequest<'a> {
+    pub fn new(operation: &'static str, method: Method, key: &'a str) -> StoreRequest<'a> {
         let (query, headers, data) = (String::new(), HeaderMap::new(), Bytes::new());
-        Ask { operation, method, key, path: None, root: None, query, headers, data }
+        StoreRequest { operation, method, key, path: None, root: None, query, headers, data }
     }
 
     pub fn at(mut self, path: String) -> Self {
@@ -70,7 +71,7 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// Of the store itself, and not of the bucket.
+    /// Addresses the service itself instead of the bucket.
     pub fn below(mut self, root: &'a str) -> Self {
         self.root = Some(root);
         self
@@ -91,7 +92,7 @@ impl<'a> Ask<'a> {
         Ok(self)
     }
 
-    /// `meta` is what the headers' names begin with.
+    /// Adds metadata headers, whose names begin with `meta`.
     pub fn metadata(mut self, meta: &str, metadata: &Metadata) -> Result<Self> {
         for (name, value) in metadata {
             let name = HeaderName::try_from(format!("{meta}{name}")).map_err(|_| {
@@ -106,11 +107,11 @@ impl<'a> Ask<'a> {
         Ok(self)
     }
 
-    pub fn condition(self, condition: Condition) -> Result<Self> {
+    pub fn condition(self, condition: Precondition) -> Result<Self> {
         match condition {
-            Condition::Always => Ok(self),
-            Condition::Absent => self.header(header::IF_NONE_MATCH, "*"),
-            Condition::Unchanged(etag) => self.header(header::IF_MATCH, etag),
+            Precondition::Always => Ok(self),
+            Precondition::Absent => self.header(header::IF_NONE_MATCH, "*"),
+            Precondition::Unchanged(etag) => self.header(header::IF_MATCH, etag),
         }
     }
 
@@ -124,7 +125,7 @@ impl<'a> Ask<'a> {
     }
 }
 
-impl Rest {
+impl RestClient {
     pub fn connections(&self) -> u64 {
         self.http.connections()
     }
@@ -133,7 +134,7 @@ impl Rest {
         if key.is_empty() { self.url.clone() } else { format!("{key} in {}", self.url) }
     }
 
-    async fn send(&self, ask: Ask<'_>) -> Result<(Response<Incoming>, Arc<Signer>)> {
+    async fn send(&self, ask: StoreRequest<'_>) -> Result<(Response<Incoming>, Arc<StoreSigner>)> {
         let (operation, place) = (ask.operation, self.place(ask.key));
         let slash = if ask.key.is_empty() && !ask.query.is_empty() { "/" } else { "" };
         let path = match ask.path {
@@ -161,28 +162,27 @@ impl Rest {
         Ok((answer, signer))
     }
 
-    /// Whether these credentials may not even look where our objects are. Asked now and then, however many calls are
-    /// refused.
+    /// Whether these credentials may not even list the prefix. Asked now and then, however many calls are refused.
     async fn is_shut_out(&self, began: Instant) -> bool {
         self.shut_out
             .decide(began, async || {
                 let (path, query) = self.proof.clone();
-                let ask = Ask { path, query, ..Ask::new("look into", Method::GET, "") };
+                let ask = StoreRequest { path, query, ..StoreRequest::new("look into", Method::GET, "") };
                 match self.send(ask).await {
                     Ok((answer, _)) => {
                         let status = answer.status();
                         let _ = body_of(answer, XML_MAX).await; // so that the connection can be used again
                         matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
                     }
-                    // Nobody knows: no reason to say that one object is denied.
+                    // Unknown: that is no proof that only one object is denied.
                     Err(_) => true,
                 }
             })
             .await
     }
 
-    /// The answer if it is a yes.
-    pub async fn ask(&self, ask: Ask<'_>) -> Result<Response<Incoming>> {
+    /// Sends a request; an answer other than success is an error.
+    pub async fn ask(&self, ask: StoreRequest<'_>) -> Result<Response<Incoming>> {
         let (operation, key, began) = (ask.operation, ask.key, Instant::now());
         let (answer, signer) = self.send(ask).await?;
         if answer.status().is_success() {
@@ -190,21 +190,21 @@ impl Rest {
         }
         let (status, headers) = (answer.status(), answer.headers().clone());
         let body = body_of(answer, XML_MAX).await.unwrap_or_default();
-        let refusal = Refusal::of(status, &headers, &body);
+        let refusal = StoreRefusal::of(status, &headers, &body);
         let shut_out = refusal.is_of_credentials()
             || refusal.may_be_of_credentials() && Box::pin(self.is_shut_out(began)).await;
         if shut_out {
-            // What the next call is signed with.
+            // The next call is signed anew.
             self.signer.refused(&signer);
             return Err(refusal.to_outage(operation, self.place(key)));
         }
-        // That there is no bucket is never said as "it does not exist" of what is in it.
+        // A missing bucket is never reported as "not found" of an object in it.
         let of_bucket = key.is_empty() && refusal.kind() == ErrorKind::NotFound;
         let kind = if of_bucket { ErrorKind::Unavailable } else { refusal.kind() };
         Err(refusal.to_error(kind, operation, self.place(key)))
     }
 
-    async fn ask_body(&self, ask: Ask<'_>, most: usize) -> Result<(HeaderMap, Bytes)> {
+    async fn ask_body(&self, ask: StoreRequest<'_>, most: usize) -> Result<(HeaderMap, Bytes)> {
         let (operation, key) = (ask.operation, ask.key);
         let answer = self.ask(ask).await?;
         let headers = answer.headers().clone();
@@ -212,27 +212,32 @@ impl Rest {
         body.map(|body| (headers, body)).map_err(|lost| unanswered(operation, self.place(key), lost))
     }
 
-    /// What is in the answer's XML. Some calls answer 200 and then say in it that they failed.
-    pub async fn ask_xml<T: for<'de> Deserialize<'de>>(&self, ask: Ask<'_>) -> Result<T> {
+    /// Parses the answer's XML. Some calls answer 200 and report an error in the body.
+    pub async fn ask_xml<T: for<'de> Deserialize<'de>>(&self, ask: StoreRequest<'_>) -> Result<T> {
         let (operation, key) = (ask.operation, ask.key);
         let (headers, body) = self.ask_body(ask, XML_MAX).await?;
         let text = String::from_utf8_lossy(&body);
         let text = text.trim_start_matches('\u{feff}');
         if text.contains("<Error>") {
-            let refusal = Refusal::of(StatusCode::INTERNAL_SERVER_ERROR, &headers, &body);
+            let refusal = StoreRefusal::of(StatusCode::INTERNAL_SERVER_ERROR, &headers, &body);
             return Err(refusal.to_error(refusal.kind(), operation, self.place(key)));
         }
         quick_xml::de::from_str(text).map_err(|e| garbled(operation, self.place(key), e))
     }
 
-    pub async fn ask_json<T: for<'de> Deserialize<'de>>(&self, ask: Ask<'_>) -> Result<T> {
+    pub async fn ask_json<T: for<'de> Deserialize<'de>>(&self, ask: StoreRequest<'_>) -> Result<T> {
         let (operation, key) = (ask.operation, ask.key);
         let (_, body) = self.ask_body(ask, JSON_MAX).await?;
         serde_json::from_slice(&body).map_err(|e| garbled(operation, self.place(key), e))
     }
 
-    /// Where a listing that was asked for `after` goes on.
-    pub fn goes_on(&self, prefix: &str, after: Option<&str>, next: Option<String>) -> Result<Option<String>> {
+    /// Checks the continuation token of a listing that was continued from `after`.
+    pub fn next_token(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        next: Option<String>,
+    ) -> Result<Option<String>> {
         let next = next.filter(|next| !next.is_empty());
         match after {
             Some(after) if next.as_deref() == Some(after) => {
@@ -243,22 +248,22 @@ impl Rest {
     }
 
     /// `None`: nothing has this key.
-    pub async fn head(&self, key: &str) -> Result<Option<Stat>> {
-        let answer = match self.ask(Ask::new("look at", Method::HEAD, key)).await {
+    pub async fn head(&self, key: &str) -> Result<Option<ObjectStat>> {
+        let answer = match self.ask(StoreRequest::new("look at", Method::HEAD, key)).await {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             answer => answer?,
         };
         self.stat_of(key, answer.headers()).map(Some)
     }
 
-    fn stat_of(&self, key: &str, headers: &HeaderMap) -> Result<Stat> {
+    fn stat_of(&self, key: &str, headers: &HeaderMap) -> Result<ObjectStat> {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
         let size = text(header::CONTENT_LENGTH).and_then(|size| size.parse().ok());
         let modified = time_in(headers, header::LAST_MODIFIED);
         let (Some(size), Some(etag), Some(modified)) = (size, text(header::ETAG), modified) else {
             return Err(garbled("look at", self.place(key), "an answer without size, ETag or time"));
         };
-        Ok(Stat { size, etag: quoted(etag), modified, metadata: self.metadata_of(headers) })
+        Ok(ObjectStat { size, etag: quoted(etag), modified, metadata: self.metadata_of(headers) })
     }
 
     pub fn metadata_of(&self, headers: &HeaderMap) -> Metadata {
@@ -270,14 +275,18 @@ impl Rest {
 
     /// Exactly the bytes of `range`, which is not empty, with what the store calls the contents they are of. With `etag`
     /// of these contents only.
-    pub async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<Got> {
-        let ask = Ask::new("read", Method::GET, key).condition(Condition::unchanged(etag))?;
+    pub async fn get(&self, key: &str, etag: Option<&str>, range: ByteRange) -> Result<GetResult> {
+        let ask = StoreRequest::new("read", Method::GET, key).condition(Precondition::unchanged(etag))?;
         let (headers, size, data) = self.ask_range(ask, range).await?;
-        Ok(Got { etag: self.etag_of("read", key, &headers)?, size, data })
+        Ok(GetResult { etag: self.etag_of("read", key, &headers)?, size, data })
     }
 
-    /// The answer's head, the size of the whole object, and exactly the bytes of `range`.
-    pub async fn ask_range(&self, ask: Ask<'_>, range: ByteRange) -> Result<(HeaderMap, u64, Bytes)> {
+    /// Returns the answer's headers, the size of the whole object, and exactly the bytes of `range`.
+    pub async fn ask_range(
+        &self,
+        ask: StoreRequest<'_>,
+        range: ByteRange,
+    ) -> Result<(HeaderMap, u64, Bytes)> {
         let (key, last) = (ask.key, range.end() - 1);
         let ask = ask.header(header::RANGE, &format!("bytes={}-{last}", range.offset))?;
         let answer = self.ask(ask).await?;
@@ -289,9 +298,9 @@ impl Rest {
             .and_then(|rest| rest.split_once('/'))
         {
             Some((end, size)) if end.parse() == Ok(last) => size.parse().ok(),
-            // The object is shorter than it was: other contents, whatever they are called.
+            // The object is shorter than it was: other contents, whatever their ETag.
             Some(_) => return Err(Error::new(ErrorKind::VersionChanged, "read", self.place(key))),
-            // A store that does not know ranges, and all was asked for.
+            // A store that ignores ranges, and all was requested.
             None if answer.status() == StatusCode::OK && range.offset == 0 => Some(range.length),
             None => None,
         };
@@ -309,35 +318,35 @@ impl Rest {
         Ok((headers, size, data))
     }
 
-    /// Without an error where what is to go is not there.
-    pub async fn delete(&self, ask: Ask<'_>) -> Result<()> {
+    /// Deletes; no error if nothing is there.
+    pub async fn delete(&self, ask: StoreRequest<'_>) -> Result<()> {
         match self.ask(ask).await {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// `time` is the header that tells when.
+    /// The result of a PUT; `time` is the header with its time.
     pub fn stored(
         &self,
         operation: &'static str,
         key: &str,
         headers: &HeaderMap,
         time: HeaderName,
-    ) -> Result<Made> {
+    ) -> Result<PutResult> {
         let etag = self.etag_of(operation, key, headers)?;
-        Ok(Made { etag, modified: time_in(headers, time) })
+        Ok(PutResult { etag, modified: time_in(headers, time) })
     }
 
-    /// Of what was stored.
+    /// The ETag in an answer to a PUT.
     pub fn etag_of(&self, operation: &'static str, key: &str, headers: &HeaderMap) -> Result<String> {
         let etag = headers.get(header::ETAG).and_then(|value| value.to_str().ok());
         etag.map(quoted).ok_or_else(|| garbled(operation, self.place(key), "an answer without ETag"))
     }
 }
 
-/// Some stores leave the quotation marks away, most of them in XML only: the same contents are to have one ETag, and
-/// conditions are written with them.
+/// Adds quotation marks to an ETag. Some stores leave them away, mostly in XML: the same contents must have one
+/// ETag, and conditions need the marks.
 pub fn quoted(etag: &str) -> String {
     if etag.ends_with('"') { etag.to_owned() } else { format!("\"{etag}\"") }
 }

@@ -1,4 +1,4 @@
-//! Where a container is, and who we are there: from the URL, a file, the environment or the machine.
+//! The endpoint and the credentials of a container: from the URL, a file, the environment or the machine.
 
 use ::http::header::{self, HeaderName, HeaderValue};
 use base64::Engine as _;
@@ -16,41 +16,41 @@ use types::{Error, ErrorKind, OutageReason, Result};
 
 use crate::connection_string::ConnectionString;
 use crate::http::Http;
-use crate::rest::QUERY;
+use crate::rest_client::QUERY;
 use crate::secret_file;
-use crate::sign::{Connector, Environment, Signer};
+use crate::sign::{Connector, CredentialEnv, StoreSigner};
 use crate::url::{Addressing, Config};
 
-/// Of the protocol: names in listings that XML cannot hold are encoded since then.
+/// The protocol version, the first in which names that XML cannot hold are encoded in listings.
 const VERSION: &str = "2021-12-02";
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
-/// How long the store may read a copy's source, by the permission that we give it for that.
+/// How long the store may read a copy's source, by the permission (SAS) that we give it.
 const COPY_MAY_TAKE: TimeDelta = TimeDelta::hours(1);
 const SUFFIX: &str = "core.windows.net";
 
-pub struct Place {
-    pub signer: Signer,
+pub struct AzureEndpoint {
+    pub signer: StoreSigner,
     /// The container's URL, without a slash at its end.
     pub root: String,
 }
 
-/// Who asks, at which account.
-pub struct Azure {
+/// Signs requests to one account.
+pub struct AzureSigner {
     account: String,
     container: String,
-    /// `None`: nobody, a public container.
+    /// `None`: unsigned, for a public container.
     credentials: Option<AzureCredentialProvider>,
-    /// The account's, where we have it: signs permissions too.
+    /// The account's key, if we have it: it also signs permissions.
     key: Option<hmac::Key>,
 }
 
-/// What variables say. A connection string is as good as the variables for its parts.
+/// What variables say. A connection string replaces the variables for its parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     account: Option<String>,
     /// The URL of the account.
     endpoint: Option<String>,
-    /// By the names that `object_store` gives to credentials.
+    /// Credentials, by `object_store`'s names.
     credentials: Vec<(AzureConfigKey, String)>,
 }
 
@@ -117,10 +117,10 @@ fn is_credential(key: &AzureConfigKey) -> bool {
     )
 }
 
-impl Place {
-    /// Of a file's variables, if the URL names one, else of the environment's; without any the machine is asked
+impl AzureEndpoint {
+    /// From a file's variables, if the URL names one, else from the environment's; without any the machine is asked
     /// (workload identity, managed identity).
-    pub fn of(config: &Config, http: &Http, environment: Option<&Environment>) -> Result<Place> {
+    pub fn of(config: &Config, http: &Http, environment: Option<&CredentialEnv>) -> Result<AzureEndpoint> {
         let wrong = |why: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Config, "origin", format!("{}: {why}", config.url()))
         };
@@ -129,10 +129,10 @@ impl Place {
         let root = root_of(config, said.endpoint.as_deref());
         let azure = |credentials, key| {
             let (account, container) = (account.clone(), config.bucket.clone());
-            Signer::Azure(Azure { account, container, credentials, key })
+            StoreSigner::Azure(AzureSigner { account, container, credentials, key })
         };
         if config.anonymous {
-            return Ok(Place { signer: azure(None, None), root });
+            return Ok(AzureEndpoint { signer: azure(None, None), root });
         }
         if let (Some(other), Some(_)) = (said.account.as_ref().filter(|other| *other != account), said.key())
         {
@@ -147,7 +147,7 @@ impl Place {
             .with_account(account)
             .with_container_name(&config.bucket)
             .with_http_connector(Connector(http.clone()))
-            // Where nobody gives credentials, the machine is asked for some, and may have none to give.
+            // Without credentials the machine is asked for some, and may have none.
             .with_retry(RetryConfig {
                 max_retries: 2,
                 retry_timeout: std::time::Duration::from_secs(10),
@@ -157,7 +157,7 @@ impl Place {
             builder = builder.with_config(name, value);
         }
         let store = builder.build().map_err(|e| wrong(&e))?;
-        Ok(Place { signer: azure(Some(store.credentials().clone()), key), root })
+        Ok(AzureEndpoint { signer: azure(Some(store.credentials().clone()), key), root })
     }
 }
 
@@ -175,7 +175,7 @@ fn root_of(config: &Config, endpoint: Option<&str>) -> String {
     format!("{of_account}/{container}")
 }
 
-fn variables(config: &Config, environment: Option<&Environment>) -> Result<Vec<(String, String)>> {
+fn variables(config: &Config, environment: Option<&CredentialEnv>) -> Result<Vec<(String, String)>> {
     if let Some(path) = &config.credentials {
         return Ok(assignments(&secret_file::read(path)?));
     }
@@ -199,7 +199,7 @@ fn assignments(text: &str) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (name.trim().to_owned(), plain(value))).collect()
 }
 
-impl Azure {
+impl AzureSigner {
     async fn credential(&self) -> Result<Option<std::sync::Arc<AzureCredential>>> {
         let Some(credentials) = &self.credentials else { return Ok(None) };
         credentials.get_credential().await.map(Some).map_err(|e| {
@@ -212,7 +212,7 @@ impl Azure {
     pub async fn sign(&self, request: ::http::Request<Bytes>) -> Result<::http::Request<Bytes>> {
         let (mut parts, data) = request.into_parts();
         parts.headers.insert(X_MS_VERSION, HeaderValue::from_static(VERSION));
-        // Azure wants to be told of nothing, too; and it is part of what is signed.
+        // Azure requires the length of an empty body, too, and it is signed.
         if parts.method == ::http::Method::PUT {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(data.len()));
         }
@@ -225,7 +225,7 @@ impl Azure {
         Ok(unsigned.map(|_| data))
     }
 
-    /// The URL by which the store reads the source of a copy, and what it shows there.
+    /// The URL by which the store reads the source of a copy, and the authorization for it.
     pub async fn copy_source(&self, url: String) -> Result<(String, Option<String>)> {
         let Some(credential) = self.credential().await? else { return Ok((url, None)) };
         let with = |pairs: &[(String, String)]| {
@@ -241,11 +241,11 @@ impl Azure {
         })
     }
 
-    /// A service SAS: the container's blobs may be read for a while.
+    /// A service SAS: permits reading the container's blobs for a while.
     fn may_read(&self, key: &hmac::Key) -> Vec<(String, String)> {
         let until = (Utc::now() + COPY_MAY_TAKE).to_rfc3339_opts(SecondsFormat::Secs, true);
         let place = format!("/blob/{}/{}", self.account, self.container);
-        // In the order that the protocol fixes; what is empty is not said.
+        // In the order of the protocol; empty fields are left out.
         let said = ["r", "", &until, &place, "", "", "", VERSION, "c", "", "", "", "", "", "", ""].join("\n");
         let signature = BASE64_STANDARD.encode(hmac::sign(key, said.as_bytes()));
         [("sv", VERSION), ("se", &until), ("sr", "c"), ("sp", "r"), ("sig", &signature)]

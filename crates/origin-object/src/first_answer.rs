@@ -1,9 +1,8 @@
-//! How many connections have answered a request.
+//! Counts the connections that have answered a request.
 //!
-//! Behind a new connection there may be another store than behind the others. Which one it is, is certain only once it has
-//! answered: a listener's backlog, or a proxy, may take a connection now and choose the store for it later. So a
-//! connection counts from its first answer on, and not from when it was dialled: each answer carries the [`FirstAnswer`]
-//! of its connection.
+//! Another store may be behind a new connection. Which one it is is certain only once it has answered: a listener's
+//! backlog, or a proxy, may accept a connection now and choose the store later. So a connection counts from its
+//! first answer on, and not from when it was dialled: each answer carries the [`FirstAnswer`] of its connection.
 
 use std::io;
 use std::pin::Pin;
@@ -16,12 +15,12 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tower_service::Service;
 
-/// Whether a connection has answered. All answers of one connection have the same one among their extensions.
+/// Whether a connection has answered; shared by all answers of one connection, among their extensions.
 #[derive(Clone, Debug, Default)]
 pub struct FirstAnswer(Arc<AtomicBool>);
 
 impl FirstAnswer {
-    /// True for the first one who asks.
+    /// True for the first caller.
     pub fn is_this_one(&self) -> bool {
         !self.0.swap(true, Ordering::SeqCst)
     }
@@ -49,7 +48,7 @@ where
     }
 }
 
-/// A connection, of which each answer tells that it is of this one.
+/// A connection whose answers carry its [`FirstAnswer`].
 #[derive(Debug)]
 pub struct Answering<L> {
     line: L,
