@@ -29,9 +29,10 @@ test:
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 LIMITED = --config "target.$(HOST).runner=['$(CURDIR)/scripts/limited.sh']"
 
-# In a make of its own: the setup may just have brought mold.
+# In a make of its own: the setup may just have brought mold. The whole workspace is built before its first test runs, with the
+# programs that tests of other packages start.
 tests: check
-	$(CARGO) $(LIMITED) test --locked --workspace --no-fail-fast
+	FOREBAY_TEST_PROGRAMS=built $(CARGO) $(LIMITED) test --locked --workspace --no-fail-fast
 	FOREBAY_TEST_READAHEAD=0 $(CARGO) $(LIMITED) test --locked --workspace --test it -- serve:: mount::
 
 check:
