@@ -47,7 +47,8 @@ def programs():
 def run(package, target, executable, directory, filters=(), **variables):
     global passed, failed, ignored
     begun = time.monotonic()
-    environment = dict(os.environ, CARGO_MANIFEST_DIR=directory, **variables)
+    # All programs are built: none of them has to be by a test that starts it.
+    environment = dict(os.environ, CARGO_MANIFEST_DIR=directory, FOREBAY_TEST_PROGRAMS="built", **variables)
     program = subprocess.Popen(
         [executable, *filters], cwd=directory, env=environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)

@@ -34,7 +34,7 @@ impl Random {
         Random(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -44,13 +44,13 @@ impl Random {
 
     /// From 0 to 1, without 1.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+        (self.draw() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Every order is as likely as any other, but for what 2^64 leaves over.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
-            let other = self.next() % (last as u64 + 1);
+            let other = self.draw() % (last as u64 + 1);
             items.swap(last, usize::try_from(other).unwrap_or(last));
         }
     }

@@ -126,7 +126,7 @@ impl Cuts {
 
     pub fn cut_one(&self, random: &mut Random) {
         let running = self.lock();
-        let chosen = random.next().checked_rem(running.len() as u64).unwrap_or(0);
+        let chosen = random.draw().checked_rem(running.len() as u64).unwrap_or(0);
         if let Some(cut) = running.values().nth(usize::try_from(chosen).unwrap_or(0)) {
             cut.notify_one();
         }

@@ -64,7 +64,7 @@ pub async fn send(socket: &TcpStream, epoch: Epoch, stream: u32, start: Instant,
     let mut meter = Meter::new(epoch, stream);
     // Noise, so that nothing on the way makes less of it.
     let mut random = Random::new(0x6c69_6e6b ^ u64::from(stream));
-    let data: Vec<u8> = (0..BUFFER / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+    let data: Vec<u8> = (0..BUFFER / 8).flat_map(|_| random.draw().to_le_bytes()).collect();
     let mut from = 0;
     tokio::time::sleep_until(start.into()).await;
     meter.begin();
