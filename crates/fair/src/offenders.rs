@@ -113,7 +113,7 @@ struct OffenceRecord {
 }
 
 impl Offenders {
-    pub fn note(&self, front: &'static str, address: IpAddr, offence: Offence) {
+    pub fn record(&self, front: &'static str, address: IpAddr, offence: Offence) {
         let address = client_of(address);
         let count = self.count_offence(front, address, offence, Instant::now());
         if let Some(count) = count {
@@ -250,8 +250,8 @@ mod tests {
         let offenders = Arc::new(Offenders::default());
         let mut registry = Registry::default();
         offenders.register(&mut registry);
-        offenders.note("s3", address(7), Offence::SlowReader);
-        offenders.note("s3", address(7), Offence::SlowReader);
+        offenders.record("s3", address(7), Offence::SlowReader);
+        offenders.record("s3", address(7), Offence::SlowReader);
         let mut page = String::new();
         prometheus_client::encoding::text::encode(&mut page, &registry).expect("encoded");
         for line in [

@@ -53,7 +53,7 @@ impl FuseState {
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         let make = || self.vfs.mknod(caller, id, &name, node, set);
         let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
-        Ok(self.made(dir, id, &name, made))
+        Ok(self.entry_of_made(dir, id, &name, made))
     }
 
     pub async fn mkdir(&self, caller: &Caller, dir: u64, name: Bytes, mode: u32) -> Result<FuseEntry> {
@@ -61,14 +61,14 @@ impl FuseState {
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         let make = || self.vfs.mkdir(caller, id, &name, set);
         let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
-        Ok(self.made(dir, id, &name, made))
+        Ok(self.entry_of_made(dir, id, &name, made))
     }
 
     pub async fn symlink(&self, caller: &Caller, dir: u64, name: Bytes, target: Bytes) -> Result<FuseEntry> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let make = || self.vfs.symlink(caller, id, &name, target.clone(), SetAttr::default());
         let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
-        Ok(self.made(dir, id, &name, made))
+        Ok(self.entry_of_made(dir, id, &name, made))
     }
 
     pub async fn link(&self, caller: &Caller, number: u64, dir: u64, name: Bytes) -> Result<FuseEntry> {
@@ -76,7 +76,7 @@ impl FuseState {
         let make = || self.vfs.link(caller, file, id, &name);
         let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
         self.attributes_changed(&made.node);
-        Ok(self.made(dir, id, &name, made))
+        Ok(self.entry_of_made(dir, id, &name, made))
     }
 
     /// Carries out a change of names, each with the file that it names. The kernel holds their directories meanwhile
@@ -105,7 +105,7 @@ impl FuseState {
         changed
     }
 
-    fn made(&self, dir: u64, id: FileId, name: &Name, made: Made) -> FuseEntry {
+    fn entry_of_made(&self, dir: u64, id: FileId, name: &Name, made: Made) -> FuseEntry {
         self.entry(dir, id, name, made.node)
     }
 

@@ -32,11 +32,11 @@ use crate::{FuseState, READ_MAX, xattr};
 /// The unit of the counts in STATFS.
 const FRAGMENT: u64 = 4096;
 
-pub struct Front {
+pub struct FuseFront {
     pub shared: Arc<FuseState>,
 }
 
-impl Front {
+impl FuseFront {
     /// Runs the request here as far as that goes without waiting, and beyond it in a task: a task for what is in
     /// memory would cost more than the answer.
     fn answer<F: Future<Output = ()> + Send + 'static>(
@@ -65,7 +65,7 @@ impl Front {
     }
 }
 
-impl Filesystem for Front {
+impl Filesystem for FuseFront {
     fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> io::Result<()> {
         // An error names the most that is possible, and is no failure: these are wishes.
         let _ = kernel.set_max_write(READ_MAX); // also the bound of reads

@@ -293,7 +293,7 @@ impl<B: Clone> InodeTable<B> {
     }
 
     /// The version that is open under this number, if one is held.
-    pub fn held(&self, number: u64) -> Option<&Node> {
+    pub fn held_node(&self, number: u64) -> Option<&Node> {
         let inode = self.by_number.get(&number)?;
         if let Some(removed) = &inode.removed {
             return Some(removed);

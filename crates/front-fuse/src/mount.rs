@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::Vfs;
 
-use crate::dispatch::Front;
+use crate::dispatch::FuseFront;
 use crate::mountinfo::MountEntry;
 use crate::{Config, FuseState, Metrics, helper, invalidations, mountinfo, orphans, refresh};
 
@@ -203,7 +203,7 @@ fn start(
     options.clone_fd = true;
     let everybody = rustix::process::geteuid().is_root();
     let acl = if everybody { SessionACL::All } else { SessionACL::Owner };
-    let front = Front { shared: shared.clone() };
+    let front = FuseFront { shared: shared.clone() };
     let told = fd.try_clone().map_err(failed)?;
     let session = Session::from_fd(front, fd, acl, options).map_err(failed)?;
     invalidations::start(shared.invalidations.clone(), session.notifier(), told, shared.metrics.clone())

@@ -73,7 +73,7 @@ impl FuseState {
         let file = self.whole_file(number, &node);
         let mut inodes = self.inodes();
         let opening = inodes.open(number, &node, || self.choose_mode(&node, file, &reply));
-        let label = if inodes.held(number).is_some() { "snapshot" } else { "following" };
+        let label = if inodes.held_node(number).is_some() { "snapshot" } else { "following" };
         drop(inodes);
         match opening {
             Some(OpenReply::Passthrough(ref backing)) if let Some(id) = &backing.id => {
@@ -172,7 +172,7 @@ impl FuseState {
 
     /// The whole cached file, if it is complete and this inode is not open.
     fn whole_file(&self, number: u64, node: &Node) -> Option<WholeFile> {
-        let first = !self.is_being_written(node) && self.inodes().held(number).is_none();
+        let first = !self.is_being_written(node) && self.inodes().held_node(number).is_none();
         if first { self.vfs.whole(node) } else { None }
     }
 

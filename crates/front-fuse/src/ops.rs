@@ -124,7 +124,7 @@ impl FuseState {
             Ok(node) => node,
             Err(e) => {
                 // Removed or unreachable, but open: it keeps its last state.
-                let held = self.inodes().held(number).cloned();
+                let held = self.inodes().held_node(number).cloned();
                 held.ok_or(e)?
             }
         };

@@ -39,7 +39,7 @@ impl FuseState {
         let Some((number, place)) = self.inodes().place_of(file) else { return };
         let place = match place {
             // The next look-up of a held version gets another number.
-            Some(place) if self.inodes().held(number).is_some() => Some(place),
+            Some(place) if self.inodes().held_node(number).is_some() => Some(place),
             Some((dir, name)) if self.stands_for(dir, &name).await == Some(Some(file)) => None,
             place => place,
         };

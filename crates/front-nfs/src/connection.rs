@@ -189,12 +189,12 @@ fn checked_read<T>(shared: &NfsState, peer: &NfsPeer, read: Option<Result<T, Rec
             debug!("connection dropped: {e:?}");
             if matches!(e, RecordError::TooLong) {
                 shared.metrics.malformed.inc();
-                offenders.note(FRONT, peer.address.ip(), Offence::Malformed);
+                offenders.record(FRONT, peer.address.ip(), Offence::Malformed);
             }
             None
         }
         None => {
-            offenders.note(FRONT, peer.address.ip(), Offence::Unfinished);
+            offenders.record(FRONT, peer.address.ip(), Offence::Unfinished);
             None
         }
     }

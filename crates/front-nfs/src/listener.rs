@@ -99,18 +99,18 @@ impl NfsServer {
         let export = self.shared.config.exports.group_of(peer);
         let offenders = &self.shared.config.shared_budgets.offenders;
         if export.is_none() {
-            offenders.note(FRONT, peer.ip(), Offence::NotAdmitted);
+            offenders.record(FRONT, peer.ip(), Offence::NotAdmitted);
         }
         let group = group(&self.shared.config, export);
         match self.shared.slots.admit(peer.ip(), Some(group)) {
             SlotAdmission::Taken { slot, closed } => {
                 if let Some(client) = closed.filter(|_| export.is_some()) {
-                    offenders.note(FRONT, client, Offence::TooManyConnections);
+                    offenders.record(FRONT, client, Offence::TooManyConnections);
                 }
                 Some((slot, export.is_some()))
             }
             SlotAdmission::Refused => {
-                offenders.note(FRONT, peer.ip(), Offence::TooManyConnections);
+                offenders.record(FRONT, peer.ip(), Offence::TooManyConnections);
                 None
             }
         }

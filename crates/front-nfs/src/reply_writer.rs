@@ -36,7 +36,7 @@ pub async fn write_replies(
             StallPolicy { stall: shared.config.stall_timeout, share: holds.then_some(&peer.replies) };
         if let Err(e) = send::write_all(socket.as_ref(), pieces, patience).await {
             if e.kind() == std::io::ErrorKind::TimedOut {
-                shared.config.shared_budgets.offenders.note(FRONT, peer.address.ip(), Offence::SlowReader);
+                shared.config.shared_budgets.offenders.record(FRONT, peer.address.ip(), Offence::SlowReader);
                 peer.replies.put_on_probation();
             }
             return; // the connection ends with us: half an answer cannot be taken back

@@ -130,7 +130,7 @@ impl S3Server {
     fn admit(&self, address: SocketAddr) -> Option<Arc<S3Peer>> {
         let shared_budgets = &self.shared.config.shared_budgets;
         let too_many =
-            |client: IpAddr| shared_budgets.offenders.note(FRONT, client, Offence::TooManyConnections);
+            |client: IpAddr| shared_budgets.offenders.record(FRONT, client, Offence::TooManyConnections);
         match self.shared.slots.admit(address.ip(), None) {
             SlotAdmission::Taken { slot, closed } => {
                 closed.map(too_many);
@@ -182,7 +182,7 @@ async fn agree(
     let slot = match shared.handshakes.admit(peer.address, None) {
         SlotAdmission::Taken { slot, closed } => {
             if let Some(client) = closed {
-                shared.config.shared_budgets.offenders.note(FRONT, client, Offence::Handshake);
+                shared.config.shared_budgets.offenders.record(FRONT, client, Offence::Handshake);
             }
             slot
         }

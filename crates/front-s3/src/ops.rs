@@ -90,7 +90,7 @@ pub struct RequestContext {
 }
 
 impl RequestContext {
-    fn of<T>(service: &S3Operations, request: &S3Request<T>) -> S3Result<RequestContext> {
+    fn from_request<T>(service: &S3Operations, request: &S3Request<T>) -> S3Result<RequestContext> {
         // The gate inserts it into every request that it lets pass.
         let requester = request.extensions.get::<Requester>().ok_or(S3ErrorCode::AccessDenied)?;
         Ok(RequestContext { shared: service.0.clone(), requester: requester.clone() })
@@ -188,7 +188,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<ListBucketsInput>,
     ) -> S3Result<S3Response<ListBucketsOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(context.list_buckets(request.input).await?)
     }
 
@@ -196,7 +196,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<HeadBucketInput>,
     ) -> S3Result<S3Response<HeadBucketOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         let name = &request.input.bucket;
         let right = if context.requester.key.may(Right::Read, name) { Right::Read } else { Right::Write };
         context.bucket(name, right).await?;
@@ -208,7 +208,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<GetBucketLocationInput>,
     ) -> S3Result<S3Response<GetBucketLocationOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         context.bucket(&request.input.bucket, Right::Read).await?;
         // us-east-1 is the empty location, as in AWS's answer.
         let region = Some(context.shared.config.region.clone()).filter(|region| region != "us-east-1");
@@ -219,7 +219,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<GetBucketVersioningInput>,
     ) -> S3Result<S3Response<GetBucketVersioningOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         context.bucket(&request.input.bucket, Right::Read).await?;
         respond(GetBucketVersioningOutput::default())
     }
@@ -228,7 +228,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<CreateBucketInput>,
     ) -> S3Result<S3Response<CreateBucketOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         let name = request.input.bucket;
         match context.bucket(&name, Right::Write).await {
             Ok(_) => return Err(S3ErrorCode::BucketAlreadyOwnedByYou.into()),
@@ -243,7 +243,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<DeleteBucketInput>,
     ) -> S3Result<S3Response<DeleteBucketOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         let bucket = context.bucket(&request.input.bucket, Right::Write).await?;
         run_to_completion(async move { context.remove_bucket(&bucket).await }).await?;
         respond(DeleteBucketOutput {})
@@ -253,7 +253,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<ListObjectsInput>,
     ) -> S3Result<S3Response<ListObjectsOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(context.list_objects(request.input).await?)
     }
 
@@ -261,7 +261,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(context.list_objects_v2(request.input).await?)
     }
 
@@ -269,12 +269,12 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<ListObjectVersionsInput>,
     ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(context.list_versions(request.input).await?)
     }
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         context.get_object(request.input).await
     }
 
@@ -282,7 +282,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<HeadObjectInput>,
     ) -> S3Result<S3Response<HeadObjectOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         context.head_object(request.input).await
     }
 
@@ -290,7 +290,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<GetObjectAttributesInput>,
     ) -> S3Result<S3Response<GetObjectAttributesOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(context.attributes(request.input).await?)
     }
 
@@ -298,7 +298,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<GetObjectTaggingInput>,
     ) -> S3Result<S3Response<GetObjectTaggingOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(context.get_tags(request.input).await?)
     }
 
@@ -306,7 +306,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<PutObjectTaggingInput>,
     ) -> S3Result<S3Response<PutObjectTaggingOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         context.put_tags(request.input).await?;
         respond(PutObjectTaggingOutput::default())
     }
@@ -315,13 +315,13 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<DeleteObjectTaggingInput>,
     ) -> S3Result<S3Response<DeleteObjectTaggingOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         context.delete_tags(request.input).await?;
         respond(DeleteObjectTaggingOutput::default())
     }
 
     async fn put_object(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         run_to_completion(async move { context.put_object(request.input, &request.headers).await }).await
     }
 
@@ -329,7 +329,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<CopyObjectInput>,
     ) -> S3Result<S3Response<CopyObjectOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         let output =
             run_to_completion(async move { context.copy_object(request.input, &request.headers).await })
                 .await?;
@@ -340,7 +340,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<DeleteObjectInput>,
     ) -> S3Result<S3Response<DeleteObjectOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         run_to_completion(async move { context.delete_object(request.input, &request.headers).await })
             .await?;
         respond(DeleteObjectOutput::default())
@@ -350,7 +350,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(run_to_completion(async move { context.delete_objects(request.input).await }).await?)
     }
 
@@ -358,7 +358,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<CreateMultipartUploadInput>,
     ) -> S3Result<S3Response<CreateMultipartUploadOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(
             run_to_completion(async move { context.create_upload(request.input, &request.headers).await })
                 .await?,
@@ -369,7 +369,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<UploadPartInput>,
     ) -> S3Result<S3Response<UploadPartOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         run_to_completion(async move { context.upload_part(request.input, &request.headers).await }).await
     }
 
@@ -377,7 +377,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<UploadPartCopyInput>,
     ) -> S3Result<S3Response<UploadPartCopyOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(run_to_completion(async move { context.upload_part_copy(request.input).await }).await?)
     }
 
@@ -385,7 +385,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(run_to_completion(async move { context.complete_upload(request.input).await }).await?)
     }
 
@@ -393,13 +393,13 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<AbortMultipartUploadInput>,
     ) -> S3Result<S3Response<AbortMultipartUploadOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         run_to_completion(async move { context.abort_upload(request.input).await }).await?;
         respond(AbortMultipartUploadOutput::default())
     }
 
     async fn list_parts(&self, request: S3Request<ListPartsInput>) -> S3Result<S3Response<ListPartsOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(context.list_parts(request.input).await?)
     }
 
@@ -407,7 +407,7 @@ impl S3 for S3Operations {
         &self,
         request: S3Request<ListMultipartUploadsInput>,
     ) -> S3Result<S3Response<ListMultipartUploadsOutput>> {
-        let context = RequestContext::of(self, &request)?;
+        let context = RequestContext::from_request(self, &request)?;
         respond(context.list_uploads(request.input).await?)
     }
 }

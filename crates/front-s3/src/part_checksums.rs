@@ -143,7 +143,7 @@ impl UploadChecksum {
                     all.extend_from_slice(own(sum)?);
                     count += 1;
                 }
-                Some(format!("{}-{count}", BASE64_STANDARD.encode(&self.algorithm.sum(&all))))
+                Some(format!("{}-{count}", BASE64_STANDARD.encode(self.algorithm.sum(&all))))
             }
             ChecksumKind::FullObject => {
                 let crc = self.algorithm.crc()?;
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn a_full_object_crc_is_that_of_the_bytes() {
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme] {
-            let whole = BASE64_STANDARD.encode(&algorithm.sum(b"hello world"));
+            let whole = BASE64_STANDARD.encode(algorithm.sum(b"hello world"));
             assert_eq!(of(algorithm, "FULL_OBJECT"), Some(whole), "{algorithm:?}");
         }
         assert_eq!(of(Algorithm::Crc32, "FULL_OBJECT").as_deref(), Some("DUoRhQ=="), "a known value");
@@ -262,7 +262,7 @@ mod tests {
     fn a_composite_sum_is_that_of_the_sums_and_says_how_many() {
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Sha1, Algorithm::Sha256] {
             let all: Vec<u8> = PARTS.iter().flat_map(|part| algorithm.sum(part)).collect();
-            let expected = format!("{}-3", BASE64_STANDARD.encode(&algorithm.sum(&all)));
+            let expected = format!("{}-3", BASE64_STANDARD.encode(algorithm.sum(&all)));
             assert_eq!(of(algorithm, "COMPOSITE"), Some(expected), "{algorithm:?}");
         }
     }

@@ -37,7 +37,7 @@ pub struct StoredPart {
 }
 
 impl StoredPart {
-    pub fn mark(&self) -> String {
+    pub fn mark_name(&self) -> String {
         let place = match self.place {
             PartPlace::Slot(offset) => format!("s{offset:x}"),
             PartPlace::Own => "o".to_owned(),
@@ -173,14 +173,14 @@ mod tests {
     fn a_mark_is_read_back_and_other_names_are_none() {
         for place in [PartPlace::Slot(0), PartPlace::Slot(u64::MAX), PartPlace::Own] {
             let part = StoredPart { sequence: u64::MAX, ..part(10_000, 5 << 30, place) };
-            assert_eq!(StoredPart::parse(part.mark().as_bytes()), Some(part.clone()));
+            assert_eq!(StoredPart::parse(part.mark_name().as_bytes()), Some(part.clone()));
             for (algorithm, length) in
                 [(Algorithm::Crc32c, 4), (Algorithm::Crc64Nvme, 8), (Algorithm::Sha256, 32)]
             {
                 let part =
                     StoredPart { sum: PartChecksum::new(algorithm, vec![0xab; length]), ..part.clone() };
-                assert!(part.mark().len() < 255, "a name of a file");
-                assert_eq!(StoredPart::parse(part.mark().as_bytes()), Some(part));
+                assert!(part.mark_name().len() < 255, "a name of a file");
+                assert_eq!(StoredPart::parse(part.mark_name().as_bytes()), Some(part));
             }
         }
         for name in ["upload", "data", "p.", "p.1.2.3", "f.00001.0000000000000001", "p.1.1.1.zz.o"] {

@@ -31,7 +31,7 @@ impl S3Peer {
 
     /// Records that the client was cut short. A client that held memory which others waited for is put on probation.
     pub fn record_offence(&self, offence: Offence) {
-        self.offenders.note(FRONT, self.address, offence);
+        self.offenders.record(FRONT, self.address, offence);
         self.is_cut.store(true, Ordering::Relaxed);
         match offence {
             Offence::SlowReader => self.replies.put_on_probation(),

@@ -161,7 +161,7 @@ fn method_label(method: &Method) -> &'static str {
 fn verified(shared: &S3State, peer: &S3Peer, head: &RequestHead<'_>) -> S3Result<VerifiedRequest> {
     verify_head(shared, head).map_err(|refused| {
         shared.metrics.refused.inc();
-        shared.refusals.note(FRONT, peer.address, refused.offence());
+        shared.refusals.record(FRONT, peer.address, refused.offence());
         errors::signature_error(&refused)
     })
 }

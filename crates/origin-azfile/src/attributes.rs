@@ -68,7 +68,7 @@ fn timestamp(ticks: i64) -> Timestamp {
 }
 
 /// Formats a time for the service, which has none before 1601.
-pub fn shown(time: Timestamp) -> Result<String> {
+pub fn format_time(time: Timestamp) -> Result<String> {
     let out = || {
         Error::new(ErrorKind::InvalidArgument, "set", format!("the time {time:?}, which a share cannot have"))
     };
@@ -209,14 +209,17 @@ mod tests {
             [(0, 0), (1_234_567_890, 123_456_700), (-5, 999_999_900), (-11_644_473_600, 0)]
         {
             let time = Timestamp { seconds, nanos };
-            assert_eq!(ticks(&shown(time).unwrap()).map(timestamp), Some(time));
+            assert_eq!(ticks(&format_time(time).unwrap()).map(timestamp), Some(time));
         }
         assert_eq!(
-            shown(Timestamp { seconds: 1_767_323_045, nanos: 5 }).unwrap(),
+            format_time(Timestamp { seconds: 1_767_323_045, nanos: 5 }).unwrap(),
             "2026-01-02T03:04:05.0000000Z"
         );
         for (seconds, nanos) in [(-11_644_473_601, 0), (i64::MAX, 0), (0, 1_000_000_000)] {
-            assert_eq!(shown(Timestamp { seconds, nanos }).unwrap_err().kind(), ErrorKind::InvalidArgument);
+            assert_eq!(
+                format_time(Timestamp { seconds, nanos }).unwrap_err().kind(),
+                ErrorKind::InvalidArgument
+            );
         }
         assert_eq!(ticks("yesterday"), None);
     }

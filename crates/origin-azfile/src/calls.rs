@@ -10,7 +10,7 @@ use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
 use crate::api::{Api, AzFileRequest};
-use crate::attributes::{FileStat, of_read, shown};
+use crate::attributes::{FileStat, format_time, of_read};
 use crate::errors::{garbled, unanswered};
 use crate::listing::EntryPage;
 
@@ -120,7 +120,7 @@ impl Api {
         metadata: &Metadata,
         at: Timestamp,
     ) -> Result<FileStat> {
-        let time = shown(at)?;
+        let time = format_time(at)?;
         let ask = AzFileRequest::new("create", Method::PUT, path)
             .header("x-ms-type", "file")?
             .header("x-ms-content-length", &size.to_string())?
@@ -169,7 +169,7 @@ impl Api {
             ask = ask.header("x-ms-content-length", &size.to_string())?;
         }
         if let Some(time) = set.written {
-            ask = ask.header("x-ms-file-last-write-time", &shown(time)?)?;
+            ask = ask.header("x-ms-file-last-write-time", &format_time(time)?)?;
         }
         self.ask_headers(ask).await.map(drop)
     }

@@ -71,7 +71,7 @@ impl AzFileOrigin {
             Some(found) if !found.is_dir && is_dir => ErrorKind::NotADirectory,
             Some(_) => return self.api.remove(&path, is_dir).await,
         };
-        Err(Error::new(kind, operation, self.at(&path)))
+        Err(Error::new(kind, operation, self.display_path(&path)))
     }
 
     pub(crate) async fn set(
@@ -82,11 +82,15 @@ impl AzFileOrigin {
     ) -> Result<Changed> {
         let place = ShareRef::of(object)?;
         if set.size.is_some() && place.is_dir {
-            return Err(Error::new(ErrorKind::IsADirectory, "set the size of", self.at(&place.path)));
+            return Err(Error::new(
+                ErrorKind::IsADirectory,
+                "set the size of",
+                self.display_path(&place.path),
+            ));
         }
         for time in [set.atime, set.mtime] {
             if let TimeChange::To(time) = time {
-                crate::attributes::shown(time)?;
+                crate::attributes::format_time(time)?;
             }
         }
         // No write of ours extends it meanwhile.
@@ -95,10 +99,18 @@ impl AzFileOrigin {
         let stat = self.look_at("set attributes of", &place).await?;
         let was = self.object(&place.path, &stat);
         if guard.is_some_and(|ctime| ctime != was.attr.ctime) {
-            return Err(Error::new(ErrorKind::VersionChanged, "set attributes of", self.at(&place.path)));
+            return Err(Error::new(
+                ErrorKind::VersionChanged,
+                "set attributes of",
+                self.display_path(&place.path),
+            ));
         }
         if set.size.is_some() && stat.is_symlink(&self.config) {
-            return Err(Error::new(ErrorKind::InvalidArgument, "set the size of", self.at(&place.path)));
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "set the size of",
+                self.display_path(&place.path),
+            ));
         }
         let size = set.size.filter(|size| *size != stat.size);
         let written = match set.mtime {

@@ -35,7 +35,7 @@ impl AzFileOrigin {
     ) -> Result<Object> {
         let dir = ShareRef::of(dir)?;
         let path = dir.child(name)?;
-        let exists = || Error::new(ErrorKind::Exists, "create", self.at(&path));
+        let exists = || Error::new(ErrorKind::Exists, "create", self.display_path(&path));
         // A repeated call finds what the first one made: no look before, except where something may have to be
         // taken.
         if how == CreateHow::Unchecked
@@ -55,7 +55,7 @@ impl AzFileOrigin {
         let there = self
             .find(&dir, &path)
             .await?
-            .ok_or_else(|| Error::new(ErrorKind::Busy, "create", self.at(&path)))?;
+            .ok_or_else(|| Error::new(ErrorKind::Busy, "create", self.display_path(&path)))?;
         match how {
             CreateHow::Unchecked => self.take(&path, there, set).await,
             CreateHow::Exclusive(verifier) if !there.is_dir && there.is_made_by(verifier) => {
@@ -72,7 +72,7 @@ impl AzFileOrigin {
     /// Takes the existing file, truncated if requested.
     async fn take(&self, path: &str, there: FileStat, set: &SetAttr) -> Result<Object> {
         if there.is_dir || there.is_symlink(&self.config) {
-            return Err(Error::new(ErrorKind::Exists, "create", self.at(path)));
+            return Err(Error::new(ErrorKind::Exists, "create", self.display_path(path)));
         }
         let object = self.object(path, &there);
         if set.size.is_none_or(|size| size == there.size) {
@@ -131,7 +131,7 @@ impl AzFileOrigin {
         stat = self.api.rename((draft, &stat), path, false).await.map_err(|e| match e.kind() {
             ErrorKind::NotFound => self.gone("create", &dir.path),
             // A directory has the name.
-            ErrorKind::NotADirectory => Error::new(ErrorKind::Exists, "create", self.at(path)),
+            ErrorKind::NotADirectory => Error::new(ErrorKind::Exists, "create", self.display_path(path)),
             _ => e,
         })?;
         Ok(stat)
@@ -143,7 +143,9 @@ impl AzFileOrigin {
         let metadata = described(DIRECTORY, set).into_metadata(Metadata::new(), STORED_AS);
         let made = self.api.make_directory(&path, &metadata).await.map_err(|e| match e.kind() {
             ErrorKind::NotFound => self.gone("make directory", &dir.path),
-            ErrorKind::NotADirectory => Error::new(ErrorKind::Exists, "make directory", self.at(&path)),
+            ErrorKind::NotADirectory => {
+                Error::new(ErrorKind::Exists, "make directory", self.display_path(&path))
+            }
             _ => e,
         })?;
         if let Err(gone) = self.check_parent(&dir, &made) {

@@ -78,7 +78,7 @@ impl EntryPage {
     }
 
     /// The entries, and the number of those whose name makes no sense.
-    pub fn shown(self) -> (Vec<NamedEntry>, usize) {
+    pub fn into_entries(self) -> (Vec<NamedEntry>, usize) {
         let (mut shown, mut nameless) = (Vec::with_capacity(self.entries.all.len()), 0);
         for entry in self.entries.all {
             let (mut listed, is_dir) = match entry {
@@ -140,7 +140,7 @@ mod tests {
         );
         let mut page: EntryPage = quick_xml::de::from_str(&text).unwrap();
         assert_eq!(page.next().as_deref(), Some("more"));
-        let (shown, nameless) = page.shown();
+        let (shown, nameless) = page.into_entries();
         assert_eq!(nameless, 0);
         let names: Vec<_> = shown.iter().map(|shown| shown.name.as_str()).collect();
         assert_eq!(names, ["a & b", "d\u{ffff}", " c "]);
@@ -150,6 +150,6 @@ mod tests {
         let mut last: EntryPage =
             quick_xml::de::from_str("<EnumerationResults><Entries/><NextMarker/></EnumerationResults>")
                 .unwrap();
-        assert_eq!((last.next(), last.shown().0.len()), (None, 0));
+        assert_eq!((last.next(), last.into_entries().0.len()), (None, 0));
     }
 }

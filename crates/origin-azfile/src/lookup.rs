@@ -36,7 +36,7 @@ impl AzFileOrigin {
     pub(crate) async fn list_page(&self, reference: &Reference, cursor: DirCursor) -> Result<DirPage> {
         let dir = ShareRef::of(reference)?;
         if !dir.is_dir {
-            return Err(Error::new(ErrorKind::NotADirectory, "list", self.at(&dir.path)));
+            return Err(Error::new(ErrorKind::NotADirectory, "list", self.display_path(&dir.path)));
         }
         let (marker, mut names) = match cursor.cookie {
             0 => {
@@ -57,11 +57,18 @@ impl AzFileOrigin {
         })?;
         let next = page.next();
         if next.is_some() && next == marker {
-            return Err(garbled("list", self.at(&dir.path), "it is to be gone on with where it was"));
+            return Err(garbled(
+                "list",
+                self.display_path(&dir.path),
+                "it is to be gone on with where it was",
+            ));
         }
-        let (shown, nameless) = page.shown();
+        let (shown, nameless) = page.into_entries();
         if nameless > 0 && self.tokens.first_report(reference) {
-            tracing::warn!("{nameless} entries have names that make no sense; in {}", self.at(&dir.path));
+            tracing::warn!(
+                "{nameless} entries have names that make no sense; in {}",
+                self.display_path(&dir.path)
+            );
         }
         let mut entries = Vec::with_capacity(shown.len());
         for one in shown {
@@ -70,7 +77,7 @@ impl AzFileOrigin {
             }
             let Ok(name) = Name::new(one.name.as_bytes().to_vec()) else {
                 if self.tokens.first_report(reference) {
-                    let place = self.at(&dir.path);
+                    let place = self.display_path(&dir.path);
                     tracing::warn!(
                         name = one.name,
                         "not shown: it is longer than 255 bytes, or no name; in {place}"
@@ -84,9 +91,9 @@ impl AzFileOrigin {
             entries.push(DirEntry { name, object: listed.map(|stat| self.object(&path, &stat)) });
         }
         if next.is_none() {
-            self.times.listed(reference, names, now());
+            self.times.record_listing(reference, names, now());
         }
-        let next = next.map(|marker| self.tokens.keep(reference, marker, names));
+        let next = next.map(|marker| self.tokens.store(reference, marker, names));
         Ok(DirPage { entries, next })
     }
 }

@@ -73,12 +73,12 @@ impl AzFileOrigin {
     }
 
     /// For messages.
-    pub(crate) fn at(&self, path: &str) -> String {
+    pub(crate) fn display_path(&self, path: &str) -> String {
         self.api.place(Some(path))
     }
 
     pub(crate) fn gone(&self, operation: &'static str, path: &str) -> Error {
-        Error::new(ErrorKind::Stale, operation, self.at(path))
+        Error::new(ErrorKind::Stale, operation, self.display_path(path))
     }
 
     pub(crate) fn object(&self, path: &str, stat: &FileStat) -> Object {
@@ -165,14 +165,16 @@ impl Origin for AzFileOrigin {
         let path = match dir.child(name) {
             // A name that a share cannot have does not exist.
             Err(e) if e.kind() != ErrorKind::NotADirectory => {
-                return Err(Error::new(ErrorKind::NotFound, "look up", self.at(&dir.path)).with_source(e));
+                return Err(
+                    Error::new(ErrorKind::NotFound, "look up", self.display_path(&dir.path)).with_source(e)
+                );
             }
             path => path?,
         };
         let found = self.find(&dir, &path).await?;
         found
             .map(|stat| self.object(&path, &stat))
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, "look up", self.at(&path)))
+            .ok_or_else(|| Error::new(ErrorKind::NotFound, "look up", self.display_path(&path)))
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
@@ -187,7 +189,7 @@ impl Origin for AzFileOrigin {
             return Err(Error::new(
                 ErrorKind::InvalidArgument,
                 "read link",
-                self.at(&ShareRef::of(link)?.path),
+                self.display_path(&ShareRef::of(link)?.path),
             ));
         }
         // Longer than a path can be: not a link.
@@ -203,7 +205,7 @@ impl Origin for AzFileOrigin {
             return Ok(Bytes::new());
         }
         let place = ShareRef::of(object)?;
-        let changed = || Error::new(ErrorKind::VersionChanged, "read", self.at(&place.path));
+        let changed = || Error::new(ErrorKind::VersionChanged, "read", self.display_path(&place.path));
         let got = match self.api.get(&place.path, range).await {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(self.gone("read", &place.path));
@@ -259,7 +261,7 @@ impl Origin for AzFileOrigin {
     async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {
         let place = ShareRef::of(object)?;
         if place.is_dir {
-            return Err(Error::new(ErrorKind::IsADirectory, "commit", self.at(&place.path)));
+            return Err(Error::new(ErrorKind::IsADirectory, "commit", self.display_path(&place.path)));
         }
         let stat = self.look_at("commit", &place).await?;
         let after = Some(self.object(&place.path, &stat));

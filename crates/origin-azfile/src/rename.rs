@@ -12,13 +12,13 @@ impl AzFileOrigin {
         let (from_dir, to_dir) = (ShareRef::of(from.0)?, ShareRef::of(to.0)?);
         let (path, to_path) = (from_dir.child(from.1)?, to_dir.child(to.1)?);
         let (old, new) = tokio::join!(self.find(&from_dir, &path), self.find(&to_dir, &to_path));
-        let old = old?.ok_or_else(|| Error::new(ErrorKind::NotFound, "rename", self.at(&path)))?;
+        let old = old?.ok_or_else(|| Error::new(ErrorKind::NotFound, "rename", self.display_path(&path)))?;
         // The same object, by a name that differs in case.
         let new = new?.filter(|new| new.key != old.key);
         if path == to_path {
             return Ok(Changed { object: Some(self.object(&path, &old)), ..Changed::default() });
         }
-        let refuse = |kind| Err(Error::new(kind, "rename", self.at(&path)));
+        let refuse = |kind| Err(Error::new(kind, "rename", self.display_path(&path)));
         match &new {
             Some(new) if old.is_dir && !new.is_dir => return refuse(ErrorKind::NotADirectory),
             Some(new) if !old.is_dir && new.is_dir => return refuse(ErrorKind::IsADirectory),
@@ -36,7 +36,7 @@ impl AzFileOrigin {
             self.api.rename((&path, &old), &to_path, replaces).await.map_err(|e| match e.kind() {
                 // Somebody else was quicker: look again.
                 ErrorKind::Exists | ErrorKind::NotADirectory => {
-                    Error::new(ErrorKind::Busy, "rename", self.at(&path)).with_source(e)
+                    Error::new(ErrorKind::Busy, "rename", self.display_path(&path)).with_source(e)
                 }
                 _ => e,
             })?;

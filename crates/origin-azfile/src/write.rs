@@ -100,7 +100,7 @@ impl AzFileOrigin {
         let end = end_of_write(offset, data.len())?;
         let place = ShareRef::of(reference)?;
         if place.is_dir {
-            return Err(Error::new(ErrorKind::IsADirectory, "write to", self.at(&place.path)));
+            return Err(Error::new(ErrorKind::IsADirectory, "write to", self.display_path(&place.path)));
         }
         let end = if data.is_empty() { 0 } else { end };
         let session = self.session(&place, Some(end));
@@ -126,7 +126,7 @@ impl AzFileOrigin {
                 }
             }
         }
-        Err(Error::new(ErrorKind::Busy, "write to", self.at(&place.path)))
+        Err(Error::new(ErrorKind::Busy, "write to", self.display_path(&place.path)))
     }
 
     /// Extends the file to `end` if need be. Returns the stat before, if it was looked at.

@@ -224,7 +224,7 @@ async fn drive(shared: Arc<ConnectionState>, mut ready: Option<TcpStream>) {
                 let heard = LastHeard::default();
                 let end = serve(&shared, stream, &heard).await;
                 tracing::info!(server = endpoint.place(), error = %end.error, "NFS connection lost; reconnecting");
-                shared.state().lost(&end.error, end.garbled, Instant::now());
+                shared.state().connection_lost(&end.error, end.garbled, Instant::now());
                 if heard.replies() > 0 && !end.garbled {
                     pause = BACKOFF_MIN;
                 }
@@ -287,7 +287,7 @@ async fn read_replies<R: AsyncRead + Unpin>(
         match ReplyHeader::decode(&mut results) {
             Ok(header) => {
                 heard.replies.fetch_add(1, Ordering::Relaxed);
-                shared.state().answer(header.xid, header.status, results);
+                shared.state().deliver_reply(header.xid, header.status, results);
             }
             Err(error) => {
                 let error = wire_error("decode a reply of", shared.endpoint.place(), error);

@@ -27,7 +27,7 @@ pub struct ChangeDone<T> {
 
 /// Whether a change carried out twice leaves the same as once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Twice {
+pub enum Repetition {
     Harmless,
     Matters,
 }
@@ -39,7 +39,7 @@ pub struct Procedure {
     pub what: &'static str,
     pub number: u32,
     pub lane: Lane,
-    pub twice: Twice,
+    pub twice: Repetition,
 }
 
 impl NfsOrigin {
@@ -60,7 +60,7 @@ impl NfsOrigin {
 
 /// `reply` with the server's own refusals already among its errors.
 fn judge<T>(
-    twice: Twice,
+    twice: Repetition,
     operation: &'static str,
     place: &str,
     reply: CallReply<T>,
@@ -71,7 +71,7 @@ fn judge<T>(
         Ok(Err(refusal)) => (refusal, sends <= 1),
         Err(silence) => (silence, sends == 0),
     };
-    if certain || twice == Twice::Harmless {
+    if certain || twice == Repetition::Harmless {
         return Err(error);
     }
     Err(Error::doubtful(operation, place, error))
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    fn judged(twice: Twice, answer: Result<Result<()>>, sends: u32) -> Result<ChangeDone<()>> {
+    fn judged(twice: Repetition, answer: Result<Result<()>>, sends: u32) -> Result<ChangeDone<()>> {
         judge(twice, "remove", "nas:/export", CallReply { answer, sends })
     }
 
@@ -94,14 +94,14 @@ mod tests {
     #[test]
     fn a_refusal_stands_only_if_the_call_went_out_once() {
         let refusal = || Ok(Err(error(ErrorKind::NotFound)));
-        let once = judged(Twice::Matters, refusal(), 1).expect_err("refused");
+        let once = judged(Repetition::Matters, refusal(), 1).expect_err("refused");
         assert_eq!(once.kind(), ErrorKind::NotFound);
         assert!(once.doubtful_answer().is_none());
-        let again = judged(Twice::Matters, refusal(), 2).expect_err("refused, perhaps");
+        let again = judged(Repetition::Matters, refusal(), 2).expect_err("refused, perhaps");
         assert_eq!(again.kind(), ErrorKind::OutcomeUnknown);
         assert!(!again.is_retryable());
         assert_eq!(again.doubtful_answer().map(Error::kind), Some(ErrorKind::NotFound));
-        let harmless = judged(Twice::Harmless, refusal(), 2).expect_err("refused");
+        let harmless = judged(Repetition::Harmless, refusal(), 2).expect_err("refused");
         assert_eq!(harmless.kind(), ErrorKind::NotFound);
     }
 
@@ -109,16 +109,19 @@ mod tests {
     fn silence_is_doubtful_as_soon_as_the_call_went_out() {
         let silence = || Err(error(ErrorKind::Unavailable));
         for (sends, kind) in [(0, ErrorKind::Unavailable), (1, ErrorKind::OutcomeUnknown)] {
-            assert_eq!(judged(Twice::Matters, silence(), sends).expect_err("silence").kind(), kind);
+            assert_eq!(judged(Repetition::Matters, silence(), sends).expect_err("silence").kind(), kind);
         }
-        let harmless = judged(Twice::Harmless, silence(), 1).expect_err("silence");
+        let harmless = judged(Repetition::Harmless, silence(), 1).expect_err("silence");
         assert!(harmless.is_retryable());
     }
 
     #[test]
     fn success_is_success_and_tells_how_it_came() {
         for (sends, resent) in [(1, false), (2, true)] {
-            assert_eq!(judged(Twice::Matters, Ok(Ok(())), sends).map(|done| done.resent).ok(), Some(resent));
+            assert_eq!(
+                judged(Repetition::Matters, Ok(Ok(())), sends).map(|done| done.resent).ok(),
+                Some(resent)
+            );
         }
     }
 }

@@ -16,19 +16,19 @@ use types::{CreateHow, Error, ErrorKind, Name, NewNode, Result, SetAttr, Timesta
 
 use crate::attributes::{to_nfstime3, to_sattr3};
 use crate::connection_pool::Lane;
-use crate::delivery::{Procedure, Twice};
+use crate::delivery::{Procedure, Repetition};
 use crate::errors::failure;
 use crate::origin::{NfsOrigin, attr_of, handle_of, object, time_of};
 
 /// Whether a create that is carried out twice leaves the same as once. (An exclusive one has no attributes.)
-fn twice(how: CreateHow) -> Twice {
+fn twice(how: CreateHow) -> Repetition {
     match how {
-        CreateHow::Guarded => Twice::Matters,
-        CreateHow::Unchecked | CreateHow::Exclusive(_) => Twice::Harmless,
+        CreateHow::Guarded => Repetition::Matters,
+        CreateHow::Unchecked | CreateHow::Exclusive(_) => Repetition::Harmless,
     }
 }
 
-fn metadata(what: &'static str, number: u32, twice: Twice) -> Procedure {
+fn metadata(what: &'static str, number: u32, twice: Repetition) -> Procedure {
     Procedure { what, number, lane: Lane::Metadata, twice }
 }
 
@@ -45,11 +45,15 @@ impl NfsOrigin {
             Change::Mknod { dir, name, node, set } => self.mknod(dir, name, *node, set).await,
             Change::Link { file, dir, name } => self.link(file, dir, name).await,
             Change::Remove { dir, name } => {
-                self.remove_name(metadata("remove a file at", procedure::REMOVE, Twice::Matters), dir, name)
-                    .await
+                self.remove_name(
+                    metadata("remove a file at", procedure::REMOVE, Repetition::Matters),
+                    dir,
+                    name,
+                )
+                .await
             }
             Change::Rmdir { dir, name } => {
-                let rmdir = metadata("remove a directory at", procedure::RMDIR, Twice::Matters);
+                let rmdir = metadata("remove a directory at", procedure::RMDIR, Repetition::Matters);
                 self.remove_name(rmdir, dir, name).await
             }
             Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
@@ -98,7 +102,7 @@ impl NfsOrigin {
 
     async fn mkdir(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Changed> {
         let args = MkdirArgs { place: dir_op(dir, name)?, attributes: to_sattr3(set)? };
-        let mkdir = metadata("make a directory at", procedure::MKDIR, Twice::Matters);
+        let mkdir = metadata("make a directory at", procedure::MKDIR, Repetition::Matters);
         self.make(mkdir, &args.place, |e| args.encode(e)).await
     }
 
@@ -106,7 +110,7 @@ impl NfsOrigin {
         check_target(target)?;
         let target = target.clone();
         let args = SymlinkArgs { place: dir_op(dir, name)?, attributes: to_sattr3(set)?, target };
-        let symlink = metadata("make a symbolic link at", procedure::SYMLINK, Twice::Matters);
+        let symlink = metadata("make a symbolic link at", procedure::SYMLINK, Repetition::Matters);
         self.make(symlink, &args.place, |e| args.encode(e)).await
     }
 
@@ -119,7 +123,7 @@ impl NfsOrigin {
             NewNode::Fifo => NodeData::Fifo(attributes),
         };
         let args = MknodArgs { place: dir_op(dir, name)?, node };
-        let mknod = metadata("make a special file at", procedure::MKNOD, Twice::Matters);
+        let mknod = metadata("make a special file at", procedure::MKNOD, Repetition::Matters);
         self.make(mknod, &args.place, |e| args.encode(e)).await
     }
 
@@ -130,17 +134,18 @@ impl NfsOrigin {
         encode: impl FnOnce(&mut XdrEncoder),
     ) -> Result<Changed> {
         let done = self.deliver(procedure, encode, Bytes::new(), create::decode_create).await?;
-        let object = self.made(place, &done.value).await.map_err(|error| match procedure.twice {
-            Twice::Harmless => error,
-            // It exists, whatever this error says.
-            Twice::Matters => Error::doubtful(procedure.what, self.place(), error),
-        })?;
+        let object =
+            self.created_object(place, &done.value).await.map_err(|error| match procedure.twice {
+                Repetition::Harmless => error,
+                // It exists, whatever this error says.
+                Repetition::Matters => Error::doubtful(procedure.what, self.place(), error),
+            })?;
         let dir = around(&place.dir, &done.value.dir_wcc);
         Ok(as_reported(Changed { object: Some(object), dir, ..Changed::default() }, done.resent))
     }
 
     /// Looks up what the server left out of its reply.
-    async fn made(&self, place: &DirOp, ok: &CreateOk) -> Result<Object> {
+    async fn created_object(&self, place: &DirOp, ok: &CreateOk) -> Result<Object> {
         let Some(handle) = &ok.object else {
             let name = Name::new(place.name.clone())?;
             return self.lookup_direct(&place.dir, &name).await.map(|(object, _)| object);
@@ -170,7 +175,7 @@ impl NfsOrigin {
         to: &Name,
     ) -> Result<Changed> {
         let args = RenameArgs { from: dir_op(from_dir, from)?, to: dir_op(to_dir, to)? };
-        let rename = metadata("rename at", procedure::RENAME, Twice::Matters);
+        let rename = metadata("rename at", procedure::RENAME, Repetition::Matters);
         let done = self.deliver(rename, |e| args.encode(e), Bytes::new(), names::decode_rename).await?;
         let dir = around(&args.from.dir, &done.value.from);
         let to_dir = around(&args.to.dir, &done.value.to);
@@ -179,7 +184,7 @@ impl NfsOrigin {
 
     async fn link(&self, file: &Reference, dir: &Reference, name: &Name) -> Result<Changed> {
         let args = LinkArgs { object: handle_of(file)?, place: dir_op(dir, name)? };
-        let link = metadata("link at", procedure::LINK, Twice::Matters);
+        let link = metadata("link at", procedure::LINK, Repetition::Matters);
         let done = self.deliver(link, |e| args.encode(e), Bytes::new(), names::decode_link).await?;
         let dir = around(&args.place.dir, &done.value.dir);
         let attr = done.value.attr.as_ref().map(attr_of);
@@ -195,7 +200,7 @@ impl NfsOrigin {
         guard: Option<Timestamp>,
     ) -> Result<Changed> {
         // Set twice is set once, but a guard does not let the second one pass.
-        let twice = if guard.is_some() { Twice::Matters } else { Twice::Harmless };
+        let twice = if guard.is_some() { Repetition::Matters } else { Repetition::Harmless };
         let args = SetattrArgs {
             object: handle_of(reference)?,
             attributes: to_sattr3(set)?,

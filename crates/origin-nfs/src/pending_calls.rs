@@ -158,7 +158,7 @@ impl PendingCalls {
     }
 
     /// False for a reply that nobody waits for: a late one, or one to a retransmission.
-    pub fn answer(&mut self, xid: u32, status: ReplyStatus, results: XdrDecoder) -> bool {
+    pub fn deliver_reply(&mut self, xid: u32, status: ReplyStatus, results: XdrDecoder) -> bool {
         match self.calls.remove(&xid) {
             // The caller may be gone in this very moment.
             Some(call) => {
@@ -191,7 +191,7 @@ impl PendingCalls {
 
     /// The connection ended. `garbled` if the server broke the protocol on it: calls that see that again
     /// and again fail.
-    pub fn lost(&mut self, error: &Error, garbled: bool, now: Instant) {
+    pub fn connection_lost(&mut self, error: &Error, garbled: bool, now: Instant) {
         self.reach = Reach::Lost(now);
         if !garbled {
             return;
@@ -258,10 +258,10 @@ mod tests {
             waiting.push(state.submit(call()).expect("not down"));
         }
         assert_eq!(xids(&mut state), [u32::MAX - 1, u32::MAX, 0, 1]);
-        assert!(state.answer(u32::MAX, ReplyStatus::Success, XdrDecoder::new(Bytes::new())));
+        assert!(state.deliver_reply(u32::MAX, ReplyStatus::Success, XdrDecoder::new(Bytes::new())));
         state.connected();
         assert_eq!(xids(&mut state), [u32::MAX - 1, 0, 1]);
-        assert!(!state.answer(u32::MAX, ReplyStatus::Success, XdrDecoder::new(Bytes::new())));
+        assert!(!state.deliver_reply(u32::MAX, ReplyStatus::Success, XdrDecoder::new(Bytes::new())));
     }
 
     #[test]

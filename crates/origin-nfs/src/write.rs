@@ -15,7 +15,7 @@ use types::{ByteRange, ErrorKind, Result, Stability, Version};
 
 use crate::attributes::{stability_of, to_stable_how};
 use crate::connection_pool::Lane;
-use crate::delivery::{Procedure, Twice};
+use crate::delivery::{Procedure, Repetition};
 use crate::errors::failure;
 use crate::mutate::before_of;
 use crate::origin::{NfsOrigin, attr_of, handle_of, object};
@@ -133,7 +133,7 @@ impl NfsOrigin {
 }
 
 fn harmless(what: &'static str, number: u32) -> Procedure {
-    Procedure { what, number, lane: Lane::Bulk, twice: Twice::Harmless }
+    Procedure { what, number, lane: Lane::Bulk, twice: Repetition::Harmless }
 }
 
 fn version_of(before: &WccAttr) -> Version {

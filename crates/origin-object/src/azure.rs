@@ -22,7 +22,7 @@ use types::{ByteRange, Error, ErrorKind, Result};
 use crate::azure_endpoint::AzureEndpoint;
 use crate::http::Http;
 use crate::keys::KeyBase;
-use crate::listing_progress::{HIDDEN_MAX, ListingProgress, Unclear};
+use crate::listing_progress::{HIDDEN_MAX, ListingProgress, UnclearEntries};
 use crate::rest_client::{PATH, RestClient, StoreRequest, quoted, size_in, time_of};
 use crate::sign::{CredentialEnv, owned};
 use crate::store::{
@@ -95,7 +95,7 @@ impl AzureStore {
         let ask = ask.query("include", "metadata").query("maxresults", &most.to_string());
         let told: AzureListXml = self.rest.ask_xml(ask).await?;
         let next = self.rest.next_token(prefix, after, told.next_marker)?;
-        let (mut page, mut unclear) = (ListPage { next, ..ListPage::default() }, Unclear::default());
+        let (mut page, mut unclear) = (ListPage { next, ..ListPage::default() }, UnclearEntries::default());
         for entry in told.blobs.entries {
             match entry {
                 BlobEntry::BlobPrefix { name } => match name.and_then(NameXml::text) {

@@ -46,7 +46,7 @@ pub struct AzureSigner {
 
 /// What variables say. A connection string replaces the variables for its parts.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
+struct EnvSettings {
     account: Option<String>,
     /// The URL of the account.
     endpoint: Option<String>,
@@ -54,9 +54,9 @@ struct Said {
     credentials: Vec<(AzureConfigKey, String)>,
 }
 
-impl Said {
-    fn by(variables: &[(String, String)]) -> std::result::Result<Said, String> {
-        let mut said = Said::default();
+impl EnvSettings {
+    fn by(variables: &[(String, String)]) -> std::result::Result<EnvSettings, String> {
+        let mut said = EnvSettings::default();
         for (name, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
             let text = || Some(value.clone());
             match name.as_str() {
@@ -124,7 +124,7 @@ impl AzureEndpoint {
         let wrong = |why: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Config, "origin", format!("{}: {why}", config.url()))
         };
-        let said = Said::by(&variables(config, environment)?).map_err(|why| wrong(&why))?;
+        let said = EnvSettings::by(&variables(config, environment)?).map_err(|why| wrong(&why))?;
         let account = &config.account;
         let root = root_of(config, said.endpoint.as_deref());
         let azure = |credentials, key| {
@@ -258,9 +258,9 @@ impl AzureSigner {
 mod tests {
     use super::*;
 
-    fn said(pairs: &[(&str, &str)]) -> Said {
+    fn said(pairs: &[(&str, &str)]) -> EnvSettings {
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        Said::by(&pairs).unwrap()
+        EnvSettings::by(&pairs).unwrap()
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_connection_string_that_cannot_be_read_is_no_reason_to_ask_the_machine() {
         let pairs = [("AZURE_STORAGE_CONNECTION_STRING".to_owned(), "AccountName=acc;Key=a2V5".to_owned())];
-        let told = Said::by(&pairs).unwrap_err();
+        let told = EnvSettings::by(&pairs).unwrap_err();
         assert!(told.starts_with("AZURE_STORAGE_CONNECTION_STRING: its part 2"), "{told}");
     }
 

@@ -119,7 +119,7 @@ impl ObjectOrigin {
             match self.store.put(&key, zeros, &metadata, Precondition::Absent).await {
                 Ok(PutResult { etag, modified }) => {
                     let stat = modified.map(|modified| ObjectStat { size, etag, modified, metadata });
-                    self.stat_cache.became(&file.0, moment, stat.as_ref());
+                    self.stat_cache.changed_to(&file.0, moment, stat.as_ref());
                     stat
                 }
                 Err(e) if e.kind() == ErrorKind::VersionChanged => {

@@ -102,7 +102,7 @@ where
     }
 
     /// Records that a request is about to go to this store.
-    pub fn asked(&self, to: &Uri) {
+    pub fn request_begins(&self, to: &Uri) {
         let now = Instant::now();
         let before = {
             let mut stores = lock(&self.stores);
@@ -139,7 +139,7 @@ where
         let missing = lock(&self.stores).get_mut(&place).map_or(0, Spares::missing);
         for _ in 0..missing {
             let (mut dial, stores, to) = (self.dial.clone(), Arc::downgrade(&self.stores), to.clone());
-            let coming = Coming { stores: stores.clone(), place: place.clone() };
+            let coming = DialInProgress { stores: stores.clone(), place: place.clone() };
             tokio::spawn(async move {
                 // Whoever dials for a request reports the error.
                 let dialled = async move { connect(&mut dial, to).await.ok() };
@@ -165,12 +165,12 @@ where
 }
 
 /// A connection that is being dialled, until this is dropped.
-struct Coming<L> {
+struct DialInProgress<L> {
     stores: Weak<Stores<L>>,
     place: HostKey,
 }
 
-impl<L> Drop for Coming<L> {
+impl<L> Drop for DialInProgress<L> {
     fn drop(&mut self) {
         if let Some(stores) = self.stores.upgrade()
             && let Some(spares) = lock(&stores).get_mut(&self.place)
@@ -290,7 +290,7 @@ mod tests {
         /// How long the slowest of so many waited, in milliseconds.
         async fn need(&mut self, connections: usize, place: &'static str) -> u128 {
             let (to, began) = (Uri::from_static(place), Instant::now());
-            self.dialler.asked(&to);
+            self.dialler.request_begins(&to);
             let coming: Vec<_> = (0..connections).map(|_| self.dialler.call(to.clone())).collect();
             for line in coming {
                 self.kept.extend(line.await);
@@ -356,8 +356,8 @@ mod tests {
         scene.need(1, HERE).await;
         pause(60).await;
         let before = scene.dialled();
-        scene.dialler.asked(&here);
-        scene.dialler.asked(&here);
+        scene.dialler.request_begins(&here);
+        scene.dialler.request_begins(&here);
         pause(1).await;
         assert_eq!(scene.dialled(), before + SPARES);
         assert_eq!(scene.need(SPARES, HERE).await, 0);

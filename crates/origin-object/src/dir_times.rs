@@ -57,7 +57,7 @@ impl DirTimes {
     }
 
     /// Records a complete listing.
-    pub fn listed(&self, dir: &Reference, names: NameFingerprint, at: Timestamp) {
+    pub fn record_listing(&self, dir: &Reference, names: NameFingerprint, at: Timestamp) {
         let (known, before) = match self.known.get(&dir.0) {
             Some((changed, before)) => (changed, before),
             None => (self.of(dir), None),
@@ -91,15 +91,15 @@ mod tests {
         let (times, dir) = (DirTimes::default(), Reference(Bytes::from_static(b"d/")));
         let at = |seconds| Timestamp { seconds, nanos: 0 };
         let first = times.of(&dir);
-        times.listed(&dir, names(&["a", "b"]), at(1));
-        times.listed(&dir, names(&["b", "a"]), at(2));
+        times.record_listing(&dir, names(&["a", "b"]), at(1));
+        times.record_listing(&dir, names(&["b", "a"]), at(2));
         assert_eq!((times.of(&dir), first.seen), (first, false));
-        times.listed(&dir, names(&["b"]), at(3));
+        times.record_listing(&dir, names(&["b"]), at(3));
         assert_eq!(times.of(&dir), DirChange { at: at(3), seen: true });
-        times.listed(&dir, names(&["c"]), at(4));
+        times.record_listing(&dir, names(&["c"]), at(4));
         assert_eq!(times.of(&dir).at, at(4));
         times.changed(&dir, at(5));
-        times.listed(&dir, names(&["c", "ours"]), at(6));
+        times.record_listing(&dir, names(&["c", "ours"]), at(6));
         assert_eq!(times.of(&dir).at, at(5), "that was us");
     }
 }

@@ -50,7 +50,7 @@ impl ListingTokens {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn keep(&self, dir: &Reference, token: String, names: NameFingerprint) -> DirCursor {
+    pub fn store(&self, dir: &Reference, token: String, names: NameFingerprint) -> DirCursor {
         let mut state = self.state();
         state.last += 1;
         let cookie = state.last;
@@ -145,7 +145,7 @@ impl ObjectOrigin {
         let mut entries = Vec::with_capacity(page.objects.len() + page.prefixes.len() + page.unclear.len());
         let mut directories = HashSet::with_capacity(page.prefixes.len());
         for prefix in &page.prefixes {
-            match self.base.shown(&dir_key, prefix) {
+            match self.base.classify(&dir_key, prefix) {
                 ListedName::Name(name) => {
                     let reference = child(&self.base, dir, &name, KeyKind::Directory)?;
                     let object = match self.config.attributes {
@@ -160,7 +160,7 @@ impl ObjectOrigin {
             }
         }
         for object in &page.objects {
-            match self.base.shown(&dir_key, &object.key) {
+            match self.base.classify(&dir_key, &object.key) {
                 ListedName::Name(name) if directories.contains(&name) => {
                     odd.push((object.key.as_str(), "a directory has the same name"));
                 }
@@ -169,7 +169,7 @@ impl ObjectOrigin {
                     let object = match self.config.attributes {
                         AttributeSource::Stored if object.metadata.is_none() => None,
                         AttributeSource::Listed | AttributeSource::Stored => {
-                            Some(self.listed(&reference, object))
+                            Some(self.listed_object(&reference, object))
                         }
                     };
                     entries.push(DirEntry { name, object });
@@ -182,7 +182,7 @@ impl ObjectOrigin {
             }
         }
         for key in &page.unclear {
-            match self.base.shown(&dir_key, key) {
+            match self.base.classify(&dir_key, key) {
                 ListedName::Name(name) if directories.contains(&name) => {
                     odd.push((key.as_str(), "a directory has the same name"));
                 }
@@ -199,14 +199,14 @@ impl ObjectOrigin {
         }
         entries.iter().for_each(|entry| names.add(&entry.name));
         if page.next.is_none() {
-            self.dir_times.listed(dir, names, now());
+            self.dir_times.record_listing(dir, names, now());
         }
-        let next = page.next.map(|token| self.tokens.keep(dir, token, names));
+        let next = page.next.map(|token| self.tokens.store(dir, token, names));
         Ok(DirPage { entries, next })
     }
 
     /// The metadata is known if the listing has it, or if the object was looked at before.
-    fn listed(&self, reference: &Reference, listed: &ListedObject) -> Object {
+    fn listed_object(&self, reference: &Reference, listed: &ListedObject) -> Object {
         if listed.metadata.is_none()
             && let Some(cached) = self.stat_cache.get(&reference.0)
             && (&cached.etag, cached.size) == (&listed.etag, listed.size)
@@ -227,11 +227,11 @@ mod tests {
     fn a_cursor_finds_its_own_listing_only() {
         let (a, b) = (Reference(Bytes::from_static(b"a/")), Reference(Bytes::from_static(b"b/")));
         let tokens = ListingTokens::default();
-        let first = tokens.keep(&a, "one".into(), NameFingerprint::default());
+        let first = tokens.store(&a, "one".into(), NameFingerprint::default());
         assert_eq!(tokens.find(&a, first).map(|(token, _)| token).as_deref(), Some("one"));
         assert!(tokens.find(&b, first).is_none());
         for _ in 0..TOKENS_MAX {
-            tokens.keep(&b, "more".into(), NameFingerprint::default());
+            tokens.store(&b, "more".into(), NameFingerprint::default());
         }
         assert!(tokens.find(&a, first).is_none());
     }

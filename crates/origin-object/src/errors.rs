@@ -217,15 +217,15 @@ impl StoreRefusal {
         operation: &'static str,
         context: impl std::fmt::Display,
     ) -> Error {
-        self.said(Error::new(kind, operation, context))
+        self.with_detail(Error::new(kind, operation, context))
     }
 
     /// The outage of credentials that the store does not accept.
     pub fn to_outage(&self, operation: &'static str, context: impl std::fmt::Display) -> Error {
-        self.said(Error::outage(OutageReason::Credentials, operation, context))
+        self.with_detail(Error::outage(OutageReason::Credentials, operation, context))
     }
 
-    fn said(&self, error: Error) -> Error {
+    fn with_detail(&self, error: Error) -> Error {
         let advice = self.advice().map(|advice| format!(" ({advice})")).unwrap_or_default();
         let code = if self.code.is_empty() { String::new() } else { format!(" {}", self.code) };
         let message = if self.message.is_empty() { String::new() } else { format!(": {}", self.message) };

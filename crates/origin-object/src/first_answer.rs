@@ -28,13 +28,13 @@ impl FirstAnswer {
 
 /// Dials by `D`, and gives each connection its [`FirstAnswer`].
 #[derive(Clone, Debug)]
-pub struct TellsAnswering<D>(pub D);
+pub struct TracksFirstAnswer<D>(pub D);
 
-impl<D> Service<Uri> for TellsAnswering<D>
+impl<D> Service<Uri> for TracksFirstAnswer<D>
 where
     D: Service<Uri, Future: Send + 'static>,
 {
-    type Response = Answering<D::Response>;
+    type Response = TrackedConnection<D::Response>;
     type Error = D::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, D::Error>> + Send>>;
 
@@ -44,24 +44,24 @@ where
 
     fn call(&mut self, to: Uri) -> Self::Future {
         let dialled = self.0.call(to);
-        Box::pin(async move { Ok(Answering { line: dialled.await?, first: FirstAnswer::default() }) })
+        Box::pin(async move { Ok(TrackedConnection { line: dialled.await?, first: FirstAnswer::default() }) })
     }
 }
 
 /// A connection whose answers carry its [`FirstAnswer`].
 #[derive(Debug)]
-pub struct Answering<L> {
+pub struct TrackedConnection<L> {
     line: L,
     first: FirstAnswer,
 }
 
-impl<L: Connection> Connection for Answering<L> {
+impl<L: Connection> Connection for TrackedConnection<L> {
     fn connected(&self) -> Connected {
         self.line.connected().extra(self.first.clone())
     }
 }
 
-impl<L: Read + Unpin> Read for Answering<L> {
+impl<L: Read + Unpin> Read for TrackedConnection<L> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -71,7 +71,7 @@ impl<L: Read + Unpin> Read for Answering<L> {
     }
 }
 
-impl<L: Write + Unpin> Write for Answering<L> {
+impl<L: Write + Unpin> Write for TrackedConnection<L> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

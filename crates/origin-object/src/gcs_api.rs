@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
 use crate::errors::garbled;
-use crate::listing_progress::Unclear;
+use crate::listing_progress::UnclearEntries;
 use crate::rest_client::{QUERY, RestClient, StoreRequest, time_of};
 use crate::store::{
     CopySource, GetResult, ListPage, ListedObject, Metadata, ObjectStat, Precondition, PutResult,
@@ -46,16 +46,19 @@ pub struct ComposePiece {
 
 /// The ETag: `"generation/metageneration"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct GenerationTag {
     pub generation: u64,
     pub metageneration: u64,
 }
 
-impl Word {
+impl GenerationTag {
     /// `None`: it is not an ETag of this store.
-    pub fn of(etag: &str) -> Option<Word> {
+    pub fn of(etag: &str) -> Option<GenerationTag> {
         let (generation, metageneration) = etag.trim_matches('"').split_once('/')?;
-        Some(Word { generation: generation.parse().ok()?, metageneration: metageneration.parse().ok()? })
+        Some(GenerationTag {
+            generation: generation.parse().ok()?,
+            metageneration: metageneration.parse().ok()?,
+        })
     }
 
     pub fn etag(self) -> String {
@@ -112,24 +115,24 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<u64
 }
 
 impl ObjectJson {
-    fn word(&self) -> Word {
-        Word { generation: self.generation, metageneration: self.metageneration }
+    fn tag(&self) -> GenerationTag {
+        GenerationTag { generation: self.generation, metageneration: self.metageneration }
     }
 
     fn modified(&self) -> std::result::Result<Timestamp, chrono::ParseError> {
         DateTime::parse_from_rfc3339(&self.updated).map(time_of)
     }
 
-    fn made(&self) -> (Word, PutResult) {
-        (self.word(), PutResult { etag: self.word().etag(), modified: self.modified().ok() })
+    fn made(&self) -> (GenerationTag, PutResult) {
+        (self.tag(), PutResult { etag: self.tag().etag(), modified: self.modified().ok() })
     }
 
-    fn listed(self) -> std::result::Result<ListedObject, String> {
+    fn into_listed(self) -> std::result::Result<ListedObject, String> {
         let modified = self.modified().map_err(|e| format!("{:?}: {e}", self.updated))?;
         if i64::try_from(self.size).is_err() {
             return Err(format!("the size {}", self.size));
         }
-        let (key, size, etag) = (self.name.clone(), self.size, self.word().etag());
+        let (key, size, etag) = (self.name.clone(), self.size, self.tag().etag());
         Ok(ListedObject { key, size, etag, modified, metadata: Some(self.metadata()) })
     }
 
@@ -165,7 +168,7 @@ impl GcsBucket {
         of: &str,
         etag: &str,
     ) -> Result<StoreRequest<'a>> {
-        let word = Word::of(etag).ok_or_else(|| {
+        let word = GenerationTag::of(etag).ok_or_else(|| {
             Error::new(ErrorKind::VersionChanged, "compare", format!("{} with {etag}", self.rest.place(key)))
         })?;
         Ok(ask
@@ -187,7 +190,7 @@ impl GcsBucket {
     }
 
     /// `None`: nothing has this key.
-    async fn look(&self, key: &str) -> Result<Option<ObjectJson>> {
+    async fn fetch(&self, key: &str) -> Result<Option<ObjectJson>> {
         let ask = StoreRequest::new("look at", Method::GET, key).at(self.object(key)).query("fields", FIELDS);
         match self.rest.ask_json(ask).await {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
@@ -211,9 +214,9 @@ impl GcsBucket {
     }
 
     pub async fn head(&self, key: &str) -> Result<Option<ObjectStat>> {
-        let Some(told) = self.look(key).await? else { return Ok(None) };
+        let Some(told) = self.fetch(key).await? else { return Ok(None) };
         let modified = told.modified().map_err(|e| garbled("look at", self.rest.place(key), e))?;
-        let (size, etag) = (told.size, told.word().etag());
+        let (size, etag) = (told.size, told.tag().etag());
         Ok(Some(ObjectStat { size, etag, modified, metadata: told.metadata() }))
     }
 
@@ -229,10 +232,10 @@ impl GcsBucket {
         let generation = told("x-goog-generation")
             .ok_or_else(|| garbled("read", self.rest.place(key), "an answer without a generation"))?;
         if let Some(metageneration) = told("x-goog-metageneration") {
-            return Ok(GetResult { etag: Word { generation, metageneration }.etag(), size, data });
+            return Ok(GetResult { etag: GenerationTag { generation, metageneration }.etag(), size, data });
         }
         // Emulators leave it out.
-        let now = self.look(key).await?.map(|told| told.word()).filter(|word| word.generation == generation);
+        let now = self.fetch(key).await?.map(|told| told.tag()).filter(|word| word.generation == generation);
         let etag = now.ok_or_else(|| Error::new(ErrorKind::VersionChanged, "read", self.rest.place(key)))?;
         Ok(GetResult { etag: etag.etag(), size, data })
     }
@@ -260,12 +263,12 @@ impl GcsBucket {
             .query("fields", &format!("nextPageToken,prefixes,items({FIELDS})"));
         let told: ListJson = self.rest.ask_json(ask).await?;
         let next = self.rest.next_token(prefix, after, told.next_page_token)?;
-        let mut unclear = Unclear::default();
+        let mut unclear = UnclearEntries::default();
         let mut page = ListPage { prefixes: told.prefixes, next, ..ListPage::default() };
         for item in told.items {
             let name = item["name"].as_str().filter(|name| !name.is_empty()).map(str::to_owned);
             let listed = ObjectJson::deserialize(item).map_err(|e| e.to_string());
-            let listed = listed.and_then(|item| item.listed());
+            let listed = listed.and_then(|item| item.into_listed());
             match (name, listed) {
                 (Some(_), Ok(listed)) => page.objects.push(listed),
                 (name, Err(why)) => unclear.note(name, &why),
@@ -291,7 +294,7 @@ impl GcsBucket {
         data: Bytes,
         metadata: &Metadata,
         condition: Precondition<'_>,
-    ) -> Result<(Word, PutResult)> {
+    ) -> Result<(GenerationTag, PutResult)> {
         let head = json!({ "name": key, "contentType": BYTES, "metadata": metadata });
         let boundary = random()?;
         let begin = format!(
@@ -330,7 +333,7 @@ impl GcsBucket {
     }
 
     /// Copies at the store, without moving bytes if both are stored alike; else in several calls.
-    pub async fn rewrite(&self, from: CopySource<'_>, to: &str) -> Result<Word> {
+    pub async fn rewrite(&self, from: CopySource<'_>, to: &str) -> Result<GenerationTag> {
         let path = format!("{}/rewriteTo/b/{}/o/{}", self.object(from.key), self.name, encoded(to));
         let mut token: Option<String> = None;
         loop {
@@ -346,7 +349,7 @@ impl GcsBucket {
             };
             let told: RewriteJson = self.rest.ask_json(ask).await?;
             match (told.resource, told.rewrite_token) {
-                (Some(copy), _) => return Ok(copy.word()),
+                (Some(copy), _) => return Ok(copy.tag()),
                 (None, Some(next)) => token = Some(next),
                 (None, None) => {
                     return Err(garbled("copy", self.rest.place(to), "neither done nor to be gone on with"));
@@ -362,7 +365,7 @@ impl GcsBucket {
         to: &str,
         metadata: &Metadata,
         condition: Precondition<'_>,
-    ) -> Result<(Word, PutResult)> {
+    ) -> Result<(GenerationTag, PutResult)> {
         let sources = pieces
             .iter()
             .map(|piece| json!({ "name": piece.key, "generation": piece.generation.to_string() }));
@@ -380,11 +383,11 @@ impl GcsBucket {
     }
 
     /// Replaces all metadata; the contents are not copied.
-    pub async fn patch(&self, object: CopySource<'_>, metadata: &Metadata) -> Result<Word> {
+    pub async fn patch(&self, object: CopySource<'_>, metadata: &Metadata) -> Result<GenerationTag> {
         let changed = || Error::new(ErrorKind::VersionChanged, "describe", self.rest.place(object.key));
         let gone = || Error::new(ErrorKind::NotFound, "describe", self.rest.place(object.key));
-        let told = self.look(object.key).await?.ok_or_else(gone)?;
-        if Word::of(object.etag) != Some(told.word()) {
+        let told = self.fetch(object.key).await?.ok_or_else(gone)?;
+        if GenerationTag::of(object.etag) != Some(told.tag()) {
             return Err(changed());
         }
         // What is not named stays; what must go is named with null.
@@ -397,7 +400,7 @@ impl GcsBucket {
             .header(header::CONTENT_TYPE, JSON)?
             .data(json!({ "metadata": patch }).to_string().into());
         let ask = self.unchanged(ask, object.key, "", object.etag)?;
-        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.word())
+        self.rest.ask_json(ask).await.map(|told: ObjectJson| told.tag())
     }
 }
 
@@ -407,11 +410,11 @@ mod tests {
 
     #[test]
     fn an_object_is_named_by_both_its_generations() {
-        let word = Word { generation: 1_595_002_920_000_000, metageneration: 3 };
+        let word = GenerationTag { generation: 1_595_002_920_000_000, metageneration: 3 };
         assert_eq!(word.etag(), "\"1595002920000000/3\"");
-        assert_eq!(Word::of(&word.etag()), Some(word));
+        assert_eq!(GenerationTag::of(&word.etag()), Some(word));
         for never_said in ["", "\"0x1\"", "\"1\"", "\"1/\"", "1/2/3", "-1/2"] {
-            assert_eq!(Word::of(never_said), None, "{never_said}");
+            assert_eq!(GenerationTag::of(never_said), None, "{never_said}");
         }
     }
 
@@ -426,7 +429,7 @@ mod tests {
         .unwrap();
         let items = told.items.into_iter().map(|item| ObjectJson::deserialize(item).expect("an object"));
         let [a, b] = <[ObjectJson; 2]>::try_from(items.collect::<Vec<_>>()).ok().expect("two");
-        assert_eq!((a.word().etag().as_str(), a.size), ("\"1595002920000000/2\"", 3));
+        assert_eq!((a.tag().etag().as_str(), a.size), ("\"1595002920000000/2\"", 3));
         assert_eq!(a.modified().unwrap().nanos, 678_000_000);
         assert_eq!(a.metadata(), Metadata::from([("colour".into(), "blue".into())]));
         assert!(b.metadata.is_empty());

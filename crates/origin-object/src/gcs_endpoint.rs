@@ -41,7 +41,7 @@ impl GcsEndpoint {
         };
         let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
         let endpoint = endpoint(config.endpoint.as_deref(), &variable);
-        let way = match who(config, &endpoint, &variable, &|path| path.is_file()) {
+        let way = match find_identity(config, &endpoint, &variable, &|path| path.is_file()) {
             GcsIdentity::Nobody => None,
             GcsIdentity::Machine(host) => Some(TokenSource::Machine { host }),
             GcsIdentity::File(path) => {
@@ -67,7 +67,7 @@ fn endpoint(of_url: Option<&str>, variable: &dyn Fn(&str) -> Option<String>) -> 
     if endpoint.contains("://") { endpoint.to_owned() } else { format!("http://{endpoint}") }
 }
 
-fn who(
+fn find_identity(
     config: &Config,
     endpoint: &str,
     variable: &dyn Fn(&str) -> Option<String>,
@@ -105,7 +105,7 @@ mod tests {
                 variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
             };
             let endpoint = endpoint(config.endpoint.as_deref(), &variable);
-            (who(&config, &endpoint, &variable, &|path| path == Path::new(file)), endpoint)
+            (find_identity(&config, &endpoint, &variable, &|path| path == Path::new(file)), endpoint)
         };
         let google = |who| (who, ENDPOINT.to_owned());
         let file = |path: &str| GcsIdentity::File(PathBuf::from(path));

@@ -173,7 +173,7 @@ struct CachedToken {
 }
 
 /// A token, and how long it is valid.
-struct Fresh {
+struct FetchedToken {
     token: String,
     lasts: Duration,
 }
@@ -209,7 +209,7 @@ impl AccessTokens {
             return Ok(kept.authorization.clone());
         }
         match self.fetch(&self.way).await {
-            Ok(Fresh { token, lasts }) => {
+            Ok(FetchedToken { token, lasts }) => {
                 let authorization = bearer(&token)?;
                 let lasts = lasts.min(LASTS_MAX);
                 let renew = now + lasts.saturating_sub(EARLY).max(lasts / 2);
@@ -227,10 +227,10 @@ impl AccessTokens {
         }
     }
 
-    async fn fetch(&self, way: &TokenSource) -> Result<Fresh> {
+    async fn fetch(&self, way: &TokenSource) -> Result<FetchedToken> {
         match way {
             TokenSource::ServiceAccount { email, key_id, key, uri } => {
-                let note = note(email, key_id, key, uri, Utc::now().timestamp())?;
+                let note = jwt(email, key_id, key, uri, Utc::now().timestamp())?;
                 let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
                 self.post(uri, &[("grant_type", grant), ("assertion", &note)]).await
             }
@@ -256,28 +256,31 @@ impl AccessTokens {
                 self.post(uri, &form).await
             }
             TokenSource::For { who, uri } => {
-                let Fresh { token, .. } = Box::pin(self.fetch(who)).await?;
+                let FetchedToken { token, .. } = Box::pin(self.fetch(who)).await?;
                 let body =
                     json!({ "scope": [SCOPE], "lifetime": format!("{}s", ACTING.as_secs()) }).to_string();
                 let mut request = request(Method::POST, uri, "application/json", body.into())?;
                 request.headers_mut().insert(header::AUTHORIZATION, bearer(&token)?);
                 let told: ActingAnswer = self.ask(request, uri).await?;
-                Ok(Fresh { token: told.access_token, lasts: acting_for(told.expire_time - Utc::now()) })
+                Ok(FetchedToken {
+                    token: told.access_token,
+                    lasts: acting_for(told.expire_time - Utc::now()),
+                })
             }
             TokenSource::Machine { host } => {
                 let uri = format!("http://{host}/computeMetadata/v1/instance/service-accounts/default/token");
                 let mut request = request(Method::GET, &uri, "text/plain", Bytes::new())?;
                 request.headers_mut().insert("metadata-flavor", HeaderValue::from_static("Google"));
-                self.ask::<TokenAnswer>(request, &uri).await.map(Fresh::from)
+                self.ask::<TokenAnswer>(request, &uri).await.map(FetchedToken::from)
             }
         }
     }
 
-    async fn post(&self, uri: &str, form: &[(&str, &str)]) -> Result<Fresh> {
+    async fn post(&self, uri: &str, form: &[(&str, &str)]) -> Result<FetchedToken> {
         let pairs = form.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, QUERY)));
         let body = pairs.collect::<Vec<_>>().join("&");
         let request = request(Method::POST, uri, "application/x-www-form-urlencoded", body.into())?;
-        self.ask::<TokenAnswer>(request, uri).await.map(Fresh::from)
+        self.ask::<TokenAnswer>(request, uri).await.map(FetchedToken::from)
     }
 
     async fn ask<T: for<'de> Deserialize<'de>>(&self, request: Request<Bytes>, uri: &str) -> Result<T> {
@@ -301,9 +304,9 @@ impl AccessTokens {
     }
 }
 
-impl From<TokenAnswer> for Fresh {
-    fn from(told: TokenAnswer) -> Fresh {
-        Fresh { token: told.access_token, lasts: Duration::from_secs(told.expires_in) }
+impl From<TokenAnswer> for FetchedToken {
+    fn from(told: TokenAnswer) -> FetchedToken {
+        FetchedToken { token: told.access_token, lasts: Duration::from_secs(told.expires_in) }
     }
 }
 
@@ -345,7 +348,7 @@ fn request(method: Method, uri: &str, kind: &'static str, body: Bytes) -> Result
 }
 
 /// A JWT that asks for a token, signed with RS256.
-fn note(email: &str, key_id: &str, key: &RsaKeyPair, uri: &str, now: i64) -> Result<String> {
+fn jwt(email: &str, key_id: &str, key: &RsaKeyPair, uri: &str, now: i64) -> Result<String> {
     let encode = |value: Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
     let head = encode(json!({ "alg": "RS256", "typ": "JWT", "kid": key_id }));
     let claims = json!({ "iss": email, "scope": SCOPE, "aud": uri, "iat": now, "exp": now + 3600 });

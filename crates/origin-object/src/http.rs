@@ -24,7 +24,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use types::{Error, ErrorKind};
 
 use crate::dial::Dialler;
-use crate::first_answer::{FirstAnswer, TellsAnswering};
+use crate::first_answer::{FirstAnswer, TracksFirstAnswer};
 
 /// The time limit of a connection attempt, without TLS. One lost SYN and one retry at 200 ms distance fit.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -72,7 +72,7 @@ impl StdError for Stalled {}
 
 #[derive(Clone, Debug)]
 pub struct Http {
-    client: Client<TellsAnswering<Dialler<HttpsConnector<HttpConnector>>>, CountedBody>,
+    client: Client<TracksFirstAnswer<Dialler<HttpsConnector<HttpConnector>>>, CountedBody>,
     dialler: Dialler<HttpsConnector<HttpConnector>>,
     /// The number of connections that have answered.
     answered: Arc<AtomicU64>,
@@ -100,7 +100,7 @@ impl Http {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_MAX)
-            .build(TellsAnswering(dialler.clone()));
+            .build(TracksFirstAnswer(dialler.clone()));
         Ok(Http { client, dialler, answered: Arc::default() })
     }
 
@@ -112,7 +112,7 @@ impl Http {
     /// Sends to the store itself, which there will be more requests for.
     pub async fn send_to_store(&self, request: Request<Bytes>) -> Result<Response<Incoming>, Lost> {
         let (to, began) = (request.uri().clone(), Instant::now());
-        self.dialler.asked(&to);
+        self.dialler.request_begins(&to);
         let answer = self.send(request).await?;
         self.dialler.answered(&to, began.elapsed());
         Ok(answer)

@@ -73,7 +73,7 @@ impl KeyBase {
     }
 
     /// What a key in a listing of `dir` (a key that ends with a slash, or the base) is.
-    pub fn shown(&self, dir: &str, key: &str) -> ListedName {
+    pub fn classify(&self, dir: &str, key: &str) -> ListedName {
         let Some(rest) = key.strip_prefix(dir) else {
             return ListedName::NoPath("it is not in what was asked for");
         };
@@ -182,10 +182,10 @@ mod tests {
             ("d/", "e/f", ListedName::NoPath("it is not in what was asked for")),
         ];
         for (dir, key, expected) in table {
-            assert_eq!(base.shown(dir, key), expected, "{key} in {dir}");
+            assert_eq!(base.classify(dir, key), expected, "{key} in {dir}");
         }
         let long = format!("d/{}", "x".repeat(256));
-        assert!(matches!(base.shown("d/", &long), ListedName::NoPath(_)));
+        assert!(matches!(base.classify("d/", &long), ListedName::NoPath(_)));
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
             let base = KeyBase::new("", dialect);
             let refused = child(&base, &reference(""), &name(text), KeyKind::File);
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidArgument);
-            assert!(matches!(base.shown("", text), ListedName::NoPath(_)));
+            assert!(matches!(base.classify("", text), ListedName::NoPath(_)));
             assert!(
                 child(&KeyBase::new("", Dialect::S3), &reference(""), &name(text), KeyKind::File).is_ok()
             );

@@ -47,13 +47,13 @@ impl ListingProgress {
 
 /// The keys of a page whose entries are incomplete or make no sense.
 #[derive(Default)]
-pub struct Unclear {
+pub struct UnclearEntries {
     first: Option<String>,
     keys: Vec<String>,
     nameless: u64,
 }
 
-impl Unclear {
+impl UnclearEntries {
     pub fn note(&mut self, key: Option<String>, why: &str) {
         if self.first.is_none() {
             let shown =
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_told_by_its_key() {
-        let mut unclear = Unclear::default();
+        let mut unclear = UnclearEntries::default();
         unclear.note(Some("a".into()), "the size \"-5\"");
         unclear.note(None, "no key");
         assert_eq!(unclear.report(String::new), ["a"]);

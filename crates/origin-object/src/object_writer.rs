@@ -427,11 +427,11 @@ impl ObjectWriter {
             state.tried_at == Some(state.changes)
         };
         let found = if same { store.head(&self.key).await? } else { None };
-        Ok(found.filter(|stat| self.became(stat) && stat.size == size))
+        Ok(found.filter(|stat| self.is_result(stat) && stat.size == size))
     }
 
     /// Whether this is the object that this writer made.
-    pub fn became(&self, stat: &ObjectStat) -> bool {
+    pub fn is_result(&self, stat: &ObjectStat) -> bool {
         let (name, value) = &self.mark;
         stat.metadata.get(name) == Some(value)
     }

@@ -86,13 +86,13 @@ impl PathLocks {
     /// Claims `path` for a change, shared with other changes. `about` is what the caller has a reference to: the
     /// object, or the directory of the name. `None`: the wait was too long.
     pub async fn lock_shared(&self, path: &[u8], about: &[u8]) -> Option<PathLock<'_>> {
-        self.acquire(ClaimKind::Put(own(path)), vec![own(about)], PUT_PATIENCE).await
+        self.acquire(ClaimKind::Put(owned_path(path)), vec![owned_path(about)], PUT_PATIENCE).await
     }
 
     /// Claims both paths exclusively, with all below them, for a rename.
     pub async fn lock_for_move(&self, from: &[u8], to: &[u8], about: [&[u8]; 2]) -> Option<PathLock<'_>> {
-        let wants = ClaimKind::Move { from: own(from), to: own(to), step: MoveStep::Looks };
-        self.acquire(wants, about.map(own).to_vec(), MOVE_PATIENCE).await
+        let wants = ClaimKind::Move { from: owned_path(from), to: owned_path(to), step: MoveStep::Looks };
+        self.acquire(wants, about.map(owned_path).to_vec(), MOVE_PATIENCE).await
     }
 
     pub fn move_of(&self, dir: &[u8]) -> DirectoryMove {
@@ -230,7 +230,7 @@ fn without_slash(path: &[u8]) -> &[u8] {
     path.strip_suffix(b"/").unwrap_or(path)
 }
 
-fn own(path: &[u8]) -> Bytes {
+fn owned_path(path: &[u8]) -> Bytes {
     Bytes::copy_from_slice(without_slash(path))
 }
 

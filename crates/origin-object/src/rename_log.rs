@@ -118,13 +118,13 @@ impl RenameRecord {
 }
 
 impl RenameLog {
-    fn kept(&self) -> MutexGuard<'_, RenameTable> {
+    fn table(&self) -> MutexGuard<'_, RenameTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a rename before the copy. The copy of an earlier attempt stays known.
     pub fn begin(&self, from: Bytes, to: &Bytes, source: ObjectContents) {
-        let mut kept = self.kept();
+        let mut kept = self.table();
         kept.last += 1;
         let number = kept.last;
         let earlier = kept.rename_log.remove(to).filter(|earlier| !earlier.ended && earlier.from == from);
@@ -143,7 +143,7 @@ impl RenameLog {
 
     /// Records that a copy is requested; its source may have changed since the rename began.
     pub fn copy_started(&self, to: &Bytes, etag: &str, size: u64) {
-        if let Some(moved) = self.kept().rename_log.get_mut(to) {
+        if let Some(moved) = self.table().rename_log.get_mut(to) {
             moved.unanswered = true;
             if moved.source.etag != etag {
                 moved.source = ObjectContents::listed(etag, size);
@@ -153,14 +153,14 @@ impl RenameLog {
 
     /// Records the ETag of the copy.
     pub fn copy_done(&self, to: &Bytes, etag: &str) {
-        if let Some(moved) = self.kept().rename_log.get_mut(to) {
+        if let Some(moved) = self.table().rename_log.get_mut(to) {
             (moved.copy, moved.unanswered) = (Some((moved.source.clone(), etag.to_owned())), false);
         }
     }
 
     /// Records the end of a rename to this path, or of all below it if it is a directory.
     pub fn finish(&self, to: &Bytes) {
-        let mut kept = self.kept();
+        let mut kept = self.table();
         if !to.ends_with(b"/") {
             kept.rename_log.get_mut(to).into_iter().for_each(|moved| moved.ended = true);
             return;
@@ -171,12 +171,12 @@ impl RenameLog {
 
     /// The last rename between these paths.
     pub fn find(&self, from: &[u8], to: &[u8]) -> Option<RenameRecord> {
-        self.kept().rename_log.get(to).filter(|moved| moved.from == from).cloned()
+        self.table().rename_log.get(to).filter(|moved| moved.from == from).cloned()
     }
 
     /// The unfinished renames between two directories.
     pub fn unfinished_below(&self, from: &Bytes, to: &Bytes) -> Vec<(Bytes, RenameRecord)> {
-        let kept = self.kept();
+        let kept = self.table();
         let of_both = |(path, moved): &(&Bytes, &RenameRecord)| {
             let below = path.strip_prefix(&to[..]);
             !moved.ended && below.is_some() && moved.from.strip_prefix(&from[..]) == below
@@ -277,7 +277,7 @@ mod tests {
         let found = |number| rename_log.find(&path(number), &path(number));
         assert_eq!(found(0).expect("the last").source.etag, "again");
         assert!(found(1).is_none() && found(KEPT_MAX).is_some());
-        let kept = rename_log.kept();
+        let kept = rename_log.table();
         assert!(kept.order.len() <= KEPT_MAX && kept.rename_log.len() <= KEPT_MAX);
     }
 }

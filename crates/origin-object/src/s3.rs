@@ -14,7 +14,7 @@ use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::http::Http;
 use crate::keys::KeyBase;
-use crate::listing_progress::Unclear;
+use crate::listing_progress::UnclearEntries;
 use crate::rest_client::{PATH, RestClient, StoreRequest, etag_in_xml, quoted, size_in, time_of};
 use crate::sign::{CredentialEnv, S3Endpoint, owned};
 use crate::store::{
@@ -90,7 +90,7 @@ impl S3Store {
     }
 
     /// The headers of a HEAD of the object.
-    async fn known(&self, object: CopySource<'_>) -> Result<HeaderMap> {
+    async fn head_headers(&self, object: CopySource<'_>) -> Result<HeaderMap> {
         let ask = StoreRequest::new("look at", Method::HEAD, object.key);
         let answer = self.rest.ask(ask.condition(Precondition::Unchanged(object.etag))?).await?;
         Ok(answer.headers().clone())
@@ -98,7 +98,8 @@ impl S3Store {
 
     async fn begin_with(&self, key: &str, metadata: &Metadata, known: &HeaderMap) -> Result<MultipartUpload> {
         let ask = StoreRequest::new("begin to store", Method::POST, key).query("uploads", "");
-        let told: BeginAnswer = self.rest.ask_xml(kept(ask.metadata(META, metadata)?, known)?).await?;
+        let told: BeginAnswer =
+            self.rest.ask_xml(with_kept_headers(ask.metadata(META, metadata)?, known)?).await?;
         Ok(MultipartUpload { key: key.to_owned(), id: told.upload_id, metadata: metadata.clone() })
     }
 
@@ -115,7 +116,7 @@ impl S3Store {
     }
 }
 
-fn kept<'a>(mut ask: StoreRequest<'a>, known: &HeaderMap) -> Result<StoreRequest<'a>> {
+fn with_kept_headers<'a>(mut ask: StoreRequest<'a>, known: &HeaderMap) -> Result<StoreRequest<'a>> {
     for name in KEPT.map(HeaderName::from_static).into_iter().chain([STORAGE_CLASS]) {
         let value = known.get(&name).and_then(|value| value.to_str().ok());
         if let Some(value) = value.filter(|value| name != STORAGE_CLASS || CLASSES_KEPT.contains(value)) {
@@ -190,7 +191,7 @@ impl ObjectStore for S3Store {
         };
         let next = told.next_continuation_token.filter(|_| told.is_truncated);
         let mut page = ListPage { next: self.rest.next_token(prefix, after, next)?, ..ListPage::default() };
-        let mut unclear = Unclear::default();
+        let mut unclear = UnclearEntries::default();
         for told in told.common_prefixes {
             match told.prefix.map(decoded) {
                 Some(Ok(prefix)) => page.prefixes.push(prefix),
@@ -251,12 +252,12 @@ impl ObjectStore for S3Store {
 
     /// Copies the object onto itself.
     async fn describe(&self, object: CopySource<'_>, metadata: &Metadata) -> Result<String> {
-        let known = self.known(object).await?;
+        let known = self.head_headers(object).await?;
         let ask = self
             .copies("describe", object, object.key)?
             .header(HeaderName::from_static("x-amz-metadata-directive"), "REPLACE")?
             .metadata(META, metadata)?;
-        let told: CopyAnswer = self.rest.ask_xml(kept(ask, &known)?).await?;
+        let told: CopyAnswer = self.rest.ask_xml(with_kept_headers(ask, &known)?).await?;
         Ok(told.e_tag)
     }
 
@@ -270,7 +271,7 @@ impl ObjectStore for S3Store {
         to: &str,
         metadata: Option<&Metadata>,
     ) -> Result<MultipartUpload> {
-        let known = self.known(from).await?;
+        let known = self.head_headers(from).await?;
         let metadata = metadata.cloned().unwrap_or_else(|| self.rest.metadata_of(&known));
         self.begin_with(to, &metadata, &known).await
     }

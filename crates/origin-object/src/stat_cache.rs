@@ -64,7 +64,7 @@ impl StatCache {
 
     /// Records a change that was begun at `moment`, with its result. If others of ours came between, the result is
     /// unknown.
-    pub fn became(&self, path: &Bytes, moment: ChangeCount, stat: Option<&ObjectStat>) {
+    pub fn changed_to(&self, path: &Bytes, moment: ChangeCount, stat: Option<&ObjectStat>) {
         let mut counter = self.counter(path);
         let alone = moment == ChangeCount(*counter);
         *counter += 1;
@@ -107,12 +107,12 @@ mod tests {
         assert!(known.get(&path).is_none());
         let moment = known.change_count(&path);
         let ours = ObjectStat { size: 2, ..stat.as_ref().clone() };
-        known.became(&path, moment, Some(&ours));
+        known.changed_to(&path, moment, Some(&ours));
         known.insert(&path, moment, Some(&stat));
         assert_eq!(known.get(&path).map(|stat| stat.size), Some(2), "it was looked at before");
         let moment = known.change_count(&path);
         known.changed(&path);
-        known.became(&path, moment, Some(&ours));
+        known.changed_to(&path, moment, Some(&ours));
         assert!(known.get(&path).is_none(), "it was removed before the answer came");
     }
 }

@@ -157,7 +157,7 @@ impl ObjectOrigin {
     /// client must write it again.
     pub(crate) async fn complete(&self, reference: &Reference, writer: &Arc<ObjectWriter>) -> Result<Object> {
         let moment = self.stat_cache.change_count(&reference.0);
-        let changed = |stat: Option<&ObjectStat>| self.stat_cache.became(&reference.0, moment, stat);
+        let changed = |stat: Option<&ObjectStat>| self.stat_cache.changed_to(&reference.0, moment, stat);
         let completed = writer.complete(&self.store, &self.pacer, &changed).await;
         if completed.as_ref().is_ok()
             || completed.as_ref().is_err_and(|e| e.kind() == ErrorKind::VersionChanged)
@@ -174,7 +174,7 @@ impl ObjectOrigin {
         let now = self.stat_object(reference).await?.ok_or_else(|| self.gone("store", reference))?;
         // If others replaced the object before our HEAD, it is theirs: only its time is used, which is not before
         // ours.
-        let is_theirs = |made: &CompletedObject| !writer.became(&now) || now.size != made.size;
+        let is_theirs = |made: &CompletedObject| !writer.is_result(&now) || now.size != made.size;
         let ours = made.filter(is_theirs).map(|made| made.stat_at(now.modified));
         Ok(self.file(reference, ours.as_ref().unwrap_or(&now)))
     }

@@ -137,7 +137,7 @@ impl RequestContext {
         let sum = PartChecksum::of(&summed.checksums, upload.algorithm());
         let part = StoredPart { number, sequence, size: staged.length(), md5: summed.md5, place, sum };
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
-        let mark = internal_name(&part.mark());
+        let mark = internal_name(&part.mark_name());
         let _not_ended = upload.write_guard().await?;
         let made =
             vfs.create(caller, upload.dir, &mark, CreateHow::Guarded, set).await.map_err(upload_error)?;
