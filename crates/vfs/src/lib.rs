@@ -26,8 +26,8 @@ mod through;
 mod view;
 mod warm;
 mod write;
+mod write_policy;
 mod writer;
-mod writing;
 mod xattr;
 
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub use kernel_cache::Changes;
 pub use node::Node;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write::{CommitOut, WriteOut};
+pub use write_policy::{WritePolicy, Writing};
 pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at, journal_is_owed};
-pub use writing::{WritePolicy, Writing};
 
 /// Bytes of one read.
 #[derive(Debug)]
