@@ -1,21 +1,34 @@
-//! Junctions that are written `back`: what clients are told is done is in the journal, shown from there, and goes to the
-//! origin by itself.
+//! Junctions that are written `back`: a change is done when the journal has it on this machine's disk, and it goes to the
+//! origin by itself later.
 //!
-//! An operation is looked at through what is shown (`shown.rs`), appended to the journal, shown, and acknowledged when the
-//! journal has it on the disk (`journal.rs`); then it is the flush's (`writeback`), which reaches the origin through
-//! `home.rs`. `names.rs` and `bytes.rs` are the calls of clients, `admin.rs` those of the operator.
+//! - `Back` (`journal.rs`): the writer of all such junctions; operations on their way into the journal and to the flush.
+//!   `writer.rs` says which of its methods serve which call; `names.rs` and `bytes.rs` are the calls
+//! - `DirtyOverlay` (`overlay.rs`): names, attributes and bytes over what `namespace` and `cache` know, and what each
+//!   altered object was at its origin
+//! - `Locks` (`locks.rs`): changes of one name or object go one after the other
+//! - `BackHome` (`home.rs`): where the flush (crate `writeback`) brings operations to
+//! - `Layer` (`lay.rs`): what was flushed becomes clean cache
+//! - `interrupted_renames.rs`: at the start, where an interrupted flush left what it had begun to rename
+//! - `admin.rs`, `alarms.rs`, `waiting.rs`, `dropping.rs`, `stopped.rs`: what an operator asks and is told
+//!
+//! The way of a change: its names and objects are locked; what is there is looked at through the overlay; the operation is
+//! appended to the journal and applied to the overlay; it is acknowledged, and given to the flush, when the journal is
+//! synced up to it. The flush carries it out at `BackHome`, which takes it out of the overlay.
+//!
+//! Invariants: what is in the overlay is in the journal. The flush gets operations in their order, and only durable ones.
+//! Names are locked before objects. Begin with `names.rs`.
 
 mod admin;
 mod alarms;
 mod bytes;
 mod dropping;
 mod home;
+mod interrupted_renames;
 mod journal;
 mod lay;
 mod locks;
-mod lost;
 mod names;
-pub(crate) mod shown;
+pub(crate) mod overlay;
 mod stopped;
 mod waiting;
 mod writer;

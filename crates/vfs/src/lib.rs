@@ -2,6 +2,23 @@
 //!
 //! Only this crate joins `namespace` (which version is this file now?) and `cache` (its bytes). Front ends
 //! decode, call one function here, and encode. Permission is decided here and nowhere else.
+//!
+//! - [`Vfs`]: all calls. `attr.rs`, `dir.rs`, `read.rs`, `write.rs`, `change.rs`, `xattr.rs` are those of clients,
+//!   `kernel_cache.rs` is for a front whose kernel keeps what it was told, `admin.rs`, `warm.rs` and `junctions.rs` are for
+//!   operators
+//! - [`Node`] (`node.rs`): an object as clients see it; `view.rs` looks at objects and names, `places.rs` at paths
+//! - `Writer` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's state:
+//!   `through.rs`, `back.rs`, or nothing may be changed
+//! - `access.rs` and `limits.rs`: who may do what, and what an origin can never take
+//! - `gather.rs`: dirty and clean bytes of one read; `at_origin.rs`: calls to an origin about bytes
+//! - `successors.rs`: which version of a file follows which by our own doing
+//! - `prefetch.rs`, `follow.rs`: files that will be read next; `leaving.rs`: junctions that are about to go
+//!
+//! The way of a call: look at the object (`view.rs`), ask for permission (`access.rs`), and of a change for the writer of
+//! its junction, which does it; of a read for dirty bytes, and else the cache for those of the version that is known.
+//!
+//! Invariants: what a client is told of an object has the writer's overlay over it. Bytes of one answer are of one
+//! version. Which policy a junction has is asked in `writer.rs` alone. Begin with `read.rs`, then `writer.rs`.
 
 mod access;
 mod admin;
@@ -26,8 +43,8 @@ mod through;
 mod view;
 mod warm;
 mod write;
+mod write_policy;
 mod writer;
-mod writing;
 mod xattr;
 
 use std::sync::Arc;
@@ -50,8 +67,8 @@ pub use kernel_cache::Changes;
 pub use node::Node;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write::{CommitOut, WriteOut};
+pub use write_policy::{WritePolicy, Writing};
 pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at, journal_is_owed};
-pub use writing::{WritePolicy, Writing};
 
 /// Bytes of one read.
 #[derive(Debug)]

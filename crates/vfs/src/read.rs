@@ -13,7 +13,7 @@ use types::{
 
 use crate::access;
 use crate::at_origin::at_origin;
-use crate::successors::Since;
+use crate::successors::BytesChanged;
 use crate::{Node, ReadOut, Vfs};
 
 /// A file that changes at the origin faster than it can be read this many times is answered with "try again".
@@ -85,8 +85,8 @@ impl Vfs {
             };
         }
         match self.key_of_node(node) {
-            (key, Since::Same) => self.read_key(key, node, offset, count, lend).await,
-            (_, Since::Written) => Err(changed()),
+            (key, BytesChanged::No) => self.read_key(key, node, offset, count, lend).await,
+            (_, BytesChanged::Yes) => Err(changed()),
         }
     }
 
@@ -131,13 +131,13 @@ impl Vfs {
 
     /// Of the bytes that were shown as this node, and whether they were written since: flushed or renamed, they have
     /// another version.
-    pub(crate) fn key_of_node(&self, node: &Node) -> (CacheKey, Since) {
+    pub(crate) fn key_of_node(&self, node: &Node) -> (CacheKey, BytesChanged) {
         let key = CacheKey { file: node.id, version: node.version, size: node.attr.size };
         let known = self.namespace.getattr_known(node.id);
         match known.as_ref().map(key_of) {
             Ok(Ok(now)) if now == key => {
                 self.successors.is_now(&key);
-                (key, Since::Same)
+                (key, BytesChanged::No)
             }
             _ => self.successors.of(key),
         }

@@ -15,21 +15,21 @@ pub struct Successors(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// What is a version now follows nothing, so following comes to an end.
-    next: HashMap<(FileId, Version), Link>,
+    next: HashMap<(FileId, Version), Successor>,
     oldest: VecDeque<(FileId, Version)>,
 }
 
 #[derive(Clone, Copy)]
-struct Link {
+struct Successor {
     now: CacheKey,
-    since: Since,
+    changed: BytesChanged,
 }
 
-/// What became of the bytes since a version.
+/// Whether the bytes are other ones since a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
-    Same,
-    Written,
+pub enum BytesChanged {
+    No,
+    Yes,
 }
 
 fn key_of(renewed: &Renewed, version: Version) -> CacheKey {
@@ -43,13 +43,13 @@ pub async fn relabel(cache: &Arc<Cache>, renewed: &Renewed) {
 }
 
 impl Successors {
-    pub fn note(&self, before: (FileId, Version), now: CacheKey, since: Since) {
+    pub fn note(&self, before: (FileId, Version), now: CacheKey, changed: BytesChanged) {
         if before == (now.file, now.version) {
             return;
         }
         let mut state = self.lock();
         state.next.remove(&(now.file, now.version)); // it came again
-        if state.next.insert(before, Link { now, since }).is_none() {
+        if state.next.insert(before, Successor { now, changed }).is_none() {
             state.oldest.push_back(before);
         }
         if state.oldest.len() > VERSIONS_MAX
@@ -60,7 +60,7 @@ impl Successors {
     }
 
     pub fn note_renewed(&self, renewed: &Renewed) {
-        self.note((renewed.id, renewed.before), key_of(renewed, renewed.after), Since::Same);
+        self.note((renewed.id, renewed.before), key_of(renewed, renewed.after), BytesChanged::No);
     }
 
     /// And what is cached stays so.
@@ -70,18 +70,18 @@ impl Successors {
     }
 
     /// The last one, and what became of the bytes on the way; itself, if none is known.
-    pub fn of(&self, key: CacheKey) -> (CacheKey, Since) {
+    pub fn of(&self, key: CacheKey) -> (CacheKey, BytesChanged) {
         let mut state = self.lock();
-        let (mut at, mut since) = (key, Since::Same);
-        while let Some(link) = state.next.get(&(at.file, at.version)) {
-            at = link.now;
-            since = if link.since == Since::Same { since } else { Since::Written };
+        let (mut at, mut changed) = (key, BytesChanged::No);
+        while let Some(next) = state.next.get(&(at.file, at.version)) {
+            at = next.now;
+            changed = if next.changed == BytesChanged::No { changed } else { BytesChanged::Yes };
         }
         // Who asks again is there in one step.
         if let Some(first) = state.next.get_mut(&(key.file, key.version)) {
-            *first = Link { now: at, since };
+            *first = Successor { now: at, changed };
         }
-        (at, since)
+        (at, changed)
     }
 
     /// It is the version now.
@@ -110,37 +110,37 @@ mod tests {
     fn the_last_one_is_found_by_each_before_it() {
         let successors = Successors::default();
         for n in 1..200 {
-            successors.note(before(n), key(n + 1), Since::Same);
+            successors.note(before(n), key(n + 1), BytesChanged::No);
         }
         for n in 1..=200 {
-            assert_eq!(successors.of(key(n)), (key(200), Since::Same));
+            assert_eq!(successors.of(key(n)), (key(200), BytesChanged::No));
         }
-        assert_eq!(successors.of(key(201)), (key(201), Since::Same));
+        assert_eq!(successors.of(key(201)), (key(201), BytesChanged::No));
     }
 
     #[test]
     fn what_was_written_on_the_way_is_told() {
         let successors = Successors::default();
-        for (n, since) in [(1, Since::Same), (2, Since::Written), (3, Since::Same)] {
+        for (n, since) in [(1, BytesChanged::No), (2, BytesChanged::Yes), (3, BytesChanged::No)] {
             successors.note(before(n), key(n + 1), since);
         }
         for _ in 0..2 {
-            assert_eq!(successors.of(key(1)), (key(4), Since::Written));
-            assert_eq!(successors.of(key(3)), (key(4), Since::Same));
+            assert_eq!(successors.of(key(1)), (key(4), BytesChanged::Yes));
+            assert_eq!(successors.of(key(3)), (key(4), BytesChanged::No));
         }
     }
 
     #[test]
     fn a_version_that_comes_again_is_the_last_one() {
         let successors = Successors::default();
-        successors.note(before(1), key(2), Since::Written);
-        successors.note(before(2), key(1), Since::Written);
-        assert_eq!(successors.of(key(2)), (key(1), Since::Written));
-        assert_eq!(successors.of(key(1)), (key(1), Since::Same));
+        successors.note(before(1), key(2), BytesChanged::Yes);
+        successors.note(before(2), key(1), BytesChanged::Yes);
+        assert_eq!(successors.of(key(2)), (key(1), BytesChanged::Yes));
+        assert_eq!(successors.of(key(1)), (key(1), BytesChanged::No));
         // By others' doing.
         successors.is_now(&key(2));
-        assert_eq!(successors.of(key(2)), (key(2), Since::Same));
-        successors.note(before(3), key(3), Since::Same);
-        assert_eq!(successors.of(key(3)), (key(3), Since::Same));
+        assert_eq!(successors.of(key(2)), (key(2), BytesChanged::No));
+        successors.note(before(3), key(3), BytesChanged::No);
+        assert_eq!(successors.of(key(3)), (key(3), BytesChanged::No));
     }
 }

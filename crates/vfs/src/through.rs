@@ -8,7 +8,7 @@
 //! - `State` (`state.rs`, pure): what is to be done next for a file, as a `Step`; what its readers see
 //! - `Extents` (`extents.rs`, pure): which of its bytes wait, are on their way, are unstable or stored at the origin
 //! - `sender.rs`: a task for each file, which acts on the steps
-//! - `own_changes.rs`: what stays cached of a file when its names are changed through us
+//! - `version_changes.rs`: what stays cached of a file when its names are changed through us
 //!
 //! The way of a write: [`Through::write`] takes it into the buffer; the file's sender sends parts, commits them, and gives
 //! them to the cache under the version that the origin has then. Nothing of a file stays here after that.
@@ -17,14 +17,14 @@
 //! a version that no origin gives. Bytes leave memory when they are stored at the origin and the cache was given them.
 //! Begin with `state.rs`.
 
-mod covered;
 mod extents;
 mod file;
 mod metrics;
-mod own_changes;
 mod read;
 mod sender;
 mod state;
+mod superseded;
+mod version_changes;
 mod write_buffer;
 
 use std::sync::Arc;
@@ -48,7 +48,7 @@ use crate::read::key_of;
 use crate::write::{CommitOut, WriteOut};
 use crate::writer::Writer;
 use crate::{Node, Vfs, access};
-use file::Held;
+use file::ExclusiveAccess;
 
 /// How often a file that others change meanwhile is looked at again before its writer is told to come back.
 const PRIVILEGE_TRIES: usize = 8;
@@ -98,15 +98,15 @@ impl Writer for Through {
         self.end_privilege(vfs, caller, file).await?;
         let (id, range) = (file.id, ByteRange::new(offset, data.len() as u64));
         let verifier = self.buffer.verifier();
-        if let Some(lost) = self.buffer.untold(id) {
+        if let Some(lost) = self.buffer.take_unreported(id) {
             return Err(lost);
         }
-        let room = self.buffer.room(data.len()).await;
+        let permit = self.buffer.permit(data.len()).await;
         let (file, taken, waiter) = {
             let _inside = vfs.leaving.enter(file.junction).await?;
-            self.buffer.take(id, (offset, &data), stability, &room)?
+            self.buffer.take(id, (offset, &data), stability, &permit)?
         };
-        drop((data, room));
+        drop((data, permit));
         if let Some(waiter) = waiter {
             file.over(range, taken.sequence).await;
             if let Some(error) = waiter.error() {
@@ -165,7 +165,7 @@ impl Writer for Through {
             _ => None,
         };
         let made = vfs.namespace.make(dir.id, name, new).await?;
-        self.named_anew(vfs, was).await;
+        self.names_changed(vfs, was).await;
         Ok(Made { node: vfs.node(&made.found), dir: around(dir.id, &made.dir) })
     }
 
@@ -192,7 +192,7 @@ impl Writer for Through {
     async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<Around> {
         let was = self.cached_file(vfs, vfs.namespace.child_of(dir.id, name)?, 2);
         let removed = vfs.namespace.remove(dir.id, name, old).await?;
-        self.named_anew(vfs, was).await;
+        self.names_changed(vfs, was).await;
         Ok(around(dir.id, &removed))
     }
 
@@ -207,7 +207,7 @@ impl Writer for Through {
         for renewed in &moved.renewed {
             self.keep_bytes(vfs, renewed).await;
         }
-        self.named_anew(vfs, was).await;
+        self.names_changed(vfs, was).await;
         Ok((around(from_dir, &moved.from_dir), around(to_dir, &moved.to_dir)))
     }
 
@@ -226,25 +226,25 @@ impl Through {
                 let asked = state.ask_commit();
                 state.take_error().map_or(Ok(asked), Err)
             };
-            file.poke.notify_one();
+            file.wake.notify_one();
             file.over(range, asked?).await;
             if let Some(lost) = file.lock().take_error() {
                 return Err(lost);
             }
         }
-        self.buffer.untold(id).map_or(Ok(()), Err)
+        self.buffer.take_unreported(id).map_or(Ok(()), Err)
     }
 
     /// If bytes of the file are pending: nothing of it is sent until the guard is dropped.
-    async fn hold(&self, id: FileId) -> Result<Option<Held>> {
+    async fn hold(&self, id: FileId) -> Result<Option<ExclusiveAccess>> {
         let Some(file) = self.buffer.get(id) else { return Ok(None) };
         tokio::time::timeout(PATIENCE, file.hold()).await.map_err(|_| Vfs::busy(id))
     }
 
     /// Likewise, also if none are: what is written meanwhile waits too.
-    async fn hold_all(&self, id: FileId) -> Result<Held> {
+    async fn hold_all(&self, id: FileId) -> Result<ExclusiveAccess> {
         loop {
-            let wanted = self.buffer.want(id)?;
+            let wanted = self.buffer.request(id)?;
             let held = tokio::time::timeout(PATIENCE, wanted.granted()).await.map_err(|_| Vfs::busy(id))?;
             if let Some(held) = held {
                 return Ok(held);

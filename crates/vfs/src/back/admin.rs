@@ -109,7 +109,7 @@ impl Vfs {
             return Ok(Scope::Junction(top.junction));
         }
         let mut objects = HashSet::from([top.id]);
-        for id in back.shown.all_altered() {
+        for id in back.overlay.all_altered() {
             if self.is_below(back, id, top.id) {
                 objects.insert(id);
             }
@@ -123,7 +123,7 @@ impl Vfs {
             if at == top {
                 return true;
             }
-            let here = back.shown.altered(at).and_then(|altered| altered.place);
+            let here = back.overlay.altered(at).and_then(|altered| altered.place);
             let above = match here {
                 Some((dir, _)) => dir,
                 None => match self.namespace.getattr_known(at) {

@@ -10,7 +10,7 @@ use types::{ByteRange, Caller, Error, ErrorKind, FileId, Result, SetAttr, Stabil
 use writeback::{Action, Attributes, DATA_MAX};
 
 use super::Back;
-use super::shown::{Below, Plan};
+use super::overlay::{CleanBase, ReadPlan};
 use crate::Vfs;
 use crate::access;
 use crate::gather::{Reach, Segment};
@@ -63,7 +63,7 @@ impl Back {
     pub(super) async fn journal_commit(&self, vfs: &Vfs, id: FileId) -> Result<CommitOut> {
         let verifier = self.journal.verifier();
         let before = vfs.object_known(id)?.attr.weak();
-        if let Some(altered) = self.shown.altered(id)
+        if let Some(altered) = self.overlay.altered(id)
             && altered.last_write > 0
         {
             self.durable(altered.last_write).await?;
@@ -79,10 +79,10 @@ impl Back {
         range: ByteRange,
     ) -> Result<Option<Vec<Piece>>> {
         let deadline = Instant::now() + PATIENCE;
-        let mut progress = self.shown.progress();
+        let mut progress = self.overlay.progress();
         loop {
             progress.borrow_and_update();
-            let Some(plan) = self.shown.plan(id, range) else { return Ok(None) };
+            let Some(plan) = self.overlay.plan(id, range) else { return Ok(None) };
             match self.read_plan(vfs, id, plan).await {
                 // Flushed meanwhile, or the flush is at it: what was planned is somewhere else soon.
                 Err(e) if matches!(e.kind(), ErrorKind::Stale | ErrorKind::VersionChanged) => {
@@ -96,7 +96,7 @@ impl Back {
         }
     }
 
-    async fn read_plan(&self, vfs: &Vfs, id: FileId, plan: Plan) -> Result<Option<Vec<Piece>>> {
+    async fn read_plan(&self, vfs: &Vfs, id: FileId, plan: ReadPlan) -> Result<Option<Vec<Piece>>> {
         let mut segments = Vec::with_capacity(plan.pieces.len());
         for piece in plan.pieces {
             segments.push(match piece {
@@ -108,11 +108,11 @@ impl Back {
             });
         }
         let clean = match &plan.below {
-            Below::Version(clean) => Some(clean),
-            Below::Nothing => None,
-            Below::Unknown if !segments.iter().any(|it| matches!(it, Segment::Clean(_))) => None,
-            Below::Unknown => {
-                self.shown.learn(key_of(&vfs.namespace.refresh_changed(id).await?)?);
+            CleanBase::Version(clean) => Some(clean),
+            CleanBase::Nothing => None,
+            CleanBase::Unknown if !segments.iter().any(|it| matches!(it, Segment::Clean(_))) => None,
+            CleanBase::Unknown => {
+                self.overlay.learn(key_of(&vfs.namespace.refresh_changed(id).await?)?);
                 return Err(Error::new(ErrorKind::VersionChanged, "read what was asked for now,", id));
             }
         };

@@ -8,7 +8,7 @@ use ::bytes::Bytes;
 use types::{ByteRange, Error, ErrorKind, FileId, JunctionId, Result};
 use writeback::{Action, Journal, Listed, Operation, Waits, Withheld};
 
-use super::locks::Held;
+use super::locks::StripeGuard;
 use super::waiting::{self, WaitingFilter, WaitingOperation};
 use crate::Vfs;
 
@@ -27,7 +27,7 @@ pub struct Dropping<'a> {
 }
 
 enum End<'a> {
-    Running { withheld: Withheld, _held: Vec<Held<'a>> },
+    Running { withheld: Withheld, _held: Vec<StripeGuard<'a>> },
     Stopped { waits: &'a Waits, sequences: BTreeSet<u64> },
 }
 

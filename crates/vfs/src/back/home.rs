@@ -22,10 +22,10 @@ use writeback::{
 
 use super::alarms::Alarms;
 use super::lay::Layer;
-use super::shown::{Below, Shown};
+use super::overlay::{CleanBase, DirtyOverlay};
 use crate::at_origin::at_origin;
 use crate::places::Places;
-use crate::successors::{Since, relabel};
+use crate::successors::{BytesChanged, relabel};
 
 /// Bytes of a base copied at a time.
 const COPY_PIECE: u64 = 1 << 20;
@@ -37,7 +37,7 @@ const DEADLINE: Duration = Duration::from_secs(300);
 pub struct BackHome {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
-    shown: Arc<Shown>,
+    overlay: Arc<DirtyOverlay>,
     places: Places,
     alarms: Arc<Alarms>,
     /// It is known where everything is.
@@ -49,7 +49,7 @@ pub struct BackHome {
 
 /// What is kept with an object in the namespace's database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Note {
+pub struct FlushNote {
     /// That our own flush left.
     pub version: Option<Version>,
     /// Our flush is at it.
@@ -58,21 +58,21 @@ pub struct Note {
     pub made: bool,
 }
 
-impl Note {
-    pub fn of(namespace: &Namespace, id: FileId) -> Result<Note> {
-        Ok(Note::of_bytes(namespace.note(id)?.as_deref()))
+impl FlushNote {
+    pub fn of(namespace: &Namespace, id: FileId) -> Result<FlushNote> {
+        Ok(FlushNote::of_bytes(namespace.note(id)?.as_deref()))
     }
 
-    fn of_bytes(bytes: Option<&[u8]>) -> Note {
-        bytes.and_then(Note::decode).unwrap_or_default()
+    fn of_bytes(bytes: Option<&[u8]>) -> FlushNote {
+        bytes.and_then(FlushNote::decode).unwrap_or_default()
     }
 
-    fn altered(by: impl Fn(Note) -> Note + Send + 'static) -> NoteChange {
-        NoteChange(Box::new(move |bytes| by(Note::of_bytes(bytes)).encode()))
+    fn altered(by: impl Fn(FlushNote) -> FlushNote + Send + 'static) -> NoteChange {
+        NoteChange(Box::new(move |bytes| by(FlushNote::of_bytes(bytes)).encode()))
     }
 
     fn encode(self) -> Option<Bytes> {
-        if self == Note::default() {
+        if self == FlushNote::default() {
             return None;
         }
         let flags = u8::from(self.version.is_some()) | u8::from(self.begun) << 1 | u8::from(self.made) << 2;
@@ -82,11 +82,11 @@ impl Note {
     }
 
     /// One of another layout tells nothing.
-    fn decode(bytes: &[u8]) -> Option<Note> {
+    fn decode(bytes: &[u8]) -> Option<FlushNote> {
         let ([1, flags], version) = bytes.split_first_chunk::<2>()? else { return None };
         let version = Version(version.try_into().ok()?);
         let has = |bit: u8| flags & 1 << bit != 0;
-        Some(Note { version: has(0).then_some(version), begun: has(1), made: has(2) })
+        Some(FlushNote { version: has(0).then_some(version), begun: has(1), made: has(2) })
     }
 }
 
@@ -94,22 +94,22 @@ impl BackHome {
     pub fn new(
         namespace: Arc<Namespace>,
         cache: Arc<Cache>,
-        shown: Arc<Shown>,
+        overlay: Arc<DirtyOverlay>,
         journal: Arc<Journal>,
         alarms: Arc<Alarms>,
         ready: watch::Receiver<bool>,
     ) -> BackHome {
-        let layer = Layer::new(cache.clone(), shown.clone(), journal);
-        let places = Places { overlay: shown.clone(), namespace: namespace.clone() };
-        BackHome { namespace, cache, shown, places, alarms, ready, unstable: Mutex::default(), layer }
+        let layer = Layer::new(cache.clone(), overlay.clone(), journal);
+        let places = Places { overlay: overlay.clone(), namespace: namespace.clone() };
+        BackHome { namespace, cache, overlay, places, alarms, ready, unstable: Mutex::default(), layer }
     }
 
-    fn note(&self, id: FileId) -> Result<Note> {
-        Note::of(&self.namespace, id)
+    fn note(&self, id: FileId) -> Result<FlushNote> {
+        FlushNote::of(&self.namespace, id)
     }
 
-    async fn keep(&self, id: FileId, by: impl Fn(Note) -> Note + Send + 'static) -> Result<()> {
-        self.namespace.alter_note(id, Note::altered(by)).await
+    async fn keep(&self, id: FileId, by: impl Fn(FlushNote) -> FlushNote + Send + 'static) -> Result<()> {
+        self.namespace.alter_note(id, FlushNote::altered(by)).await
     }
 
     async fn found(&self, found: &namespace::Found) -> Result<Found> {
@@ -149,12 +149,12 @@ impl BackHome {
     /// is to be flushed of it, which was made on the version before.
     fn note_renewed(&self, renewed: &Renewed) -> NoteChange {
         let Renewed { before, after, .. } = *renewed;
-        let is_base = match self.shown.below(renewed.id) {
-            Below::Version(key) => key.version == before,
-            Below::Nothing | Below::Unknown => false,
+        let is_base = match self.overlay.below(renewed.id) {
+            CleanBase::Version(key) => key.version == before,
+            CleanBase::Nothing | CleanBase::Unknown => false,
         };
-        Note::altered(move |note| match is_base || note.version == Some(before) {
-            true => Note { version: Some(after), ..note },
+        FlushNote::altered(move |note| match is_base || note.version == Some(before) {
+            true => FlushNote { version: Some(after), ..note },
             false => note,
         })
     }
@@ -186,7 +186,7 @@ impl BackHome {
     /// The object was lost sight of: an origin whose references are paths knows it by its names only, and it may be under
     /// another of them than the one that was thought of.
     async fn look_under_names(&self, id: FileId) -> Result<Option<Found>> {
-        for (dir, name) in self.shown.altered(id).map(|altered| altered.names).unwrap_or_default() {
+        for (dir, name) in self.overlay.altered(id).map(|altered| altered.names).unwrap_or_default() {
             match self.namespace.lookup_now(dir, &name).await {
                 Ok(Some(node)) if node.id == id => return Ok(Some(self.found_node(&node).await)),
                 Err(e) if !is_not_there(&e) && e.kind() != ErrorKind::NotADirectory => return Err(e),
@@ -241,7 +241,7 @@ impl BackHome {
     }
 
     fn junction_of(&self, object: FileId) -> Result<JunctionId> {
-        match self.shown.altered(object) {
+        match self.overlay.altered(object) {
             Some(altered) => Ok(altered.junction),
             None => Ok(self.namespace.getattr_known(object)?.junction()),
         }
@@ -288,14 +288,14 @@ impl Home for BackHome {
             NewObject::Symlink(target) => New::Symlink { target: target.clone(), set },
             NewObject::Special(node) => New::Special { node: *node, set },
         };
-        let note = Note::altered(|note| Note { made: true, ..note });
+        let note = FlushNote::altered(|note| FlushNote { made: true, ..note });
         let made = self.namespace.make_as(dir, name, &new, Some((id, note))).await;
         self.found(&self.if_gone(dir, made).await?.found).await
     }
 
     async fn adopt(&self, id: FileId, found: &Found) -> Result<()> {
         self.namespace.adopt(id, found.id).await?;
-        self.keep(id, |note| Note { made: true, ..note }).await
+        self.keep(id, |note| FlushNote { made: true, ..note }).await
     }
 
     async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told> {
@@ -364,7 +364,7 @@ impl Home for BackHome {
         let renamed = self.if_gone(from.0, renamed).await;
         let moved = self.if_gone(to.0, renamed).await?;
         let below = || moved.renewed.iter().filter(|renewed| renewed.id != object);
-        below().for_each(|renewed| self.shown.renewed(renewed));
+        below().for_each(|renewed| self.overlay.renewed(renewed));
         for renewed in below() {
             relabel(&self.cache, renewed).await;
         }
@@ -402,7 +402,7 @@ impl Home for BackHome {
         let copy = self.namespace.make(dir, &hidden, &new).await?.found.id();
         // Or that our flush left since.
         let own = self.note(object)?.version;
-        if let Some(Below::Version(key)) = self.shown.altered(object).map(|altered| altered.below)
+        if let Some(CleanBase::Version(key)) = self.overlay.altered(object).map(|altered| altered.below)
             && [base, own].contains(&Some(key.version))
         {
             self.copy_bytes(&key, copy).await?;
@@ -420,7 +420,7 @@ impl Home for BackHome {
             let Some((parent, _)) = above else { break };
             dir = parent;
         }
-        let Some(altered) = self.shown.altered(object) else { return Ok(None) };
+        let Some(altered) = self.overlay.altered(object) else { return Ok(None) };
         Ok(Some((self.namespace.root_of(altered.junction)?, name)))
     }
 
@@ -443,22 +443,22 @@ impl Home for BackHome {
     }
 
     async fn begin(&self, object: FileId) -> Result<()> {
-        self.keep(object, |note| Note { begun: true, ..note }).await
+        self.keep(object, |note| FlushNote { begun: true, ..note }).await
     }
 
     async fn remember(&self, object: FileId, version: Option<Version>) -> Result<()> {
-        self.keep(object, move |note| Note { version, begun: false, ..note }).await
+        self.keep(object, move |note| FlushNote { version, begun: false, ..note }).await
     }
 
     async fn flushed(&self, flushed: &Flushed) {
         let id = flushed.object;
         let now = flushed.found.as_ref().filter(|found| found.id == id);
-        if let Below::Version(old) = self.shown.below(id)
+        if let CleanBase::Version(old) = self.overlay.below(id)
             && let Some(now) = now.filter(|now| now.attr.is_file())
         {
             let now = CacheKey { file: id, version: now.version, size: now.attr.size };
-            let since = if flushed.content.is_nothing() { Since::Same } else { Since::Written };
-            self.shown.successors.note((id, old.version), now, since);
+            let changed = if flushed.content.is_nothing() { BytesChanged::No } else { BytesChanged::Yes };
+            self.overlay.successors.note((id, old.version), now, changed);
         }
         if let Some(now) = now.filter(|now| now.attr.is_file())
             && let Err(e) = tokio::time::timeout(DEADLINE, self.layer.lay(id, &flushed.content, now))
@@ -478,7 +478,7 @@ impl Home for BackHome {
         }
         let now = now.map(|now| (now.version, now.attr));
         let replaced = flushed.replaced.as_ref().map(|replaced| (replaced.id, replaced.attr));
-        self.shown.flushed(id, &flushed.sequences, now, replaced, flushed.content.is_nothing());
+        self.overlay.flushed(id, &flushed.sequences, now, replaced, flushed.content.is_nothing());
         self.namespace.tell_changed(id);
     }
 
@@ -488,7 +488,7 @@ impl Home for BackHome {
             namespace::Found::Node(node) => Some((node.parent(), Name::new(node.name().clone()).ok()?)),
             namespace::Found::Virtual { .. } => None,
         };
-        self.shown.given_up(given_up, at_origin);
+        self.overlay.given_up(given_up, at_origin);
         for pending in &given_up.gone {
             let (id, dirs) = (pending.operation.object(), pending.operation.dirs());
             if pending.operation.is_content() {
@@ -496,9 +496,9 @@ impl Home for BackHome {
                 let cache = self.cache.clone();
                 let _ = tokio::task::spawn_blocking(move || cache.evict_file(id)).await;
             }
-            if pending.in_doubt && !self.shown.is_altered(id) {
+            if pending.in_doubt && !self.overlay.is_altered(id) {
                 // What of it arrived is the origin's now, and no half-done work of ours.
-                let forgotten = self.keep(id, |note| Note { version: None, begun: false, ..note }).await;
+                let forgotten = self.keep(id, |note| FlushNote { version: None, begun: false, ..note }).await;
                 if let Err(e) = forgotten {
                     tracing::warn!("what is kept of {id}, which was given up: {e}");
                 }
@@ -532,11 +532,11 @@ mod tests {
     fn a_note_comes_back_as_it_was_kept() {
         for version in [None, Some(Version([7; 16]))] {
             for (begun, made) in [(false, true), (true, false), (true, true)] {
-                let note = Note { version, begun, made };
-                assert_eq!(Note::decode(&note.encode().unwrap()), Some(note));
+                let note = FlushNote { version, begun, made };
+                assert_eq!(FlushNote::decode(&note.encode().unwrap()), Some(note));
             }
         }
-        assert_eq!(Note::default().encode(), None);
-        assert_eq!(Note::decode(b"\x02\x00"), None);
+        assert_eq!(FlushNote::default().encode(), None);
+        assert_eq!(FlushNote::decode(b"\x02\x00"), None);
     }
 }

@@ -20,10 +20,11 @@ use writeback::{
 
 use super::Journaling;
 use super::alarms::Alarms;
-use super::home::{BackHome, Note};
+use super::home::{BackHome, FlushNote};
+use super::interrupted_renames;
 use super::locks::Locks;
-use super::lost;
-use super::shown::{Altered, Below, Change, Shown};
+use super::overlay::{AlteredObject, CleanBase, DirtyOverlay};
+use crate::change::Around;
 use crate::leaving::Leaving;
 use crate::successors::Successors;
 use crate::{WritePolicy, Writing};
@@ -35,7 +36,7 @@ const SYNC_AFTER: Duration = Duration::from_secs(1);
 
 /// Everything about junctions that are written `back`.
 pub struct Back {
-    pub shown: Arc<Shown>,
+    pub overlay: Arc<DirtyOverlay>,
     pub journal: Arc<Journal>,
     pub flusher: Arc<Flusher>,
     pub locks: Locks,
@@ -86,7 +87,7 @@ impl Handover {
 /// An operation that is in the journal and shown, and not yet durable.
 pub struct Recorded {
     pub sequence: u64,
-    pub around: Vec<Change>,
+    pub around: Vec<Around>,
 }
 
 impl Back {
@@ -111,20 +112,20 @@ impl Back {
         }
         let recovered: Vec<_> = recovered.map(decoded).collect::<Result<_>>()?;
         check_junctions(namespace, writing, &journaling, &recovered)?;
-        let shown = Arc::new(Shown::new(successors.clone()));
+        let overlay = Arc::new(DirtyOverlay::new(successors.clone()));
         for (entry, operation) in &recovered {
-            let expected = shown.expect(known_of(namespace, operation, true));
-            shown.apply((entry.sequence, operation, entry.position), &[]);
+            let expected = overlay.expect(known_of(namespace, operation, true));
+            overlay.apply((entry.sequence, operation, entry.position), &[]);
             expected.applied();
         }
         let (journal, alarms) = (Arc::new(journal), Arc::new(Alarms::default()));
         let (found, ready) = tokio::sync::watch::channel(false);
         let operations = recovered.iter().map(|(_, operation)| operation.clone()).collect();
-        tokio::spawn(lost::find(namespace.clone(), operations, found));
+        tokio::spawn(interrupted_renames::find(namespace.clone(), operations, found));
         let home = BackHome::new(
             namespace.clone(),
             cache.clone(),
-            shown.clone(),
+            overlay.clone(),
             journal.clone(),
             alarms.clone(),
             ready.clone(),
@@ -140,7 +141,7 @@ impl Back {
         let handover = Arc::new(Handover { waiting: Mutex::default(), bell: Notify::new() });
         let syncing = tokio::spawn(sync_on(journal.clone(), flusher.clone(), handover.clone()));
         let back = Back {
-            shown,
+            overlay,
             journal,
             flusher,
             locks: Locks::new(),
@@ -189,9 +190,9 @@ impl Back {
 
     /// The origin's version that lies below what is shown of an object.
     pub fn base(&self, id: FileId) -> Option<Version> {
-        match self.shown.altered(id) {
-            Some(Altered { below: Below::Version(key), .. }) => Some(key.version),
-            Some(Altered { below: Below::Nothing, .. }) => None,
+        match self.overlay.altered(id) {
+            Some(AlteredObject { below: CleanBase::Version(key), .. }) => Some(key.version),
+            Some(AlteredObject { below: CleanBase::Nothing, .. }) => None,
             _ => known_version(&self.namespace, id),
         }
     }
@@ -207,9 +208,9 @@ impl Back {
     ) -> Result<Recorded> {
         let _inside = self.leaving.enter(junction).await?;
         let mut operation = Operation { junction, acknowledged: now, since: now, action };
-        operation.since = self.shown.since(operation.object(), now);
+        operation.since = self.overlay.since(operation.object(), now);
         // Who waits for room waits for the flush, which may give the object another version: with its directory.
-        let expected = self.shown.expect(known_of(&self.namespace, &operation, false));
+        let expected = self.overlay.expect(known_of(&self.namespace, &operation, false));
         let entry = self.journal.append(operation.encode(), data, Instant::now() + ROOM_PATIENCE).await;
         let ticket = entry.map_err(|e| match e.kind() {
             // It is not the client's disk that is full: there is room again when something was flushed.
@@ -223,7 +224,7 @@ impl Back {
         let around: Vec<(FileId, Option<Attr>)> = around.iter().filter_map(origin).collect();
         let around = {
             let mut waiting = self.handover.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            let changes = self.shown.apply((ticket.sequence, &operation, ticket.position), &around);
+            let changes = self.overlay.apply((ticket.sequence, &operation, ticket.position), &around);
             expected.applied();
             waiting.insert(ticket.sequence, (operation.clone(), ticket.position));
             changes
@@ -364,7 +365,11 @@ fn known_version(namespace: &Namespace, id: FileId) -> Option<Version> {
 
 /// What the objects of an operation are at the origin, as it found them; after a restart (`again`), some operations before
 /// it may have been flushed.
-pub(super) fn known_of(namespace: &Namespace, operation: &Operation, again: bool) -> Vec<(FileId, Altered)> {
+pub(super) fn known_of(
+    namespace: &Namespace,
+    operation: &Operation,
+    again: bool,
+) -> Vec<(FileId, AlteredObject)> {
     let replaced = match &operation.action {
         Action::Rename(rename) => rename.replaced.map(|replaced| (replaced.object, replaced.base)),
         _ => None,
@@ -374,7 +379,7 @@ pub(super) fn known_of(namespace: &Namespace, operation: &Operation, again: bool
             Ok(Found::Node(node)) => Some(node),
             _ => None,
         };
-        let own = again.then(|| Note::of(namespace, id).ok()?.version).flatten();
+        let own = again.then(|| FlushNote::of(namespace, id).ok()?.version).flatten();
         let known = record.as_ref().map(|node| node.version());
         let base = [own, base].into_iter().flatten().find(|it| Some(*it) == known).or(base);
         let size_before = match &operation.action {
@@ -384,15 +389,15 @@ pub(super) fn known_of(namespace: &Namespace, operation: &Operation, again: bool
         // Of another version than the one that is known, only who changed the size knows what it was.
         let known_size = record.as_ref().filter(|_| base == known).map(|node| node.attr().size);
         let below = match base.zip(known_size.or(size_before)) {
-            Some((version, size)) => Below::Version(CacheKey { file: id, version, size }),
-            None if base.is_none() && record.is_none() && id.is_made_here() => Below::Nothing,
-            None => Below::Unknown,
+            Some((version, size)) => CleanBase::Version(CacheKey { file: id, version, size }),
+            None if base.is_none() && record.is_none() && id.is_made_here() => CleanBase::Nothing,
+            None => CleanBase::Unknown,
         };
         let place = record
             .as_ref()
             .and_then(|node| Some((node.parent(), types::Name::new(node.name().clone()).ok()?)));
         let names = place.iter().cloned().collect();
-        (id, Altered { junction: operation.junction, below, place, names, last_write: 0 })
+        (id, AlteredObject { junction: operation.junction, below, place, names, last_write: 0 })
     };
     [Some((operation.object(), operation.base())), replaced].into_iter().flatten().map(of).collect()
 }

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use types::{ByteRange, FileId, Result, Version};
 use writeback::{Content, Found, Journal, Piece};
 
-use super::shown::{Below, Shown};
+use super::overlay::{CleanBase, DirtyOverlay};
 
 /// Bytes of a file given to the cache at a time.
 const LAY_MAX: u64 = 8 << 20;
@@ -21,7 +21,7 @@ const LAYS_TOGETHER: usize = 2;
 
 pub struct Layer {
     cache: Arc<Cache>,
-    shown: Arc<Shown>,
+    overlay: Arc<DirtyOverlay>,
     journal: Arc<Journal>,
     turns: Semaphore,
     /// Laid while they travelled.
@@ -46,8 +46,8 @@ fn nothing(id: FileId) -> CacheKey {
 }
 
 impl Layer {
-    pub fn new(cache: Arc<Cache>, shown: Arc<Shown>, journal: Arc<Journal>) -> Layer {
-        Layer { cache, shown, journal, turns: Semaphore::new(LAYS_TOGETHER), ahead: Mutex::default() }
+    pub fn new(cache: Arc<Cache>, overlay: Arc<DirtyOverlay>, journal: Arc<Journal>) -> Layer {
+        Layer { cache, overlay, journal, turns: Semaphore::new(LAYS_TOGETHER), ahead: Mutex::default() }
     }
 
     fn ahead(&self) -> MutexGuard<'_, HashMap<FileId, Ahead>> {
@@ -58,7 +58,7 @@ impl Layer {
     pub async fn lay_ahead(&self, id: FileId, content: &Content) {
         self.forget_ahead(id).await;
         let is_large = content.pieces.iter().map(|piece| piece.range().length).sum::<u64>() > LAY_MAX;
-        if !is_large || !matches!(self.shown.below(id), Below::Nothing) {
+        if !is_large || !matches!(self.overlay.below(id), CleanBase::Nothing) {
             return;
         }
         let size = content.pieces.iter().map(|piece| piece.range().end()).max().unwrap_or(0);
@@ -81,19 +81,19 @@ impl Layer {
     /// over them. Exactly what was flushed, whatever clients wrote since.
     pub async fn lay(&self, id: FileId, content: &Content, now: &Found) -> Result<()> {
         let new = CacheKey { file: id, version: now.version, size: now.attr.size };
-        let below = self.shown.below(id);
+        let below = self.overlay.below(id);
         let ahead = self.ahead().remove(&id);
         if let Some(Ahead { content: laid, key }) = ahead {
-            if laid == *content && matches!(below, Below::Nothing) {
+            if laid == *content && matches!(below, CleanBase::Nothing) {
                 self.cache.succeed(key, new, Vec::new(), Vec::new()).await;
                 return Ok(());
             }
             self.cache.forget(key).await;
         }
         let mut old = match below {
-            Below::Version(key) => key,
-            Below::Nothing => nothing(id),
-            Below::Unknown => {
+            CleanBase::Version(key) => key,
+            CleanBase::Nothing => nothing(id),
+            CleanBase::Unknown => {
                 self.forget_begun(new).await;
                 return Ok(());
             }

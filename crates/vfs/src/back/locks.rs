@@ -17,7 +17,7 @@ pub struct Locks {
 }
 
 /// Let go when it is dropped.
-pub enum Held<'a> {
+pub enum StripeGuard<'a> {
     Name { _guard: MutexGuard<'a, ()> },
     Together { _guard: RwLockReadGuard<'a, ()> },
     Alone { _guard: RwLockWriteGuard<'a, ()> },
@@ -31,19 +31,19 @@ impl Locks {
         }
     }
 
-    pub async fn names(&self, places: &[(FileId, &Name)]) -> Vec<Held<'_>> {
+    pub async fn names(&self, places: &[(FileId, &Name)]) -> Vec<StripeGuard<'_>> {
         let mut stripes: Vec<_> = places.iter().map(|(dir, name)| stripe(*dir, name.as_bytes())).collect();
         stripes.sort_unstable();
         stripes.dedup();
         let mut held = Vec::with_capacity(stripes.len());
         for stripe in stripes {
-            held.push(Held::Name { _guard: self.names[stripe].lock().await });
+            held.push(StripeGuard::Name { _guard: self.names[stripe].lock().await });
         }
         held
     }
 
     /// `together`: directories whose names change, which others may do as well. After the names.
-    pub async fn objects(&self, together: &[FileId], alone: &[FileId]) -> Vec<Held<'_>> {
+    pub async fn objects(&self, together: &[FileId], alone: &[FileId]) -> Vec<StripeGuard<'_>> {
         let alone = alone.iter().map(|id| (stripe(*id, b""), false));
         let together = together.iter().map(|id| (stripe(*id, b""), true));
         let mut stripes: Vec<(usize, bool)> = alone.chain(together).collect();
@@ -54,8 +54,8 @@ impl Locks {
         for (stripe, together) in stripes {
             let lock = &self.objects[stripe];
             held.push(match together {
-                true => Held::Together { _guard: lock.read().await },
-                false => Held::Alone { _guard: lock.write().await },
+                true => StripeGuard::Together { _guard: lock.read().await },
+                false => StripeGuard::Alone { _guard: lock.write().await },
             });
         }
         held

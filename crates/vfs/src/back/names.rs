@@ -9,8 +9,7 @@ use writeback::{Action, Attributes, NewObject, Rename, Replaced};
 
 use super::Back;
 use super::journal::Recorded;
-use super::locks::Held;
-use super::shown::Change;
+use super::locks::StripeGuard;
 use crate::change::{Altered, Around, Made};
 use crate::{Node, Vfs};
 
@@ -18,12 +17,6 @@ use crate::{Node, Vfs};
 const DEPTH_MAX: usize = 4096;
 /// Names looked at in one go when a directory is to be empty.
 const LOOK_PIECE: usize = 64;
-
-impl From<Change> for Around {
-    fn from(change: Change) -> Around {
-        Around { before: change.before, after: change.after }
-    }
-}
 
 impl Back {
     pub(super) async fn journal_make(&self, vfs: &Vfs, dir: FileId, name: &Name, new: &New) -> Result<Made> {
@@ -175,7 +168,7 @@ impl Back {
         let dirs = [from_dir, to_dir];
         let recorded = self.record(parent.junction, (self.stamp(), action), Bytes::new(), &dirs).await?;
         self.durable(recorded.sequence).await?;
-        let around = |at: usize| recorded.around.get(at).copied().map(Around::from).unwrap_or_default();
+        let around = |at: usize| recorded.around.get(at).copied().unwrap_or_default();
         Ok((around(0), around(1)))
     }
 
@@ -186,7 +179,7 @@ impl Back {
         (from_dir, to_dir): (FileId, FileId),
         moved: &Node,
         replaced: Option<&Node>,
-    ) -> Result<(Vec<Held<'a>>, Node, Option<Node>)> {
+    ) -> Result<(Vec<StripeGuard<'a>>, Node, Option<Node>)> {
         let alone: Vec<FileId> = [Some(moved), replaced].into_iter().flatten().map(|node| node.id).collect();
         let held = self.locks.objects(&[from_dir, to_dir], &alone).await;
         let moved = vfs.object(moved.id, Ask::Use).await?;
@@ -313,5 +306,5 @@ fn symlink(target: &Bytes) -> Result<NewObject> {
 }
 
 fn first(recorded: &Recorded) -> Around {
-    recorded.around.first().copied().map(Around::from).unwrap_or_default()
+    recorded.around.first().copied().unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use writeback::{Journal, Operation, RecoveredEntry, Waits};
 
 use super::dropping::{Dropping, all_of};
 use super::journal::decoded;
-use super::shown::Shown;
+use super::overlay::DirtyOverlay;
 use super::waiting::{self, WaitingFilter, WaitingOperation};
 use crate::places::Places;
 
@@ -43,13 +43,13 @@ impl StoppedJournal {
         let metadata = namespace::Config { dir: tier.metadata.clone(), ..namespace::Config::default() };
         let junctions = namespace::known_junctions(&tier.metadata);
         let namespace = Namespace::open(metadata, Vec::new())?;
-        let shown = Arc::new(Shown::new(Arc::default()));
+        let overlay = Arc::new(DirtyOverlay::new(Arc::default()));
         for (entry, operation) in &recovered {
-            let expected = shown.expect(super::journal::known_of(&namespace, operation, true));
-            shown.apply((entry.sequence, operation, entry.position), &[]);
+            let expected = overlay.expect(super::journal::known_of(&namespace, operation, true));
+            overlay.apply((entry.sequence, operation, entry.position), &[]);
             expected.applied();
         }
-        let places = Places { overlay: shown, namespace: namespace.clone() };
+        let places = Places { overlay, namespace: namespace.clone() };
         let waits = Waits::of(&recovered);
         let junctions = junctions.into_iter().map(|(id, path)| (JunctionId(id), path)).collect();
         Ok(StoppedJournal { journal: Arc::new(journal), namespace, places, junctions, waits })

@@ -15,7 +15,7 @@ use types::{
 use writeback::{FlushPolicy, Scope};
 
 use super::Back;
-use super::locks::Held;
+use super::locks::StripeGuard;
 use crate::change::{Altered, Around, Made};
 use crate::places::PlaceOverlay;
 use crate::write::{CommitOut, WriteOut};
@@ -28,43 +28,43 @@ const HOME_PATIENCE: Duration = Duration::from_secs(20);
 #[async_trait]
 impl Writer for Back {
     fn apply_overlay(&self, node: &mut Node) {
-        self.shown.lay_over(node);
+        self.overlay.apply_overlay(node);
     }
 
     fn local(&self, id: FileId) -> Option<Node> {
-        id.is_made_here().then(|| self.shown.local(id)).flatten()
+        id.is_made_here().then(|| self.overlay.local(id)).flatten()
     }
 
     fn local_of_number(&self, number: u64) -> Option<FileId> {
-        self.shown.local_number(number)
+        self.overlay.local_number(number)
     }
 
     fn local_target(&self, link: FileId) -> Option<Bytes> {
-        self.shown.local_target(link)
+        self.overlay.local_target(link)
     }
 
     fn lookup(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
-        self.shown.lookup(dir, name)
+        self.overlay.lookup(dir, name)
     }
 
     fn entries(&self, dir: FileId) -> Option<EntryOverlay> {
-        self.shown.entries(dir)
+        self.overlay.entries(dir)
     }
 
     fn place(&self, id: FileId) -> Option<(FileId, Name)> {
-        self.shown.place(id)
+        self.overlay.place(id)
     }
 
     fn is_changing(&self, id: FileId) -> bool {
-        self.shown.is_altered(id)
+        self.overlay.is_altered(id)
     }
 
     fn has_dirty_bytes(&self, id: FileId) -> bool {
-        self.shown.has_bytes(id)
+        self.overlay.has_bytes(id)
     }
 
     fn needs_clean_bytes(&self, id: FileId) -> bool {
-        self.shown.altered(id).is_some()
+        self.overlay.altered(id).is_some()
     }
 
     async fn ready(&self) {
@@ -158,9 +158,9 @@ impl Back {
     }
 
     /// The origin has the object as clients see it, and it stays so until this is dropped.
-    async fn bring_home(&self, id: FileId) -> Result<Vec<Held<'_>>> {
+    async fn bring_home(&self, id: FileId) -> Result<Vec<StripeGuard<'_>>> {
         let held = self.locks.objects(&[], &[id]).await;
-        if self.shown.is_altered(id) {
+        if self.overlay.is_altered(id) {
             let home = async {
                 self.all_durable().await?;
                 Ok::<_, Error>(self.flusher.flush(&Scope::Objects(HashSet::from([id]))).wait().await)
@@ -170,7 +170,7 @@ impl Back {
                 return Err(Error::new(ErrorKind::Io, "bring home first", id).with_source(refused.error));
             }
         }
-        match self.shown.is_altered(id) {
+        match self.overlay.is_altered(id) {
             true => Err(Vfs::busy(id)),
             false => Ok(held),
         }

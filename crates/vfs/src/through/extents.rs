@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{Bytes, BytesMut};
 use types::{ByteRange, Divide, ExtentMap, RangeSet, Stability, WriteVerifier};
 
-use super::covered::{Covered, Piece};
+use super::superseded::{SupersededPiece, SupersededUncommitted};
 use crate::gather::Segment;
 
 /// How far some bytes have come.
@@ -38,12 +38,12 @@ struct Extent<R> {
     sequence: u64,
     /// The first write that waits for what is here to be stored: the one above, or one whose bytes it replaced before
     /// they were at the origin.
-    since: u64,
+    first_waiter: u64,
     /// What was promised to any of these.
     stability: Stability,
     written_ms: u64,
     phase: Phase,
-    _room: R,
+    _permit: R,
 }
 
 impl<R: Clone> Divide for Extent<R> {
@@ -57,7 +57,7 @@ impl<R: Clone> Divide for Extent<R> {
 struct Flight {
     range: ByteRange,
     /// As of its extents.
-    since: u64,
+    first_waiter: u64,
     stability: Stability,
 }
 
@@ -102,7 +102,7 @@ struct Kept {
     /// What it took as which one, and the first write that waits for that.
     parts: Vec<(u64, u64)>,
     /// The first of all these.
-    since: u64,
+    first_waiter: u64,
 }
 
 #[derive(Debug)]
@@ -111,7 +111,7 @@ pub struct Extents<R> {
     /// Offsets of those that wait.
     waiting: BTreeSet<u64>,
     under_way: BTreeMap<u64, Flight>,
-    covered: Covered,
+    superseded: SupersededUncommitted,
     /// Where bytes that were sent were replaced before the cache had them.
     replaced: RangeSet,
     /// Writes that wait for something, and for how many bytes.
@@ -134,7 +134,7 @@ impl<R: Clone> Extents<R> {
             map: ExtentMap::default(),
             waiting: BTreeSet::new(),
             under_way: BTreeMap::new(),
-            covered: Covered::default(),
+            superseded: SupersededUncommitted::default(),
             replaced: RangeSet::default(),
             open: BTreeMap::new(),
             kept: None,
@@ -148,12 +148,12 @@ impl<R: Clone> Extents<R> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty() && self.under_way.is_empty() && self.covered.is_empty() && self.kept.is_none()
+        self.map.is_empty() && self.under_way.is_empty() && self.superseded.is_empty() && self.kept.is_none()
     }
 
     /// Pieces that were replaced here and are not committed at the origin.
-    pub fn covered(&self) -> usize {
-        self.covered.count()
+    pub fn superseded(&self) -> usize {
+        self.superseded.count()
     }
 
     /// Is something at the origin that it will show only after a commit?
@@ -204,17 +204,17 @@ impl<R: Clone> Extents<R> {
         sequence: u64,
         stability: Stability,
         now_ms: u64,
-        room: &R,
+        permit: &R,
     ) {
         let range = ByteRange::new(offset, data.len() as u64);
-        let (since, promised) = self.clear(range).unwrap_or((sequence, stability));
-        let (since, stability) = (since.min(sequence), stability.max(promised));
+        let (first_waiter, promised) = self.clear(range).unwrap_or((sequence, stability));
+        let (first_waiter, stability) = (first_waiter.min(sequence), stability.max(promised));
         let mut at = offset;
         while at < range.end() {
             let end = (at / self.part_max + 1).saturating_mul(self.part_max).min(range.end());
             let data = data.slice((at - offset) as usize..(end - offset) as usize);
-            let (phase, written_ms, _room) = (Phase::Waiting, now_ms, room.clone());
-            self.insert(at, Extent { data, sequence, since, stability, written_ms, phase, _room });
+            let (phase, written_ms, _permit) = (Phase::Waiting, now_ms, permit.clone());
+            self.insert(at, Extent { data, sequence, first_waiter, stability, written_ms, phase, _permit });
             at = end;
         }
     }
@@ -224,42 +224,44 @@ impl<R: Clone> Extents<R> {
         if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
             return false;
         }
-        self.map.over(range).any(|(_, extent)| extent.since <= sequence)
+        self.map.over(range).any(|(_, extent)| extent.first_waiter <= sequence)
     }
 
     /// Is anything of what was written to `range` up to this write, or over it before it was sent, not on stable storage at
     /// the origin yet?
     pub fn is_unstored(&self, range: ByteRange, sequence: u64) -> bool {
         // Of what is kept nobody knows where it was.
-        if self.kept.as_ref().is_some_and(|kept| kept.since <= sequence) {
+        if self.kept.as_ref().is_some_and(|kept| kept.first_waiter <= sequence) {
             return true;
         }
-        if self.under_way.values().any(|part| part.since <= sequence && overlap(&part.range, &range))
-            || self.covered.has_in(&range, sequence)
+        if self.under_way.values().any(|part| part.first_waiter <= sequence && overlap(&part.range, &range))
+            || self.superseded.has_in(&range, sequence)
         {
             return true;
         }
         if self.open.first_key_value().is_none_or(|(first, _)| *first > sequence) {
             return false;
         }
-        self.map.over(range).any(|(_, extent)| extent.since <= sequence && !is_stored(extent))
+        self.map.over(range).any(|(_, extent)| extent.first_waiter <= sequence && !is_stored(extent))
     }
 
     /// Are bytes of writes up to this one on their way, or not even that?
     pub fn is_to_arrive(&self, sequence: u64) -> bool {
         let mut extents = self.map.iter().map(|(_, extent)| extent);
-        self.under_way.values().any(|part| part.since <= sequence)
-            || extents.any(|extent| extent.since <= sequence && extent.phase == Phase::Waiting)
+        self.under_way.values().any(|part| part.first_waiter <= sequence)
+            || extents.any(|extent| extent.first_waiter <= sequence && extent.phase == Phase::Waiting)
     }
 
     /// Bytes of a write up to this one that the origin has in memory only, or keeps.
     pub fn is_to_commit(&self, sequence: u64) -> bool {
-        if self.kept.as_ref().is_some_and(|kept| kept.since <= sequence) || self.covered.has(sequence) {
+        if self.kept.as_ref().is_some_and(|kept| kept.first_waiter <= sequence)
+            || self.superseded.has(sequence)
+        {
             return true;
         }
         let mut extents = self.map.iter().map(|(_, extent)| extent);
         self.unstable_bytes > 0
-            && extents.any(|it| it.since <= sequence && matches!(it.phase, Phase::Unstable { .. }))
+            && extents.any(|it| it.first_waiter <= sequence && matches!(it.phase, Phase::Unstable { .. }))
     }
 
     /// The next part that is full or due, and overlaps no part under way. It is under way then.
@@ -280,7 +282,7 @@ impl<R: Clone> Extents<R> {
             let run = self.run_from(offset);
             let due = |extent: &Extent<R>| {
                 extent.stability > Stability::Unstable
-                    || extent.since <= due.sequence
+                    || extent.first_waiter <= due.sequence
                     || extent.written_ms <= due.written_ms
             };
             let full = run.length == self.part_max;
@@ -312,12 +314,13 @@ impl<R: Clone> Extents<R> {
         self.parts += 1;
         let number = self.parts;
         let mut pieces = Vec::new();
-        let (mut since, mut stability) = (u64::MAX, Stability::Unstable);
+        let (mut first_waiter, mut stability) = (u64::MAX, Stability::Unstable);
         let offsets: Vec<u64> = self.map.over(run).map(|(range, _)| range.offset).collect();
         for offset in offsets {
             let Some(extent) = self.map.at_mut(offset) else { continue };
             extent.phase = Phase::Sending(number);
-            (since, stability) = (since.min(extent.since), stability.max(extent.stability));
+            (first_waiter, stability) =
+                (first_waiter.min(extent.first_waiter), stability.max(extent.stability));
             self.waiting.remove(&offset);
             pieces.push(extent.data.clone());
         }
@@ -330,7 +333,7 @@ impl<R: Clone> Extents<R> {
             }
         };
         let part = Part { number, offset: run.offset, data, stability };
-        self.under_way.insert(number, Flight { range: part.range(), since, stability });
+        self.under_way.insert(number, Flight { range: part.range(), first_waiter, stability });
         part
     }
 
@@ -340,11 +343,11 @@ impl<R: Clone> Extents<R> {
         let arrival = self.arrivals;
         let phase = match stability {
             Stability::Unstable => {
-                self.cover_what_is_replaced(number, verifier, arrival);
+                self.note_superseded(number, verifier, arrival);
                 Phase::Unstable { verifier, arrival }
             }
             Stability::DataSync | Stability::FileSync => {
-                self.uncover(number);
+                self.forget_superseded(number);
                 Phase::Stored
             }
         };
@@ -355,38 +358,38 @@ impl<R: Clone> Extents<R> {
     pub fn arrived_to_be_kept(&mut self, number: u64, verifier: WriteVerifier) {
         self.arrivals += 1;
         let arrival = self.arrivals;
-        if let Some(&Flight { since, .. }) = self.under_way.get(&number) {
+        if let Some(&Flight { first_waiter, .. }) = self.under_way.get(&number) {
             // The verifier of the first: if another has come since, the commit tells that too.
-            let kept = self.kept.get_or_insert(Kept { verifier, parts: Vec::new(), since });
-            kept.parts.push((arrival, since));
-            kept.since = kept.since.min(since);
+            let kept = self.kept.get_or_insert(Kept { verifier, parts: Vec::new(), first_waiter });
+            kept.parts.push((arrival, first_waiter));
+            kept.first_waiter = kept.first_waiter.min(first_waiter);
         }
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Stored));
     }
 
     /// What of the part was replaced while it was under way.
-    fn cover_what_is_replaced(&mut self, number: u64, verifier: WriteVerifier, arrival: u64) {
-        let Some(&Flight { range, since, stability }) = self.under_way.get(&number) else { return };
+    fn note_superseded(&mut self, number: u64, verifier: WriteVerifier, arrival: u64) {
+        let Some(&Flight { range, first_waiter, stability }) = self.under_way.get(&number) else { return };
         let mut replaced = RangeSet::default();
         replaced.add(range);
         let still = |(_, extent): &(ByteRange, &Extent<R>)| extent.phase == Phase::Sending(number);
         self.map.over(range).filter(still).for_each(|(still, _)| replaced.remove(still));
         for range in replaced.take() {
-            self.covered.add(Piece { range, since, stability, verifier, arrival });
+            self.superseded.add(SupersededPiece { range, first_waiter, stability, verifier, arrival });
         }
     }
 
     /// The part is stored: nobody waits for what was there before.
-    fn uncover(&mut self, number: u64) {
+    fn forget_superseded(&mut self, number: u64) {
         if let Some(Flight { range, .. }) = self.under_way.get(&number) {
-            self.covered.take_out(*range);
+            self.superseded.take_out(*range);
         }
     }
 
     /// The part did not come through, and is to be sent again.
     pub fn unsent(&mut self, number: u64) {
         if let Some(part) = self.under_way.get(&number).copied() {
-            self.owe(part);
+            self.inherit_waiters(part);
         }
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Waiting));
     }
@@ -394,7 +397,7 @@ impl<R: Clone> Extents<R> {
     /// The part will never come through. Returns the writes that it was of, each with what was promised.
     pub fn failed(&mut self, number: u64) -> Vec<(u64, Stability)> {
         // Its bytes may have been replaced meanwhile; who waits for them is told all the same.
-        let part = self.under_way.get(&number).map(|part| (part.since, part.stability));
+        let part = self.under_way.get(&number).map(|part| (part.first_waiter, part.stability));
         let mut lost: Vec<_> = part.into_iter().collect();
         self.part_is_over(number, |extents, offset| lost.extend(extents.lose(offset)));
         lost.sort_unstable();
@@ -404,18 +407,20 @@ impl<R: Clone> Extents<R> {
 
     /// What is here of later bytes, and not stored, is what those wait for who wrote what was there. False if of some of
     /// that nothing is here.
-    fn owe(&mut self, Flight { range, since, stability }: Flight) -> bool {
+    fn inherit_waiters(&mut self, Flight { range, first_waiter, stability }: Flight) -> bool {
         let mut gone = RangeSet::default();
         gone.add(range);
         for part in self.under_way.values_mut().filter(|part| overlap(&part.range, &range)) {
-            (part.since, part.stability) = (part.since.min(since), part.stability.max(stability));
+            (part.first_waiter, part.stability) =
+                (part.first_waiter.min(first_waiter), part.stability.max(stability));
             gone.remove(part.range);
         }
         self.map.over(range).for_each(|(here, _)| gone.remove(here));
         let later: Vec<u64> = offsets(self.map.over(range), |extent| !is_stored(extent));
         for offset in later {
             let Some((_, mut extent)) = self.remove(offset) else { continue };
-            (extent.since, extent.stability) = (extent.since.min(since), extent.stability.max(stability));
+            (extent.first_waiter, extent.stability) =
+                (extent.first_waiter.min(first_waiter), extent.stability.max(stability));
             self.insert(offset, extent);
         }
         gone.take().is_empty()
@@ -439,8 +444,8 @@ impl<R: Clone> Extents<R> {
             return self.kept_is_lost();
         }
         kept.parts.retain(|(arrival, _)| *arrival > arrivals);
-        match kept.parts.iter().map(|(_, since)| *since).min() {
-            Some(since) => kept.since = since,
+        match kept.parts.iter().map(|(_, first_waiter)| *first_waiter).min() {
+            Some(first_waiter) => kept.first_waiter = first_waiter,
             None => self.kept = None,
         }
         Vec::new()
@@ -451,7 +456,7 @@ impl<R: Clone> Extents<R> {
         let Some(kept) = self.kept.take() else { return Vec::new() };
         let stored = offsets(self.map.iter(), |extent| extent.phase == Phase::Stored);
         let mut lost: Vec<_> = stored.into_iter().flat_map(|offset| self.lose(offset)).collect();
-        lost.push((kept.since, Stability::Unstable));
+        lost.push((kept.first_waiter, Stability::Unstable));
         lost
     }
 
@@ -459,10 +464,10 @@ impl<R: Clone> Extents<R> {
     /// and the writes of which nothing is here any more.
     pub fn committed(&mut self, arrivals: u64, now: WriteVerifier) -> (u64, Vec<(u64, Stability)>) {
         let (mut again, mut lost) = (0, Vec::new());
-        for piece in self.covered.take_up_to(arrivals).into_iter().filter(|piece| piece.verifier != now) {
-            let Piece { range, since, stability, .. } = piece;
-            if !self.owe(Flight { range, since, stability }) {
-                lost.push((since, stability));
+        for piece in self.superseded.take_up_to(arrivals).into_iter().filter(|piece| piece.verifier != now) {
+            let SupersededPiece { range, first_waiter, stability, .. } = piece;
+            if !self.inherit_waiters(Flight { range, first_waiter, stability }) {
+                lost.push((first_waiter, stability));
             }
         }
         for (offset, length, verifier) in self.unstable_up_to(arrivals) {
@@ -477,7 +482,9 @@ impl<R: Clone> Extents<R> {
     pub fn commit_failed(&mut self, arrivals: u64) -> Vec<(u64, Stability)> {
         let unstable = self.unstable_up_to(arrivals);
         let mut lost = self.kept_is_lost();
-        lost.extend(self.covered.take_up_to(arrivals).iter().map(|piece| (piece.since, piece.stability)));
+        lost.extend(
+            self.superseded.take_up_to(arrivals).iter().map(|piece| (piece.first_waiter, piece.stability)),
+        );
         lost.extend(unstable.into_iter().flat_map(|(offset, ..)| self.lose(offset)));
         lost
     }
@@ -529,7 +536,7 @@ impl<R: Clone> Extents<R> {
     /// The origin has cut the file, and what it had behind that. No part is under way.
     pub fn cut(&mut self, size: u64) {
         let behind = ByteRange::new(size, u64::MAX - size);
-        self.covered.take_out(behind);
+        self.superseded.take_out(behind);
         for offset in offsets(self.map.over(behind), there) {
             let Some((_, extent)) = self.remove(offset) else { continue };
             if offset < size {
@@ -552,31 +559,37 @@ impl<R: Clone> Extents<R> {
     /// Take the range out of all extents; one that reaches over both ends is split. Of those that were not sent: the first
     /// write that waits for them, and what was promised.
     fn clear(&mut self, range: ByteRange) -> Option<(u64, Stability)> {
-        let mut owed: Option<(u64, Stability)> = None;
+        let mut inherited: Option<(u64, Stability)> = None;
         for (piece, extent) in self.map.clear(range) {
             self.uncount(piece, &extent);
             if extent.phase == Phase::Waiting {
-                let (since, stability) = owed.unwrap_or((extent.since, extent.stability));
-                owed = Some((since.min(extent.since), stability.max(extent.stability)));
+                let (first_waiter, stability) = inherited.unwrap_or((extent.first_waiter, extent.stability));
+                inherited = Some((first_waiter.min(extent.first_waiter), stability.max(extent.stability)));
             }
             if matches!(extent.phase, Phase::Sending(_) | Phase::Unstable { .. } | Phase::Stored) {
                 self.replaced.add(piece);
             }
             if let Phase::Unstable { verifier, arrival } = extent.phase {
-                let (since, stability) = (extent.since, extent.stability);
-                self.covered.add(Piece { range: piece, since, stability, verifier, arrival });
+                let (first_waiter, stability) = (extent.first_waiter, extent.stability);
+                self.superseded.add(SupersededPiece {
+                    range: piece,
+                    first_waiter,
+                    stability,
+                    verifier,
+                    arrival,
+                });
             }
         }
         // What is left behind the range begins there now.
         if self.map.at(range.end()).is_some_and(|rest| rest.phase == Phase::Waiting) {
             self.waiting.insert(range.end());
         }
-        owed
+        inherited
     }
 
     fn insert(&mut self, offset: u64, extent: Extent<R>) {
         let range = ByteRange::new(offset, extent.data.len() as u64);
-        *self.open.entry(extent.since).or_default() += range.length;
+        *self.open.entry(extent.first_waiter).or_default() += range.length;
         self.count(extent.phase, range.length, true, offset);
         self.map.put(range, extent);
     }
@@ -584,8 +597,8 @@ impl<R: Clone> Extents<R> {
     /// For good: the writes that are to be told, each with what was promised.
     fn lose(&mut self, offset: u64) -> Vec<(u64, Stability)> {
         let Some((_, extent)) = self.remove(offset) else { return Vec::new() };
-        let Extent { sequence, since, stability, .. } = extent;
-        let earlier = (since < sequence).then_some((since, stability));
+        let Extent { sequence, first_waiter, stability, .. } = extent;
+        let earlier = (first_waiter < sequence).then_some((first_waiter, stability));
         earlier.into_iter().chain([(sequence, stability)]).collect()
     }
 
@@ -598,10 +611,10 @@ impl<R: Clone> Extents<R> {
     /// This range of the extent has left the map.
     fn uncount(&mut self, range: ByteRange, extent: &Extent<R>) {
         self.count(extent.phase, range.length, false, range.offset);
-        if let Some(bytes) = self.open.get_mut(&extent.since) {
+        if let Some(bytes) = self.open.get_mut(&extent.first_waiter) {
             *bytes -= range.length;
             if *bytes == 0 {
-                self.open.remove(&extent.since);
+                self.open.remove(&extent.first_waiter);
             }
         }
     }

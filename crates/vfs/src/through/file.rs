@@ -10,7 +10,7 @@ use types::{ByteRange, Error, FileId, JunctionId};
 use super::state::State;
 
 /// Room in the budget, shared by all that is left of one write.
-pub type Room = Arc<OwnedSemaphorePermit>;
+pub type BudgetPermit = Arc<OwnedSemaphorePermit>;
 
 pub struct File {
     pub id: FileId,
@@ -19,7 +19,7 @@ pub struct File {
     pub whole: bool,
     state: Mutex<State>,
     /// Wakes the sender.
-    pub poke: Notify,
+    pub wake: Notify,
     /// Something is over.
     pub progress: watch::Sender<()>,
 }
@@ -27,8 +27,8 @@ pub struct File {
 impl File {
     pub fn new(id: FileId, junction: JunctionId, clean: CacheKey, part_max: u32, whole: bool) -> Arc<File> {
         let state = State::new(clean, part_max, whole);
-        let (poke, progress) = (Notify::new(), watch::Sender::new(()));
-        Arc::new(File { id, junction, whole, state: Mutex::new(state), poke, progress })
+        let (wake, progress) = (Notify::new(), watch::Sender::new(()));
+        Arc::new(File { id, junction, whole, state: Mutex::new(state), wake, progress })
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
@@ -61,7 +61,7 @@ impl File {
                 if state.closed || state.clean != clean {
                     return true;
                 }
-                if !state.lays_draft() {
+                if !state.lays_provisional() {
                     return false;
                 }
             }
@@ -73,33 +73,33 @@ impl File {
 
     /// Wait until nothing of ours is under way at the origin, and what the origin has is what `clean` says. It stays so
     /// until the guard is dropped. `None` if nothing is pending any more.
-    pub async fn hold(self: &Arc<Self>) -> Option<Held> {
-        self.want()?.granted().await
+    pub async fn hold(self: &Arc<Self>) -> Option<ExclusiveAccess> {
+        self.request()?.granted().await
     }
 
     /// The first half of [`File::hold`]: from now on it is not closed.
-    pub fn want(self: &Arc<Self>) -> Option<Held> {
+    pub fn request(self: &Arc<Self>) -> Option<ExclusiveAccess> {
         let epoch = {
             let mut state = self.lock();
             if state.closed {
                 return None;
             }
-            state.want()
+            state.request()
         };
-        self.poke.notify_one();
-        Some(Held { file: self.clone(), epoch })
+        self.wake.notify_one();
+        Some(ExclusiveAccess { file: self.clone(), epoch })
     }
 }
 
 /// See [`File::hold`].
-pub struct Held {
+pub struct ExclusiveAccess {
     file: Arc<File>,
     epoch: u64,
 }
 
-impl Held {
+impl ExclusiveAccess {
     /// The second half of [`File::hold`].
-    pub async fn granted(self) -> Option<Held> {
+    pub async fn granted(self) -> Option<ExclusiveAccess> {
         let mut progress = self.file.progress.subscribe();
         loop {
             progress.borrow_and_update();
@@ -130,10 +130,10 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for ExclusiveAccess {
     fn drop(&mut self) {
-        self.file.lock().let_go(self.epoch);
-        self.file.poke.notify_one();
+        self.file.lock().release(self.epoch);
+        self.file.wake.notify_one();
     }
 }
 

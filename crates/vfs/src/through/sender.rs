@@ -104,7 +104,7 @@ async fn run(buffer: &Arc<WriteBuffer>, file: &Arc<File>) {
                 Ok(done) => buffer.note(file, done),
                 Err(e) => error!(file = %file.id, "what became of a step of writing is not known: {e}"),
             },
-            () = file.poke.notified() => {}
+            () = file.wake.notified() => {}
             () = timer => {}
         }
     }
@@ -144,7 +144,7 @@ impl WriteBuffer {
         state.closed = true;
         files.remove(&file.id);
         if let Some(error) = state.take_error() {
-            self.remember_untold(file.id, error);
+            self.keep_unreported(file.id, error);
         }
         drop((state, files));
         file.progress.send_replace(());
@@ -171,10 +171,10 @@ impl WriteBuffer {
                 };
                 Done::Committed { arrivals, answer: at_origin(&self.namespace, file.id, commit).await }
             }
-            Step::LayDraft { old, size, lay } => {
-                let draft = self.draft(&old, size);
-                self.cache.succeed(old, draft, lay.written, lay.unknown).await;
-                Done::Laid(Ok(draft), Vec::new())
+            Step::LayProvisional { old, size, lay } => {
+                let provisional = self.provisional(&old, size);
+                self.cache.succeed(old, provisional, lay.written, lay.unknown).await;
+                Done::Laid(Ok(provisional), Vec::new())
             }
             Step::LayExact { old, base, acks, asked_before, unsure, lay } => {
                 let state = |object: &Object| (object.version, object.attr);
@@ -203,7 +203,7 @@ impl WriteBuffer {
         if !self.cache.has(&now) {
             return Ok((now.version, now, asked));
         }
-        let aside = self.draft(&now, now.size);
+        let aside = self.provisional(&now, now.size);
         self.cache.succeed(now, aside, Vec::new(), Vec::new()).await;
         Ok((now.version, aside, asked))
     }

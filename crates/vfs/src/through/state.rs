@@ -10,7 +10,7 @@ use types::{Attr, ByteRange, Error, Stability, Timestamp, Version, WeakAttr};
 use writeback::WriteAck;
 
 use super::extents::{Due, Extents, Lay, Part};
-use super::file::Room;
+use super::file::BudgetPermit;
 
 /// Bytes that do not fill a part wait this long for others beside them.
 const GATHER_MS: u64 = 20;
@@ -20,13 +20,13 @@ const COMMIT_AFTER_MS: u64 = 5_000;
 /// commits of a file that grows cost a few times its length, and not its square.
 const COMMIT_LATER_BY: u64 = 64 << 20;
 /// So many pieces that were replaced here while the origin had them in memory are enough for a commit.
-const COVERED_MAX: usize = 64;
+const SUPERSEDED_MAX: usize = 64;
 /// Pause after the first failure, doubled with each; the retry wrapper below has tried for seconds by then.
 const PAUSE_FIRST_MS: u64 = 100;
 const PAUSE_MAX_MS: u64 = 5_000;
 
 pub struct State {
-    pub extents: Extents<Room>,
+    pub extents: Extents<BudgetPermit>,
     whole: bool,
     /// The bytes below: in the cache under this key, as far as they are there.
     pub clean: CacheKey,
@@ -53,12 +53,12 @@ pub struct State {
     committing: bool,
     laying: Option<Laying>,
     /// Readers that want the file left alone at the origin, and those that have it so.
-    wants: usize,
-    granted: usize,
+    requests: usize,
+    grants: usize,
     /// Counts how often it was granted to those who wanted it.
     epoch: u64,
     /// Something was sent or committed since readers had it last: they do not keep writers away for ever.
-    let_through: bool,
+    writers_went: bool,
     retry_at_ms: u64,
     pause_ms: u64,
     /// Of bytes that were taken and are lost; told once.
@@ -73,7 +73,7 @@ pub struct State {
 /// What is being given to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Laying {
-    Draft,
+    Provisional,
     Exact,
 }
 
@@ -100,7 +100,7 @@ pub enum Step {
         arrivals: u64,
     },
     /// Give these to the cache: under a made-up version, or together with what the answers say.
-    LayDraft {
+    LayProvisional {
         old: CacheKey,
         size: u64,
         lay: Lay,
@@ -122,7 +122,7 @@ pub enum Step {
 
 /// What a write left to wait for.
 #[derive(Clone, Copy, Debug)]
-pub struct Taken {
+pub struct BufferedWrite {
     pub sequence: u64,
     pub before: WeakAttr,
 }
@@ -146,10 +146,10 @@ impl State {
             commit_due_ms: None,
             committing: false,
             laying: None,
-            wants: 0,
-            granted: 0,
+            requests: 0,
+            grants: 0,
             epoch: 0,
-            let_through: false,
+            writers_went: false,
             retry_at_ms: 0,
             pause_ms: PAUSE_FIRST_MS,
             error: None,
@@ -187,18 +187,18 @@ impl State {
         (offset, data): (u64, &Bytes),
         stability: Stability,
         (now_ms, now): (u64, Option<Timestamp>),
-        room: &Room,
-    ) -> Taken {
+        permit: &BudgetPermit,
+    ) -> BufferedWrite {
         let before = self.view(attr);
         // A change later than all that were told before, and not later than what the origin will say. An mtime in the
         // future is no change: somebody set it, and it ends with a write.
         let next = after(before.ctime);
         self.time = Some(now.map_or(next, |now| now.max(next)));
         self.sequence += 1;
-        self.extents.write(offset, data, self.sequence, stability, now_ms, room);
+        self.extents.write(offset, data, self.sequence, stability, now_ms, permit);
         let later = if self.whole { self.size() / COMMIT_LATER_BY } else { 0 };
         self.commit_due_ms.get_or_insert(now_ms + COMMIT_AFTER_MS * (1 + later));
-        Taken { sequence: self.sequence, before: before.weak() }
+        BufferedWrite { sequence: self.sequence, before: before.weak() }
     }
 
     pub fn wait_for(&mut self, sequence: u64) {
@@ -219,8 +219,8 @@ impl State {
     }
 
     /// Somebody wants the file alone; granted to those who have this epoch when it is over.
-    pub fn want(&mut self) -> u64 {
-        self.wants += 1;
+    pub fn request(&mut self) -> u64 {
+        self.requests += 1;
         self.epoch
     }
 
@@ -228,13 +228,13 @@ impl State {
         self.epoch > epoch
     }
 
-    pub fn let_go(&mut self, epoch: u64) {
-        if self.is_granted(epoch) { self.granted -= 1 } else { self.wants -= 1 }
+    pub fn release(&mut self, epoch: u64) {
+        if self.is_granted(epoch) { self.grants -= 1 } else { self.requests -= 1 }
     }
 
     /// What makes room is being given to the cache.
-    pub fn lays_draft(&self) -> bool {
-        self.laying == Some(Laying::Draft)
+    pub fn lays_provisional(&self) -> bool {
+        self.laying == Some(Laying::Provisional)
     }
 
     /// Have all that was written until now stored. Returns up to which write that is.
@@ -280,13 +280,13 @@ impl State {
 
     /// Nothing is pending, and nobody is in the middle of anything.
     pub fn is_done(&self) -> bool {
-        let left_alone = self.wants == 0 && self.granted == 0;
+        let left_alone = self.requests == 0 && self.grants == 0;
         left_alone && self.extents.is_empty() && self.is_quiet() && self.is_exact()
     }
 
     pub fn next_step(&mut self, limits: &Limits) -> Step {
         let now = limits.now_ms;
-        if self.granted > 0 {
+        if self.grants > 0 {
             return Step::Wait(None);
         }
         if now < self.retry_at_ms {
@@ -299,22 +299,22 @@ impl State {
             self.commit_due_ms = None;
         }
         let held_up = self.extents.has_waiting() || self.asked > self.target_done;
-        if self.wants > 0 && (self.let_through || !held_up) {
+        if self.requests > 0 && (self.writers_went || !held_up) {
             return self.step_for_readers();
         }
         if self.laying == Some(Laying::Exact) {
             return Step::Wait(None);
         }
         // What arrived so far is enough: the line stays full meanwhile, and does not run empty before each commit.
-        let much =
-            self.extents.unstable_bytes() >= limits.unstable_max || self.extents.covered() > COVERED_MAX;
+        let much = self.extents.unstable_bytes() >= limits.unstable_max
+            || self.extents.superseded() > SUPERSEDED_MAX;
         if !self.committing && much {
             return self.commit();
         }
         if let Some(commit) = self.step_of_commit() {
             return commit;
         }
-        if self.wants > 0 && !self.extents.has_waiting() && self.asked == self.target_done {
+        if self.requests > 0 && !self.extents.has_waiting() && self.asked == self.target_done {
             return self.step_for_readers(); // there was nothing to commit
         }
         let due = Due { sequence: self.asked, written_ms: now.saturating_sub(GATHER_MS) };
@@ -323,7 +323,7 @@ impl State {
                 return self.step_before_sending();
             }
             if let Some(part) = self.extents.next_part(due) {
-                self.let_through = true;
+                self.writers_went = true;
                 return Step::Send(part);
             }
         }
@@ -350,10 +350,10 @@ impl State {
         if !self.is_exact() {
             return self.lay_exact();
         }
-        self.granted = std::mem::take(&mut self.wants);
+        self.grants = std::mem::take(&mut self.requests);
         self.epoch += 1;
         // They may have it cached under what it is now.
-        (self.let_through, self.looked, self.asked_before) = (false, false, false);
+        (self.writers_went, self.looked, self.asked_before) = (false, false, false);
         Step::Granted
     }
 
@@ -371,7 +371,7 @@ impl State {
     }
 
     fn commit(&mut self) -> Step {
-        (self.committing, self.let_through) = (true, true);
+        (self.committing, self.writers_went) = (true, true);
         Step::Commit { arrivals: self.extents.arrivals() }
     }
 
@@ -405,10 +405,10 @@ impl State {
         if !limits.pressed && self.extents.stored_bytes() < limits.unstable_max {
             return None;
         }
-        self.laying = Some(Laying::Draft);
+        self.laying = Some(Laying::Provisional);
         let lay = self.extents.lay(false);
         let end = lay.written.last().map_or(0, |(offset, bytes)| offset + bytes.len() as u64);
-        Some(Step::LayDraft { old: self.clean, size: self.clean.size.max(end), lay })
+        Some(Step::LayProvisional { old: self.clean, size: self.clean.size.max(end), lay })
     }
 
     /// What the origin has now is to be known, and the cache to have it. What it has in memory only is part of that.

@@ -18,23 +18,23 @@ use types::{
     Attr, Error, ErrorKind, FileId, JunctionId, Result, Stability, Timestamp, Version, WriteVerifier,
 };
 
-use super::file::{File, Held, Room, Waiter};
+use super::file::{BudgetPermit, ExclusiveAccess, File, Waiter};
 use super::metrics::Metrics;
 use super::sender;
-use super::state::Taken;
+use super::state::BufferedWrite;
 use crate::read::key_of;
 
 /// Parts on their way at the same time, over all files and origins. 256 of 1 MiB at 221 ms is 9.7 Gbit/s.
 pub const PARTS_MAX: usize = 256;
 /// Errors of files that nobody has asked about; of more, some are forgotten.
-const UNTOLD_MAX: usize = 1024;
+const UNREPORTED_MAX: usize = 1024;
 
 pub struct WriteBuffer {
     pub(super) namespace: Arc<Namespace>,
     pub(super) cache: Arc<Cache>,
     files: Mutex<HashMap<FileId, Arc<File>>>,
-    /// In units of `ROOM_UNIT`.
-    room: Arc<Semaphore>,
+    /// In units of `BUDGET_UNIT`.
+    budget: Arc<Semaphore>,
     pub(super) bytes_max: u64,
     /// Writers that wait for room.
     pub(super) pressed: AtomicUsize,
@@ -45,16 +45,16 @@ pub struct WriteBuffer {
     /// Random at the start; another one each time acknowledged bytes were lost.
     verifier: AtomicU64,
     /// Counts the versions that were made up.
-    drafts: AtomicU64,
-    origins: Mutex<HashMap<JunctionId, Manners>>,
-    untold: Mutex<HashMap<FileId, Error>>,
+    provisional_versions: AtomicU64,
+    origins: Mutex<HashMap<JunctionId, OriginBehaviour>>,
+    unreported: Mutex<HashMap<FileId, Error>>,
     began: Instant,
     pub(super) metrics: Metrics,
 }
 
 /// What was learnt of an origin.
 #[derive(Clone, Copy, Debug, Default)]
-struct Manners {
+struct OriginBehaviour {
     /// It says what a file was before a write.
     tells_before: bool,
     /// Nanoseconds that its clock is ahead of ours, at the least.
@@ -62,26 +62,26 @@ struct Manners {
 }
 
 /// What room is counted in: about what a small write costs besides its bytes.
-const ROOM_UNIT: u64 = 1024;
+const BUDGET_UNIT: u64 = 1024;
 
 impl WriteBuffer {
     pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, bytes_max: u64) -> Arc<WriteBuffer> {
         let units =
-            usize::try_from(bytes_max / ROOM_UNIT).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
+            usize::try_from(bytes_max / BUDGET_UNIT).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS);
         Arc::new(WriteBuffer {
             namespace,
             cache,
             files: Mutex::default(),
-            room: Arc::new(Semaphore::new(units)),
-            bytes_max: units as u64 * ROOM_UNIT,
+            budget: Arc::new(Semaphore::new(units)),
+            bytes_max: units as u64 * BUDGET_UNIT,
             pressed: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
             settling: Mutex::default(),
             parts: Semaphore::new(PARTS_MAX),
             verifier: AtomicU64::new(random()),
-            drafts: AtomicU64::new(random()),
+            provisional_versions: AtomicU64::new(random()),
             origins: Mutex::default(),
-            untold: Mutex::default(),
+            unreported: Mutex::default(),
             began: Instant::now(),
             metrics: Metrics::default(),
         })
@@ -91,7 +91,7 @@ impl WriteBuffer {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn manners(&self) -> MutexGuard<'_, HashMap<JunctionId, Manners>> {
+    fn behaviours(&self) -> MutexGuard<'_, HashMap<JunctionId, OriginBehaviour>> {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,19 +110,19 @@ impl WriteBuffer {
     }
 
     /// Room for a write of this length, waited for in turn. One that is larger than all of it takes all.
-    pub async fn room(&self, length: usize) -> Room {
-        let units = (length as u64).div_ceil(ROOM_UNIT).clamp(1, self.bytes_max / ROOM_UNIT);
+    pub async fn permit(&self, length: usize) -> BudgetPermit {
+        let units = (length as u64).div_ceil(BUDGET_UNIT).clamp(1, self.bytes_max / BUDGET_UNIT);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
-        if let Ok(room) = self.room.clone().try_acquire_many_owned(units) {
-            return Arc::new(room);
+        if let Ok(permit) = self.budget.clone().try_acquire_many_owned(units) {
+            return Arc::new(permit);
         }
-        let _pressed = Pressed::begin(self);
-        let room = self.room.clone().acquire_many_owned(units).await;
-        Arc::new(room.expect("the semaphore is never closed"))
+        let _pressed = BudgetQueue::begin(self);
+        let permit = self.budget.clone().acquire_many_owned(units).await;
+        Arc::new(permit.expect("the semaphore is never closed"))
     }
 
-    fn poke_all(&self) {
-        self.files().values().for_each(|file| file.poke.notify_one());
+    fn wake_all(&self) {
+        self.files().values().for_each(|file| file.wake.notify_one());
     }
 
     /// Takes the bytes in. Who wants more than `Unstable` gets something to wait by.
@@ -131,8 +131,8 @@ impl WriteBuffer {
         id: FileId,
         (offset, data): (u64, &Bytes),
         stability: Stability,
-        room: &Room,
-    ) -> Result<(Arc<File>, Taken, Option<Waiter>)> {
+        permit: &BudgetPermit,
+    ) -> Result<(Arc<File>, BufferedWrite, Option<Waiter>)> {
         loop {
             let (file, found, fresh) = self.file(id)?;
             let taken = {
@@ -144,7 +144,7 @@ impl WriteBuffer {
                     return Err(error);
                 }
                 let times = (self.now_ms(), self.origin_clock(file.junction));
-                let taken = state.take(found.attr(), (offset, data), stability, times, room);
+                let taken = state.take(found.attr(), (offset, data), stability, times, permit);
                 let waiter =
                     (stability > Stability::Unstable).then(|| Waiter::new(&file, &mut state, taken.sequence));
                 (taken, waiter)
@@ -152,16 +152,16 @@ impl WriteBuffer {
             if fresh {
                 sender::start(self, &file);
             }
-            file.poke.notify_one();
+            file.wake.notify_one();
             return Ok((file, taken.0, taken.1));
         }
     }
 
     /// To have a file alone at the origin, whether anything of it is pending or not.
-    pub fn want(self: &Arc<Self>, id: FileId) -> Result<Held> {
+    pub fn request(self: &Arc<Self>, id: FileId) -> Result<ExclusiveAccess> {
         loop {
             let (file, _, fresh) = self.file(id)?;
-            let wanted = file.want();
+            let wanted = file.request();
             if fresh {
                 sender::start(self, &file);
             }
@@ -195,22 +195,22 @@ impl WriteBuffer {
     }
 
     /// The error of bytes that were lost since somebody asked last.
-    pub fn untold(&self, id: FileId) -> Option<Error> {
-        self.lock_untold().remove(&id)
+    pub fn take_unreported(&self, id: FileId) -> Option<Error> {
+        self.unreported_errors().remove(&id)
     }
 
-    fn lock_untold(&self) -> MutexGuard<'_, HashMap<FileId, Error>> {
-        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unreported_errors(&self) -> MutexGuard<'_, HashMap<FileId, Error>> {
+        self.unreported.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn remember_untold(&self, id: FileId, error: Error) {
-        let mut untold = self.lock_untold();
-        if untold.len() >= UNTOLD_MAX
-            && let Some(other) = untold.keys().next().copied()
+    pub(super) fn keep_unreported(&self, id: FileId, error: Error) {
+        let mut unreported = self.unreported_errors();
+        if unreported.len() >= UNREPORTED_MAX
+            && let Some(other) = unreported.keys().next().copied()
         {
-            untold.remove(&other);
+            unreported.remove(&other);
         }
-        untold.insert(id, error);
+        unreported.insert(id, error);
     }
 
     /// As those see it who read it now.
@@ -227,7 +227,7 @@ impl WriteBuffer {
     /// how many bytes of each.
     pub async fn flush(&self, patience: Duration) -> Vec<(FileId, u64)> {
         self.stopping.store(true, Ordering::SeqCst);
-        self.poke_all();
+        self.wake_all();
         self.not_stored(patience, |_| true).await
     }
 
@@ -235,7 +235,7 @@ impl WriteBuffer {
     /// stored then; `None`: nothing is pending any more.
     pub async fn settle_junction(&self, junction: JunctionId, patience: Duration) -> Option<u64> {
         self.settling().insert(junction);
-        self.poke_all();
+        self.wake_all();
         let left = self.not_stored(patience, |file| file.junction == junction).await;
         self.settling().remove(&junction);
         (!left.is_empty()).then(|| left.iter().map(|(_, bytes)| bytes).sum())
@@ -274,7 +274,7 @@ impl WriteBuffer {
 
     /// By the clock of the origin, as far as it is known, and never ahead of it.
     fn origin_clock(&self, junction: JunctionId) -> Option<Timestamp> {
-        let ahead = self.manners().get(&junction)?.ahead?;
+        let ahead = self.behaviours().get(&junction)?.ahead?;
         let now = self.steady() + ahead;
         let seconds = i64::try_from(now.div_euclid(NANOS)).ok()?;
         Some(Timestamp { seconds, nanos: u32::try_from(now.rem_euclid(NANOS)).ok()? })
@@ -282,22 +282,22 @@ impl WriteBuffer {
 
     /// An answer of this origin says that it was this late there, on its way to us.
     pub(super) fn learn(&self, junction: JunctionId, before: Option<Version>, ctime: Option<Timestamp>) {
-        let mut origins = self.manners();
-        let manners = origins.entry(junction).or_default();
-        manners.tells_before = before.is_some();
+        let mut origins = self.behaviours();
+        let behaviours = origins.entry(junction).or_default();
+        behaviours.tells_before = before.is_some();
         if let Some(ctime) = ctime {
             let there = i128::from(ctime.seconds) * NANOS + i128::from(ctime.nanos);
-            manners.ahead = Some(there - self.steady());
+            behaviours.ahead = Some(there - self.steady());
         }
     }
 
     pub(super) fn tells_before(&self, junction: JunctionId) -> bool {
-        self.manners().get(&junction).is_some_and(|manners| manners.tells_before)
+        self.behaviours().get(&junction).is_some_and(|behaviours| behaviours.tells_before)
     }
 
     /// A key that no origin gives.
-    pub(super) fn draft(&self, old: &CacheKey, size: u64) -> CacheKey {
-        let number = self.drafts.fetch_add(1, Ordering::Relaxed).to_le_bytes();
+    pub(super) fn provisional(&self, old: &CacheKey, size: u64) -> CacheKey {
+        let number = self.provisional_versions.fetch_add(1, Ordering::Relaxed).to_le_bytes();
         let start = self.verifier.load(Ordering::Relaxed).to_le_bytes();
         let mut version = [0; 16];
         version[..8].copy_from_slice(&number);
@@ -321,17 +321,17 @@ fn random() -> u64 {
 }
 
 /// A writer in the queue for room.
-struct Pressed<'a>(&'a WriteBuffer);
+struct BudgetQueue<'a>(&'a WriteBuffer);
 
-impl<'a> Pressed<'a> {
-    fn begin(buffer: &'a WriteBuffer) -> Pressed<'a> {
+impl<'a> BudgetQueue<'a> {
+    fn begin(buffer: &'a WriteBuffer) -> BudgetQueue<'a> {
         buffer.pressed.fetch_add(1, Ordering::SeqCst);
-        buffer.poke_all();
-        Pressed(buffer)
+        buffer.wake_all();
+        BudgetQueue(buffer)
     }
 }
 
-impl Drop for Pressed<'_> {
+impl Drop for BudgetQueue<'_> {
     fn drop(&mut self) {
         self.0.pressed.fetch_sub(1, Ordering::SeqCst);
     }

@@ -122,8 +122,9 @@ fn what_fails_for_good_is_gone_and_says_whose_it_was() {
 #[test]
 fn random_calls_do_what_an_array_of_bytes_does() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    let seed =
-        seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64));
+    let seed = seed.unwrap_or_else(|| {
+        std::time::UNIX_EPOCH.elapsed().map_or(0, |first_waiter| first_waiter.as_nanos() as u64)
+    });
     println!("SEED={seed}");
     let mut state = seed;
     let mut below = move |limit: u64| {
@@ -366,6 +367,6 @@ fn small_writes_that_arrived_together_are_covered_as_one() {
     let part = e.next_part(ALL).unwrap();
     e.arrived(part.number, Stability::Unstable, ONE);
     write(&mut e, 11, 0, 100);
-    assert_eq!(e.covered(), 1);
+    assert_eq!(e.superseded(), 1);
     assert!(e.is_unstored(ByteRange::new(90, 10), 1));
 }

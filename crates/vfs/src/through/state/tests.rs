@@ -35,16 +35,16 @@ fn empty_file() -> (Arc<File>, CacheKey) {
     (File::new(clean.file, JunctionId(1), clean, 1 << 20, false), clean)
 }
 
-fn room() -> Room {
+fn permit() -> BudgetPermit {
     Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"))
 }
 
 const LIMITS: Limits =
     Limits { now_ms: 1, parts_max: 9, pressed: false, stopping: false, unstable_max: u64::MAX };
 
-fn write_and_ask(state: &mut State, offset: u64, room: &Room) {
+fn write_and_ask(state: &mut State, offset: u64, permit: &BudgetPermit) {
     let bytes = Bytes::from_static(b"bytes");
-    state.take(&attr(1), (offset, &bytes), Stability::Unstable, (0, None), room);
+    state.take(&attr(1), (offset, &bytes), Stability::Unstable, (0, None), permit);
     state.ask_commit();
 }
 
@@ -55,8 +55,8 @@ fn send(state: &mut State) {
     }
 }
 
-fn write_look_and_send(state: &mut State, clean: CacheKey, room: &Room) {
-    write_and_ask(state, 0, room);
+fn write_look_and_send(state: &mut State, clean: CacheKey, permit: &BudgetPermit) {
+    write_and_ask(state, 0, permit);
     assert!(matches!(state.next_step(&LIMITS), Step::Look));
     state.looked(clean.version, clean, true);
     send(state);
@@ -66,9 +66,15 @@ fn write_look_and_send(state: &mut State, clean: CacheKey, room: &Room) {
 #[test]
 fn a_time_that_was_set_after_the_last_write_is_told() {
     let (file, clean) = empty_file();
-    let room = room();
+    let permit = permit();
     let mut state = file.lock();
-    state.take(&attr(1), (0, &Bytes::from_static(b"bytes")), Stability::Unstable, (0, Some(at(100))), &room);
+    state.take(
+        &attr(1),
+        (0, &Bytes::from_static(b"bytes")),
+        Stability::Unstable,
+        (0, Some(at(100))),
+        &permit,
+    );
     assert_eq!(state.view(&attr(2)).mtime, at(100));
     state.found(clean);
     assert_eq!(state.view(&attr(2)).mtime, at(100), "its bytes are still to be sent");
@@ -84,13 +90,13 @@ fn a_time_that_was_set_after_the_last_write_is_told() {
 #[test]
 fn a_write_to_a_file_with_an_mtime_in_the_future_is_told_as_of_now() {
     let (file, _) = empty_file();
-    let room = room();
+    let permit = permit();
     let mut state = file.lock();
     let ahead = Attr { mtime: at(1_000_000), ..attr(1) };
     let bytes = Bytes::from_static(b"bytes");
-    state.take(&ahead, (0, &bytes), Stability::Unstable, (0, None), &room);
+    state.take(&ahead, (0, &bytes), Stability::Unstable, (0, None), &permit);
     assert_eq!(state.view(&ahead).ctime, after(at(1)), "the origin's clock is not known");
-    state.take(&ahead, (0, &bytes), Stability::Unstable, (0, Some(at(100))), &room);
+    state.take(&ahead, (0, &bytes), Stability::Unstable, (0, Some(at(100))), &permit);
     let view = state.view(&ahead);
     assert_eq!((view.mtime, view.ctime), (at(100), at(100)));
 }
@@ -99,10 +105,10 @@ fn a_write_to_a_file_with_an_mtime_in_the_future_is_told_as_of_now() {
 #[test]
 fn what_is_stored_is_told_as_the_origin_has_it() {
     let (file, clean) = empty_file();
-    let room = room();
+    let permit = permit();
     let mut state = file.lock();
     let bytes = Bytes::from_static(b"bytes");
-    state.take(&attr(1), (0, &bytes), Stability::Unstable, (0, Some(at(100))), &room);
+    state.take(&attr(1), (0, &bytes), Stability::Unstable, (0, Some(at(100))), &permit);
     let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
     state.extents.arrived(part.number, Stability::FileSync, [0; 8]);
     assert!(matches!(state.lay_exact(), Step::LayExact { .. }));
@@ -116,11 +122,11 @@ fn what_is_stored_is_told_as_the_origin_has_it() {
 #[test]
 fn what_is_asked_for_while_a_commit_is_under_way_is_committed_after_it() {
     let (file, clean) = empty_file();
-    let room = room();
+    let permit = permit();
     let mut state = file.lock();
-    write_look_and_send(&mut state, clean, &room);
+    write_look_and_send(&mut state, clean, &permit);
     let Step::Commit { arrivals } = state.next_step(&LIMITS) else { panic!("all has arrived") };
-    write_and_ask(&mut state, 100, &room);
+    write_and_ask(&mut state, 100, &permit);
     send(&mut state);
     assert_eq!(state.extents.committed(arrivals, [0; 8]), (0, Vec::new()));
     state.commit_is_over();
@@ -132,13 +138,13 @@ fn what_is_asked_for_while_a_commit_is_under_way_is_committed_after_it() {
 #[test]
 fn who_asks_for_a_commit_is_not_kept_waiting_by_those_who_read() {
     let (file, clean) = empty_file();
-    let room = room();
+    let permit = permit();
     let mut state = file.lock();
-    write_look_and_send(&mut state, clean, &room);
+    write_look_and_send(&mut state, clean, &permit);
     for _ in 0..5 {
         // One more wants it, and the one before is done.
-        state.wants += 1;
-        state.granted = 0;
+        state.requests += 1;
+        state.grants = 0;
         match state.next_step(&LIMITS) {
             Step::Granted => {}
             Step::Commit { .. } => return,
@@ -152,13 +158,13 @@ fn who_asks_for_a_commit_is_not_kept_waiting_by_those_who_read() {
 #[tokio::test]
 async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     let (file, clean) = empty_file();
-    let room = room();
+    let permit = permit();
     let wanted = {
         let mut state = file.lock();
-        write_look_and_send(&mut state, clean, &room);
+        write_look_and_send(&mut state, clean, &permit);
         state.note(WriteAck { before: Some(clean.version), after: None, resent: false });
         drop(state);
-        file.want().expect("open")
+        file.request().expect("open")
     };
     {
         let mut state = file.lock();
@@ -167,7 +173,7 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     file.lock().laid(CacheKey { size: 5, ..clean });
     assert!(matches!(file.lock().next_step(&LIMITS), Step::Granted));
     let held = wanted.granted().await.expect("granted");
-    file.lock().take(&attr(1), (100, &Bytes::from_static(b"later")), Stability::Unstable, (0, None), &room);
+    file.lock().take(&attr(1), (100, &Bytes::from_static(b"later")), Stability::Unstable, (0, None), &permit);
     // Somebody else made it longer just after that.
     held.is_cut(2, CacheKey { size: 50, ..clean });
     let state = file.lock();
@@ -180,9 +186,9 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
 #[test]
 fn what_the_origin_had_when_it_was_perhaps_cut_is_sent_again_and_committed() {
     let (file, clean) = empty_file();
-    let room = room();
+    let permit = permit();
     let mut state = file.lock();
-    write_look_and_send(&mut state, clean, &room);
+    write_look_and_send(&mut state, clean, &permit);
     state.send_again();
     assert_eq!(state.extents.unstable_bytes(), 0);
     let again = state.next_step(&LIMITS);

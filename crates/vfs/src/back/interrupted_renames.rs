@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use types::{ErrorKind, FileId, Name, Result};
 use writeback::{Action, Operation};
 
-use super::home::Note;
+use super::home::FlushNote;
 
 /// Questions to the origin at the same time.
 const PARALLEL: usize = 32;
@@ -71,5 +71,5 @@ async fn look_under(namespace: Arc<Namespace>, dir: FileId, name: Name) -> Resul
 
 /// What cannot be read counts as begun.
 fn was_begun(namespace: &Namespace, id: FileId) -> bool {
-    Note::of(namespace, id).map_or(true, |note| note.begun)
+    FlushNote::of(namespace, id).map_or(true, |note| note.begun)
 }

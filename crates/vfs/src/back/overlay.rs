@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cache::CacheKey;
 use namespace::Renewed;
 use tokio::sync::watch;
-use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version, WeakAttr};
+use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version};
 use writeback::{Action, GivenUp, Lookup, Names, Operation, Piece, Position};
 
+use crate::change::Around;
 use crate::node::{Node, outward};
 use crate::places::PlaceOverlay;
-use crate::successors::{Since, Successors};
+use crate::successors::{BytesChanged, Successors};
 use crate::writer::EntryOverlay;
 
 /// Names of one object that are remembered.
@@ -20,9 +21,9 @@ const NAMES_MAX: usize = 64;
 
 /// An object that something is to be done to at its origin.
 #[derive(Clone, Debug)]
-pub struct Altered {
+pub struct AlteredObject {
     pub junction: JunctionId,
-    pub below: Below,
+    pub below: CleanBase,
     /// Where clients see it.
     pub place: Option<(FileId, Name)>,
     /// Names that it has or had: at its origin it has one of them.
@@ -33,7 +34,7 @@ pub struct Altered {
 
 /// What of an object is at its origin.
 #[derive(Clone, Copy, Debug)]
-pub enum Below {
+pub enum CleanBase {
     /// The origin never had it.
     Nothing,
     /// This version.
@@ -44,21 +45,21 @@ pub enum Below {
 
 /// Objects of an operation that waits for the journal: what lies below them follows what the flush does meanwhile. Those
 /// that nothing else is done to are forgotten with it, unless the operation was applied.
-pub struct Expected<'a> {
-    shown: &'a Shown,
+pub struct ExpectedOperation<'a> {
+    overlay: &'a DirtyOverlay,
     ids: Vec<FileId>,
     is_applied: bool,
 }
 
-impl Expected<'_> {
+impl ExpectedOperation<'_> {
     pub fn applied(mut self) {
         self.is_applied = true;
     }
 }
 
-impl Drop for Expected<'_> {
+impl Drop for ExpectedOperation<'_> {
     fn drop(&mut self) {
-        let mut state = self.shown.state();
+        let mut state = self.overlay.state();
         for id in self.ids.drain(..) {
             let left = state.expected.get(&id).map_or(0, |count| count - 1);
             match left {
@@ -73,22 +74,22 @@ impl Drop for Expected<'_> {
 }
 
 /// Where the bytes of a read are.
-pub struct Plan {
+pub struct ReadPlan {
     pub pieces: Vec<Piece>,
-    pub below: Below,
+    pub below: CleanBase,
 }
 
 #[derive(Default)]
 struct State {
     names: Names,
-    altered: HashMap<FileId, Altered>,
+    altered: HashMap<FileId, AlteredObject>,
     /// How many operations wait for the journal that are to alter it.
     expected: HashMap<FileId, usize>,
     /// What lost its name to a rename, by the rename's sequence.
     replaced: HashMap<u64, FileId>,
 }
 
-pub struct Shown {
+pub struct DirtyOverlay {
     state: Mutex<State>,
     /// The origin's version after the last one that was shown: for who opened a file before the flush.
     pub successors: Arc<Successors>,
@@ -96,22 +97,15 @@ pub struct Shown {
     progress: watch::Sender<()>,
 }
 
-/// An object just before and just after an operation, with the numbers that clients know.
-#[derive(Clone, Copy, Debug)]
-pub struct Change {
-    pub before: Option<WeakAttr>,
-    pub after: Option<Attr>,
-}
-
-impl PlaceOverlay for Shown {
+impl PlaceOverlay for DirtyOverlay {
     fn place(&self, id: FileId) -> Option<(FileId, Name)> {
         self.state().altered.get(&id)?.place.clone()
     }
 }
 
-impl Shown {
-    pub fn new(successors: Arc<Successors>) -> Shown {
-        Shown { state: Mutex::default(), successors, progress: watch::Sender::new(()) }
+impl DirtyOverlay {
+    pub fn new(successors: Arc<Successors>) -> DirtyOverlay {
+        DirtyOverlay { state: Mutex::default(), successors, progress: watch::Sender::new(()) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -144,7 +138,7 @@ impl Shown {
     }
 
     /// With what is done to it here. Its version stays that of its bytes, where these are the origin's.
-    pub fn lay_over(&self, node: &mut Node) {
+    pub fn apply_overlay(&self, node: &mut Node) {
         let state = self.state();
         let Some(attr) = state.names.attr(node.id, Some(&node.attr)) else { return };
         node.attr = outward(node.id, &attr);
@@ -189,7 +183,7 @@ impl Shown {
         self.state().names.since(id, now)
     }
 
-    pub fn altered(&self, id: FileId) -> Option<Altered> {
+    pub fn altered(&self, id: FileId) -> Option<AlteredObject> {
         self.state().altered.get(&id).cloned()
     }
 
@@ -198,14 +192,14 @@ impl Shown {
     }
 
     /// `known`: what the objects of an operation are, used for those that are not altered.
-    pub fn expect(&self, known: Vec<(FileId, Altered)>) -> Expected<'_> {
+    pub fn expect(&self, known: Vec<(FileId, AlteredObject)>) -> ExpectedOperation<'_> {
         let mut state = self.state();
         let ids = known.iter().map(|(id, _)| *id).collect();
         for (id, was) in known {
             state.altered.entry(id).or_insert(was);
             *state.expected.entry(id).or_default() += 1;
         }
-        Expected { shown: self, ids, is_applied: false }
+        ExpectedOperation { overlay: self, ids, is_applied: false }
     }
 
     /// Its objects were expected. `around`: objects of which the caller is told, with what the origin shows of each.
@@ -213,7 +207,7 @@ impl Shown {
         &self,
         (sequence, operation, position): (u64, &Operation, Position),
         around: &[(FileId, Option<Attr>)],
-    ) -> Vec<Change> {
+    ) -> Vec<Around> {
         let mut state = self.state();
         let see = |state: &State, (id, origin): &(FileId, Option<Attr>)| {
             state.names.attr(*id, origin.as_ref()).map(|attr| outward(*id, &attr))
@@ -223,33 +217,35 @@ impl Shown {
         state.follow(sequence, operation);
         let after = around.iter().map(|one| see(&state, one));
         let weak = before.into_iter().map(|attr| attr.map(|attr| attr.weak()));
-        weak.zip(after).map(|(before, after)| Change { before, after }).collect()
+        weak.zip(after).map(|(before, after)| Around { before, after }).collect()
     }
 
     /// `None` if the bytes are the origin's.
-    pub fn plan(&self, id: FileId, range: ByteRange) -> Option<Plan> {
+    pub fn plan(&self, id: FileId, range: ByteRange) -> Option<ReadPlan> {
         let state = self.state();
         match state.names.overlay(id) {
             Some(overlay) => {
                 let below = state.below(id);
-                Some(Plan { pieces: overlay.plan(range), below })
+                Some(ReadPlan { pieces: overlay.plan(range), below })
             }
-            None if state.names.is_local(id) => Some(Plan { pieces: Vec::new(), below: Below::Nothing }),
+            None if state.names.is_local(id) => {
+                Some(ReadPlan { pieces: Vec::new(), below: CleanBase::Nothing })
+            }
             None => None,
         }
     }
 
     /// What lies below what is shown of an object.
-    pub fn below(&self, id: FileId) -> Below {
+    pub fn below(&self, id: FileId) -> CleanBase {
         self.state().below(id)
     }
 
     /// The origin was asked.
     pub fn learn(&self, key: CacheKey) {
         if let Some(altered) = self.state().altered.get_mut(&key.file)
-            && matches!(altered.below, Below::Unknown)
+            && matches!(altered.below, CleanBase::Unknown)
         {
-            altered.below = Below::Version(key);
+            altered.below = CleanBase::Version(key);
         }
     }
 
@@ -278,11 +274,11 @@ impl Shown {
             if let Some(altered) = state.altered.get_mut(&id) {
                 altered.below = match &now {
                     Some((version, attr)) => {
-                        Below::Version(CacheKey { file: id, version: *version, size: attr.size })
+                        CleanBase::Version(CacheKey { file: id, version: *version, size: attr.size })
                     }
-                    None if local => Below::Nothing,
+                    None if local => CleanBase::Nothing,
                     None if stays => altered.below,
-                    None => Below::Unknown,
+                    None => CleanBase::Unknown,
                 };
             }
             if let (Some(Some(shown)), Some((version, attr))) = (shown, &now)
@@ -290,7 +286,7 @@ impl Shown {
             {
                 let before = Version::from_attr(&outward(id, &shown));
                 let now = CacheKey { file: id, version: *version, size: attr.size };
-                self.successors.note((id, before), now, Since::Same);
+                self.successors.note((id, before), now, BytesChanged::No);
             }
             let replaced = sequences.iter().filter_map(|sequence| state.replaced.remove(sequence));
             for touched in replaced.chain([id]).collect::<Vec<_>>() {
@@ -314,8 +310,8 @@ impl Shown {
                 state.replaced.remove(&pending.sequence);
                 let Some(altered) = state.altered.get_mut(&id) else { continue };
                 // Some of it may be at the origin.
-                if pending.in_doubt && matches!(altered.below, Below::Version(_)) {
-                    altered.below = Below::Unknown;
+                if pending.in_doubt && matches!(altered.below, CleanBase::Version(_)) {
+                    altered.below = CleanBase::Unknown;
                 }
                 if matches!(pending.operation.action, Action::Rename(_)) {
                     altered.place = place(id);
@@ -337,7 +333,7 @@ impl Shown {
     pub fn renewed(&self, renewed: &Renewed) {
         self.successors.note_renewed(renewed);
         if let Some(altered) = self.state().altered.get_mut(&renewed.id)
-            && let Below::Version(key) = &mut altered.below
+            && let CleanBase::Version(key) = &mut altered.below
             && key.version == renewed.before
         {
             key.version = renewed.after;
@@ -346,8 +342,8 @@ impl Shown {
 }
 
 impl State {
-    fn below(&self, id: FileId) -> Below {
-        self.altered.get(&id).map_or(Below::Unknown, |altered| altered.below)
+    fn below(&self, id: FileId) -> CleanBase {
+        self.altered.get(&id).map_or(CleanBase::Unknown, |altered| altered.below)
     }
 
     fn forget_unaltered(&mut self, id: FileId) {
@@ -398,26 +394,26 @@ mod tests {
         CacheKey { file: FILE, version: Version([version; 16]), size: 10 }
     }
 
-    fn known() -> Vec<(FileId, Altered)> {
-        let below = Below::Version(key(1));
+    fn known() -> Vec<(FileId, AlteredObject)> {
+        let below = CleanBase::Version(key(1));
         vec![(
             FILE,
-            Altered { junction: JunctionId(1), below, place: None, names: Vec::new(), last_write: 0 },
+            AlteredObject { junction: JunctionId(1), below, place: None, names: Vec::new(), last_write: 0 },
         )]
     }
 
-    fn write(shown: &Shown, sequence: u64) {
+    fn write(overlay: &DirtyOverlay, sequence: u64) {
         let base = Some(Version([1; 16]));
         let action = Action::Truncate { file: FILE, size: 0, size_before: 10, base };
         let now = Timestamp { seconds: 1, nanos: 0 };
         let operation = Operation { junction: JunctionId(1), acknowledged: now, since: now, action };
-        shown.apply((sequence, &operation, Position::default()), &[]);
+        overlay.apply((sequence, &operation, Position::default()), &[]);
     }
 
-    fn version(shown: &Shown) -> Option<Version> {
-        match shown.below(FILE) {
-            Below::Version(key) => Some(key.version),
-            Below::Nothing | Below::Unknown => None,
+    fn version(overlay: &DirtyOverlay) -> Option<Version> {
+        match overlay.below(FILE) {
+            CleanBase::Version(key) => Some(key.version),
+            CleanBase::Nothing | CleanBase::Unknown => None,
         }
     }
 
@@ -425,27 +421,27 @@ mod tests {
     /// nobody noted that the version which it was made on is another one now, and it became a conflict with nobody.
     #[test]
     fn what_waits_for_the_journal_follows_a_rename() {
-        let shown = Shown::new(Arc::default());
+        let overlay = DirtyOverlay::new(Arc::default());
         let (before, after) = (Version([1; 16]), Version([2; 16]));
-        let waits = shown.expect(known());
-        shown.renewed(&Renewed { id: FILE, size: 10, before, after });
-        write(&shown, 1);
+        let waits = overlay.expect(known());
+        overlay.renewed(&Renewed { id: FILE, size: 10, before, after });
+        write(&overlay, 1);
         waits.applied();
-        assert_eq!(version(&shown), Some(after));
+        assert_eq!(version(&overlay), Some(after));
     }
 
     #[test]
     fn what_waits_for_the_journal_is_known_after_what_was_before_it_is_flushed_and_not_if_it_gives_up() {
-        let shown = Shown::new(Arc::default());
-        let first = shown.expect(known());
-        write(&shown, 1);
+        let overlay = DirtyOverlay::new(Arc::default());
+        let first = overlay.expect(known());
+        write(&overlay, 1);
         first.applied();
-        let second = shown.expect(known());
-        shown.flushed(FILE, &[1], None, None, true);
-        assert_eq!(version(&shown), Some(Version([1; 16])), "what it is to be written over");
+        let second = overlay.expect(known());
+        overlay.flushed(FILE, &[1], None, None, true);
+        assert_eq!(version(&overlay), Some(Version([1; 16])), "what it is to be written over");
         drop(second);
-        assert!(shown.altered(FILE).is_none());
-        drop(shown.expect(known()));
-        assert!(shown.altered(FILE).is_none());
+        assert!(overlay.altered(FILE).is_none());
+        drop(overlay.expect(known()));
+        assert!(overlay.altered(FILE).is_none());
     }
 }

@@ -6,10 +6,10 @@ use types::{ByteRange, Stability, WriteVerifier};
 use super::extents::overlap;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct SupersededPiece {
     pub range: ByteRange,
     /// The first write that waits for this.
-    pub since: u64,
+    pub first_waiter: u64,
     /// What was promised to any that do.
     pub stability: Stability,
     pub verifier: WriteVerifier,
@@ -18,9 +18,9 @@ pub struct Piece {
 }
 
 #[derive(Debug, Default)]
-pub struct Covered(Vec<Piece>);
+pub struct SupersededUncommitted(Vec<SupersededPiece>);
 
-impl Covered {
+impl SupersededUncommitted {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -31,12 +31,12 @@ impl Covered {
     }
 
     /// What arrived together and touches is one piece.
-    pub fn add(&mut self, piece: Piece) {
+    pub fn add(&mut self, piece: SupersededPiece) {
         match self.0.last_mut() {
             Some(last) if last.arrival == piece.arrival && last.range.end() == piece.range.offset => {
                 last.range.length += piece.range.length;
-                (last.since, last.stability) =
-                    (last.since.min(piece.since), last.stability.max(piece.stability));
+                (last.first_waiter, last.stability) =
+                    (last.first_waiter.min(piece.first_waiter), last.stability.max(piece.stability));
             }
             _ => self.0.push(piece),
         }
@@ -44,28 +44,29 @@ impl Covered {
 
     /// Of writes up to this one.
     pub fn has(&self, sequence: u64) -> bool {
-        self.0.iter().any(|piece| piece.since <= sequence)
+        self.0.iter().any(|piece| piece.first_waiter <= sequence)
     }
 
     pub fn has_in(&self, range: &ByteRange, sequence: u64) -> bool {
-        self.0.iter().any(|piece| piece.since <= sequence && overlap(&piece.range, range))
+        self.0.iter().any(|piece| piece.first_waiter <= sequence && overlap(&piece.range, range))
     }
 
     /// Nobody waits for what is in this range any more.
     pub fn take_out(&mut self, range: ByteRange) {
-        let touched: Vec<Piece> = self.0.extract_if(.., |piece| overlap(&piece.range, &range)).collect();
+        let touched: Vec<SupersededPiece> =
+            self.0.extract_if(.., |piece| overlap(&piece.range, &range)).collect();
         for piece in touched {
             let (from, to) = (piece.range.offset, piece.range.end());
             for (from, to) in [(from, range.offset.min(to)), (range.end().max(from), to)] {
                 if from < to {
-                    self.0.push(Piece { range: ByteRange::new(from, to - from), ..piece });
+                    self.0.push(SupersededPiece { range: ByteRange::new(from, to - from), ..piece });
                 }
             }
         }
     }
 
     /// What arrived up to there: a commit is over that was about it.
-    pub fn take_up_to(&mut self, arrivals: u64) -> Vec<Piece> {
+    pub fn take_up_to(&mut self, arrivals: u64) -> Vec<SupersededPiece> {
         self.0.extract_if(.., |piece| piece.arrival <= arrivals).collect()
     }
 }

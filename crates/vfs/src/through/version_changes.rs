@@ -30,7 +30,7 @@ impl Through {
 
     /// A name more, less, or another moves the ctime of a file, and its version where that is made of its times. Where an
     /// origin does not tell (NFS) it is asked, and the caller does not wait for that.
-    pub(super) async fn named_anew(&self, vfs: &Vfs, was: Option<Arc<Node>>) {
+    pub(super) async fn names_changed(&self, vfs: &Vfs, was: Option<Arc<Node>>) {
         let Some(was) = was.filter(|was| was.version() == Version::from_attr(was.attr())) else { return };
         let Ok(Found::Node(told)) = vfs.namespace.getattr_known(was.id) else { return };
         if told.version() != was.version() {
