@@ -45,7 +45,7 @@ impl Places {
 
 impl Vfs {
     /// As `new`, with the journal of what is written `back`. Reads it on this thread; needs a runtime. Refuses a journal
-    /// that holds what a junction is owed that is not there, or is not written `back` any more.
+    /// that holds operations of a junction that is not there, or is not written `back` any more.
     pub fn with_journal(
         namespace: Arc<Namespace>,
         cache: Arc<Cache>,

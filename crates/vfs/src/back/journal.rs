@@ -314,7 +314,7 @@ fn way_out(journaling: &Journaling) -> String {
     )
 }
 
-/// What is owed to an origin must not be forgotten because nobody speaks of it any more.
+/// Operations that an origin does not have must not be forgotten because their junction is not configured any more.
 fn check_junctions(
     namespace: &Namespace,
     writing: &Writing,
@@ -322,12 +322,12 @@ fn check_junctions(
     recovered: &[(RecoveredEntry, Operation)],
 ) -> Result<()> {
     let policies = writing.policies(&namespace.junctions());
-    let mut owed: HashMap<JunctionId, usize> = HashMap::new();
+    let mut unflushed: HashMap<JunctionId, usize> = HashMap::new();
     for (_, operation) in recovered {
-        *owed.entry(operation.junction).or_default() += 1;
+        *unflushed.entry(operation.junction).or_default() += 1;
     }
-    owed.retain(|junction, _| policies.get(junction) != Some(&WritePolicy::Back));
-    let Some((junction, count)) = owed.into_iter().next() else { return Ok(()) };
+    unflushed.retain(|junction, _| policies.get(junction) != Some(&WritePolicy::Back));
+    let Some((junction, count)) = unflushed.into_iter().next() else { return Ok(()) };
     let dir = journaling.dir.display();
     let give_up = way_out(journaling);
     let known = namespace.junctions().into_iter().find(|known| known.id == junction);
