@@ -2,9 +2,8 @@
 //! the file was just before it and just after, as far as the origin tells.
 //!
 //! Answers that can be put in a row, from what the file was known to be to what it is now, leave no gap in which another
-//! write could have been: nobody else wrote. A state before a write of ours that is neither what the file was known to be
-//! nor what an answer leaves is another's doing: somebody else wrote. Between the two nothing is proved, as with answers
-//! that came late, twice or not at all, or from servers that look at the file and write to it in two steps.
+//! write could have been: nobody else wrote. If they cannot, nothing is proved: answers may have come late, twice or not at
+//! all, or from servers that look at the file and write to it in two steps.
 
 use types::{Attr, Version};
 
@@ -26,8 +25,6 @@ pub struct WriteVerdict<T> {
     pub last: Option<T>,
     /// Nobody else changed it, as far as answers can tell.
     pub alone: bool,
-    /// Somebody else certainly changed it.
-    pub foreign: bool,
     /// What it may be then.
     ends: Vec<Version>,
 }
@@ -53,7 +50,6 @@ pub fn detect_foreign_write<T: Clone>(
     let version = |told: &T| state(told).0;
     let told = || acks.iter().filter_map(|ack| ack.after.as_ref());
     let silent = acks.iter().any(|ack| ack.before.is_none() || ack.after.is_none());
-    let befores = || acks.iter().filter_map(|ack| ack.before);
     let mut steps: Vec<(Version, Version)> = acks
         .iter()
         .filter_map(|ack| Some((ack.before?, version(ack.after.as_ref()?))))
@@ -76,15 +72,12 @@ pub fn detect_foreign_write<T: Clone>(
     let last = end.or(came_last).cloned();
     // With silent ones in between, the row has gaps that are perhaps theirs.
     let alone = is_row || silent && looked;
-    let explained: Vec<Version> = told().map(version).chain([base]).collect();
-    let is_unknown = silent || acks.iter().any(|ack| ack.resent);
-    let foreign = !is_unknown && befores().any(|before| !explained.contains(&before));
     let ends = match &last {
         Some(last) => vec![version(last)],
         None if acks.is_empty() => vec![base],
         None => told().map(version).collect(),
     };
-    WriteVerdict { last, alone, foreign, ends }
+    WriteVerdict { last, alone, ends }
 }
 
 #[cfg(test)]
@@ -145,28 +138,6 @@ mod tests {
         assert!(verdict.is_ours(version(3)) && !verdict.is_ours(version(2)));
         let verdict = judge(1, &[], true);
         assert!(!verdict.is_ours(version(2)));
-    }
-
-    #[test]
-    fn a_state_that_no_answer_explains_is_anothers_doing_if_all_are_exact() {
-        for (acks, foreign) in [
-            (&[(1, 2), (2, 3), (3, 4)][..], false),
-            (&[(2, 3), (1, 2), (3, 4)], false),
-            (&[(1, 2), (9, 3), (3, 4)], true),
-            (&[(9, 2), (2, 3)], true),
-            // A server that looks before it writes, and writes side by side.
-            (&[(1, 2), (1, 3), (2, 4)], false),
-            // An object store shows none of it before the commit.
-            (&[(1, 1), (1, 1)], false),
-            // It does not tell of one, which may be what the other came after.
-            (&[(1, 2), (9, 3), (0, 4)], false),
-            (&[(1, 2), (9, 3), (3, 0)], false),
-        ] {
-            let acks: Vec<_> = acks.iter().map(|(before, after)| ack(*before, *after)).collect();
-            assert_eq!(judge(1, &acks, true).foreign, foreign, "{acks:?}");
-            let again: Vec<_> = acks.into_iter().map(|ack| WriteAck { resent: true, ..ack }).collect();
-            assert!(!judge(1, &again, true).foreign, "what we did twice leaves states that nobody tells");
-        }
     }
 
     #[test]

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use types::{Attr, FileId, Name, Result, Version};
 
 use crate::conflict::Alarm;
-use crate::foreign_write::WriteAck;
 use crate::operation::{Attributes, NewObject};
 use crate::plan::{Content, Pending};
 
@@ -115,7 +114,7 @@ pub trait Home: Send + Sync + 'static {
     async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told>;
 
     /// Stored when `commit` says so.
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<WriteAck<Found>>;
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told>;
 
     /// These bytes are being written, and `flushed` will tell if they arrive: meanwhile there is time to prepare for it.
     /// `flushed` comes when both are done.

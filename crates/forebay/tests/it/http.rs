@@ -19,7 +19,9 @@ pub fn ask(
 ) -> std::io::Result<Response<Bytes>> {
     let (address, _) = url.strip_prefix("http://").expect("no TLS").split_once('/').expect("a path");
     let path = url.split_once(address).expect("it is in it").1;
-    let request = with(Request::builder().method(method).uri(path));
+    let request = Request::builder().method(method).uri(path);
+    // hyper tells of no length if there is nothing to send; stores refuse a PUT without one.
+    let request = with(if method == "PUT" { request.header("Content-Length", body.len()) } else { request });
     let request = request.body(Bytes::copy_from_slice(body).into()).expect("a request");
     let address: SocketAddr = address.parse().expect("an address");
     program::http::ask(address, request, ANSWER_MAX, PATIENCE).map_err(std::io::Error::other)

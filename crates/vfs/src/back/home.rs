@@ -16,7 +16,7 @@ use types::{
     WriteVerifier,
 };
 use writeback::{
-    Alarm, Attributes, Content, Flushed, Found, GivenUp, Home, Journal, NewObject, Own, Seen, Told, WriteAck,
+    Alarm, Attributes, Content, Flushed, Found, GivenUp, Home, Journal, NewObject, Own, Seen, Told,
     verifier_of,
 };
 
@@ -307,7 +307,7 @@ impl Home for BackHome {
         Ok(Told { before, after: Found { version, attr, ..self.found(&altered.found).await? } })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<WriteAck<Found>> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
         let write = |origin: Arc<dyn Origin>, at: Reference| {
             let data = data.clone();
             async move { origin.write(&at, offset, data, Stability::Unstable).await }
@@ -316,9 +316,8 @@ impl Home for BackHome {
         let told = at_origin(&self.namespace, object, write).await;
         let told = self.if_gone(object, told).await?;
         self.wrote_under(object, told.verifier);
-        let (before, resent, is_told) = (told.before, told.resent, told.after.is_some());
-        let after = self.took(object, asked, before, told.after).await?;
-        Ok(WriteAck { before, after: is_told.then_some(after), resent })
+        let after = self.took(object, asked, told.before, told.after).await?;
+        Ok(Told { before: told.before, after })
     }
 
     async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {

@@ -291,40 +291,6 @@ async fn what_others_write_while_the_flush_is_at_a_file_is_read_afterwards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_others_write_between_two_parts_of_a_flushed_file_is_found_and_ours_is_kept_beside() {
-    const PART: usize = 1 << 20;
-    for is_new in [false, true] {
-        let far = Far::new("far:one");
-        if !is_new {
-            far.memory.write_file(b"file", &vec![b'.'; 4 * PART]).unwrap();
-        }
-        let t = back_tier(far.clone(), NEVER);
-        let file = if is_new { t.create("/file").await } else { t.id("/file").await };
-        let mut ours = if is_new { Vec::new() } else { t.read(file).await };
-        ours.resize(4 * PART, 0);
-        for part in 0..4 {
-            let range = part * PART..(part + 1) * PART;
-            ours[range.clone()].fill(b'a' + part as u8);
-            t.write(file, range.start as u64, &ours[range]).await;
-        }
-        let (memory, later) = (far.memory.clone(), far.clone());
-        let theirs = move || memory.write_file(b"file", b"somebody's bytes").unwrap();
-        far.before("write", move || later.before("write", theirs));
-        t.flush().await;
-        t.clock.advance(AFTER_TTL);
-        let there = bytes_of(&*far.memory, "/file").await;
-        assert!(there.starts_with(b"somebody's bytes"), "ours was sent before");
-        assert!(t.read(file).await == there, "what is at the origin is read, and not what was cached");
-        let all = names(&t.vfs, t.vfs.root()).await;
-        let copy = all.iter().find(|name| name.starts_with("file.conflict-here-")).expect("ours is beside");
-        assert!(bytes_of(&*far.memory, &format!("/{copy}")).await == ours, "as a whole");
-        let told = t.vfs.unflushed();
-        let kinds: Vec<_> = told.alarms.iter().map(|alarm| alarm.kind).collect();
-        assert_eq!((told.conflicts, kinds), (1, vec![AlarmKind::KeptBoth]), "new: {is_new}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_others_write_while_the_flush_is_at_a_file_and_what_was_written_here_both_stay() {
     let moments = [
         ("set", &b"file"[..]),

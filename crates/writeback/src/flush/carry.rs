@@ -35,8 +35,6 @@ pub struct Carry<'a> {
     own: Own,
     /// Nobody else changed the object as far as we saw.
     intact: bool,
-    /// Others wrote to it between two of our parts: what is there has bytes of both.
-    is_mixed: bool,
     replaced: Option<Found>,
     /// What was there serves for what was to be made.
     adopted: bool,
@@ -44,8 +42,7 @@ pub struct Carry<'a> {
 
 impl<'a> Carry<'a> {
     pub fn new(shared: &'a Shared, unit: &'a Unit, policy: ConflictPolicy) -> Carry<'a> {
-        let (own, intact, is_mixed, replaced, adopted) = (Own::default(), true, false, None, false);
-        Carry { shared, unit, policy, own, intact, is_mixed, replaced, adopted }
+        Carry { shared, unit, policy, own: Own::default(), intact: true, replaced: None, adopted: false }
     }
 
     pub async fn out(mut self) -> Result<Flushed> {
@@ -88,13 +85,9 @@ impl<'a> Carry<'a> {
             Work::Together(_) | Work::Vanished => Ok(None),
             Work::Object { make: Some(making), content, set } => {
                 let making = self.perhaps_staged(making)?;
-                let found = self.make(&making, content, set).await?;
-                self.keep_unmixed(found, content, set).await
+                self.make(&making, content, set).await
             }
-            Work::Object { make: None, content, set } => {
-                let found = self.alter(content, set).await?;
-                self.keep_unmixed(found, content, set).await
-            }
+            Work::Object { make: None, content, set } => self.alter(content, set).await,
             Work::Names(action) => self.names(action).await,
             Work::Replace { making, content, set, rename } => {
                 self.replace_at_once(making, content, set, rename).await
@@ -155,7 +148,8 @@ impl<'a> Carry<'a> {
     async fn overtaken(&mut self, object: FileId, seen: Option<Version>) -> Result<()> {
         self.intact = false;
         let place = self.shared.home.place(object).await?;
-        self.note_seen(seen, AlarmKind::Overtaken, place, None, WHILE_WRITTEN);
+        let why = "it was changed at the origin while it was written";
+        self.note_seen(seen, AlarmKind::Overtaken, place, None, why);
         Ok(())
     }
 
@@ -219,7 +213,6 @@ impl<'a> Carry<'a> {
     }
 }
 
-const WHILE_WRITTEN: &str = "it was changed at the origin while it was written";
 const RESUMED: &str = "what an interrupted flush did to it cannot be told from what others may have done";
 
 /// What a failing look means: the thing is not there.

@@ -2,7 +2,7 @@
 
 use types::{Error, ErrorKind, FileId, Name, Result};
 
-use super::{Carry, WHILE_WRITTEN, absent_name, is_same};
+use super::{Carry, absent_name, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Theirs};
 use crate::home::{Found, Seen};
 use crate::operation::{Attributes, NewObject};
@@ -281,28 +281,6 @@ impl Carry<'_> {
         self.fill(copy.id, copy, content, set).await.map(drop)
     }
 
-    /// Where others wrote between the parts of ours, ours goes beside as a whole: of what it has under its name, each byte
-    /// is of whoever wrote it last.
-    pub(super) async fn keep_unmixed(
-        &mut self,
-        found: Option<Found>,
-        content: &Content,
-        set: &Attributes,
-    ) -> Result<Option<Found>> {
-        if !std::mem::take(&mut self.is_mixed) {
-            return Ok(found);
-        }
-        let object = self.unit.object;
-        match self.shared.home.place(object).await? {
-            Some(place) if self.policy == ConflictPolicy::KeepBoth => {
-                self.intact = false;
-                self.store_beside(place, content, set, WHILE_WRITTEN).await?;
-            }
-            _ => self.overtaken(object, found.map(|found| found.version)).await?,
-        }
-        Ok(None)
-    }
-
     /// Size or attributes. What others did since it `was` looked at is in the same version, which is not ours then.
     async fn set(
         &mut self,
@@ -345,9 +323,6 @@ impl Carry<'_> {
         if !content.pieces.is_empty() {
             (found, is_set) = self.write(object, found.version, content, set).await?;
             is_known = false;
-            if self.is_mixed && self.policy != ConflictPolicy::Ours {
-                return Ok(found); // its size and times are not ours to say
-            }
         }
         if let Some(size) = content.size.filter(|size| *size != found.attr.size) {
             found = self.set(object, is_known.then_some(&found), &nothing, Some(size)).await?;

@@ -10,7 +10,6 @@ use types::{Error, ErrorKind, FileId, Result, Version};
 use super::Carry;
 use crate::Piece;
 use crate::flush::Shared;
-use crate::foreign_write::detect_foreign_write;
 use crate::home::{Found, Seen};
 use crate::operation::Attributes;
 use crate::plan::Content;
@@ -37,8 +36,8 @@ impl Carry<'_> {
         written
     }
 
-    /// The first part goes alone: it tells whether the object still is what was looked at. The answers to all parts
-    /// together tell whether others wrote between them.
+    /// The first part goes alone: it tells whether the object still is what was looked at. What others write between the
+    /// further ones, of which several are under way, nobody can tell from our own.
     async fn send(
         &mut self,
         object: FileId,
@@ -53,26 +52,22 @@ impl Carry<'_> {
         };
         for _ in 0..COMMITS_MAX {
             let (offset, data) = part_bytes(self.shared, first).await?;
-            let first = home.write(object, offset, data).await?;
-            let base = first.before.unwrap_or(version);
-            if let Some(before) = first.before
+            let written = home.write(object, offset, data).await?;
+            if let Some(before) = written.before
                 && before != version
                 && !self.is_ours(before).await?
             {
-                self.overtaken(object, first.before).await?;
+                self.overtaken(object, written.before).await?;
             }
             let is_set = set.is_nothing() || home.set_at_commit(object, set).await?;
             let shared = self.shared;
             let turn = shared.turn(self.unit.junction, others.len().min(TOGETHER)).await;
             let send = |part| async move {
                 let (offset, data) = part_bytes(shared, part).await?;
-                shared.home.write(object, offset, data).await
+                shared.home.write(object, offset, data).await.map(drop)
             };
-            let mut acks = together(others.iter().map(|part| send(part.as_slice()))).await?;
+            together(others.iter().map(|part| send(part.as_slice()))).await?;
             drop(turn);
-            acks.push(first);
-            self.is_mixed |=
-                detect_foreign_write(base, &acks, true, |found| (found.version, found.attr)).foreign;
             if let Some(found) = home.commit(object).await? {
                 return Ok((found, is_set));
             }
@@ -129,10 +124,9 @@ async fn piece_bytes(shared: &Shared, piece: &Piece) -> Result<Bytes> {
     bytes.ok_or_else(|| Error::new(ErrorKind::Corrupt, "read journal entry", position.sequence))
 }
 
-/// All of them, a few at a time, and what came of them in the order in which they ended; the first error ends it, and what
-/// is under way is given up.
-async fn together<T, F: Future<Output = Result<T>>>(work: impl Iterator<Item = F>) -> Result<Vec<T>> {
-    let (mut work, mut done) = (work.map(Box::pin), Vec::new());
+/// All of them, a few at a time; the first error ends it, and what is under way is given up.
+async fn together<F: Future<Output = Result<()>>>(work: impl Iterator<Item = F>) -> Result<()> {
+    let mut work = work.map(Box::pin);
     let mut under_way: Vec<Pin<Box<F>>> = work.by_ref().take(TOGETHER).collect();
     poll_fn(|context| {
         let mut at = 0;
@@ -140,17 +134,14 @@ async fn together<T, F: Future<Output = Result<T>>>(work: impl Iterator<Item = F
             match one.as_mut().poll(context) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 // The next one takes its place, and is looked at now.
-                Poll::Ready(Ok(one)) => {
-                    done.push(one);
-                    match work.next() {
-                        Some(next) => under_way[at] = next,
-                        None => drop(under_way.swap_remove(at)),
-                    }
-                }
+                Poll::Ready(Ok(())) => match work.next() {
+                    Some(next) => under_way[at] = next,
+                    None => drop(under_way.swap_remove(at)),
+                },
                 Poll::Pending => at += 1,
             }
         }
-        if under_way.is_empty() { Poll::Ready(Ok(std::mem::take(&mut done))) } else { Poll::Pending }
+        if under_way.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
     })
     .await
 }

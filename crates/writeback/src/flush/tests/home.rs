@@ -18,7 +18,6 @@ use types::{
 
 use super::world::tell;
 use crate::conflict::Alarm;
-use crate::foreign_write::WriteAck;
 use crate::home::{Flushed, Found, Home, Own, Seen, Told};
 use crate::local::verifier_of;
 use crate::names::Names;
@@ -355,7 +354,7 @@ impl Home for TestHome {
         Ok(Told { before: changed.before.map(|before| before.version), after })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<WriteAck<Found>> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
         self.step().await;
         self.vouch(object).await?;
         let refused = *self.refuses.lock().unwrap();
@@ -373,7 +372,7 @@ impl Home for TestHome {
         self.step().await;
         self.end_part(object, offset);
         let after = self.found(written.after.expect("told")).await;
-        Ok(WriteAck { before: written.before, after: Some(after), resent: written.resent })
+        Ok(Told { before: written.before, after })
     }
 
     async fn commit(&self, object: FileId) -> Result<Option<Found>> {
