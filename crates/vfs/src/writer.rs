@@ -104,7 +104,12 @@ pub trait Writer: Send + Sync {
         false
     }
 
-    /// Returns when it is known where the origin has what an interrupted flush had begun to rename.
+    /// It is known where the origin has what an interrupted flush had begun to rename. Every look at an object asks.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// Returns when it is so.
     async fn ready(&self) {}
 
     /// Dirty bytes over clean ones; `None` if all of the file's bytes are the origin's.
@@ -308,7 +313,7 @@ impl Writers {
     }
 
     pub async fn ready(&self) {
-        for writer in self.all() {
+        for writer in self.all().filter(|writer| !writer.is_ready()) {
             writer.ready().await;
         }
     }

@@ -173,11 +173,14 @@ impl Back {
         resuming.spawn(resume);
     }
 
-    /// Returns when it is known where the origin has what was renamed before the start.
+    /// It is known where the origin has what was renamed before the start.
+    pub fn are_all_found(&self) -> bool {
+        *self.found.borrow()
+    }
+
+    /// Returns when it is.
     pub async fn all_found(&self) {
-        if !*self.found.borrow() {
-            let _ = self.found.clone().wait_for(|found| *found).await; // an error: it is over
-        }
+        let _ = self.found.clone().wait_for(|found| *found).await; // an error: it is over
     }
 
     /// The wall clock's, never twice the same.

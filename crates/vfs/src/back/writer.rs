@@ -67,6 +67,10 @@ impl Writer for Back {
         self.overlay.altered(id).is_some()
     }
 
+    fn is_ready(&self) -> bool {
+        self.are_all_found()
+    }
+
     async fn ready(&self) {
         self.all_found().await;
     }
