@@ -19,6 +19,7 @@
 
 mod extents;
 mod file;
+mod foreign_write;
 mod metrics;
 mod read;
 mod sender;

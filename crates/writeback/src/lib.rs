@@ -22,7 +22,6 @@ mod covered;
 mod dirty;
 mod disk;
 mod flush;
-mod foreign_write;
 mod home;
 mod index;
 mod journal;
@@ -49,7 +48,6 @@ pub use dirty::{Overlay, Piece};
 pub use flush::{
     Clock, FlushConfig, FlushMetrics, Flusher, Flushing, Listed, SystemClock, Waiting, Waits, Withheld,
 };
-pub use foreign_write::{WriteAck, WriteVerdict, detect_foreign_write};
 pub use home::{Flushed, Found, GivenUp, Home, Own, Seen, Told};
 pub use index::Position;
 pub use journal::{Config, Journal, Recovered, RecoveredEntry, Ticket};

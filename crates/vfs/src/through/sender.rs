@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use cache::CacheKey;
 use namespace::{Asked, Found};
-use origin::{Committed, Object, Origin, Reference, Written};
+use origin::{Committed, Origin, Reference, Written};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
 use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability, Version};
-use writeback::{WriteAck, WriteVerdict, detect_foreign_write};
 
 use super::extents::{Lay, Part};
 use super::file::File;
+use super::foreign_write::{WriteAck, WriteVerdict, detect_foreign_write};
 use super::state::{Limits, State, Step};
 use super::write_buffer::WriteBuffer;
 use crate::at_origin::at_origin;
@@ -40,7 +40,7 @@ enum Done {
         arrivals: u64,
         answer: Result<Committed>,
     },
-    Laid(Result<CacheKey>, Vec<WriteAck<Object>>),
+    Laid(Result<CacheKey>, Vec<WriteAck>),
 }
 
 impl Done {
@@ -177,9 +177,7 @@ impl WriteBuffer {
                 Done::Laid(Ok(provisional), Vec::new())
             }
             Step::LayExact { old, base, acks, asked_before, unsure, lay } => {
-                let state = |object: &Object| (object.version, object.attr);
-                let judge = || detect_foreign_write(base, &acks, asked_before, state);
-                let verdict = (!unsure).then(judge);
+                let verdict = (!unsure).then(|| detect_foreign_write(base, &acks, asked_before));
                 let laid = self.lay(file.id, asked, old, verdict, lay).await;
                 if laid.as_ref().is_err_and(|e| !may_pass(e)) {
                     // What was stored is not kept here for it, and is not to read as what was before.
@@ -224,7 +222,7 @@ impl WriteBuffer {
         id: FileId,
         asked: Asked,
         old: CacheKey,
-        verdict: Option<WriteVerdict<Object>>,
+        verdict: Option<WriteVerdict>,
         lay: Lay,
     ) -> Result<CacheKey> {
         let last = verdict.as_ref().and_then(|verdict| verdict.last.as_ref());
@@ -293,8 +291,8 @@ impl WriteBuffer {
                 } else {
                     state.extents.arrived(number, stability, written.verifier);
                 }
-                let Written { before, after, resent, .. } = written;
-                state.note(WriteAck { before, after, resent });
+                let Written { before, after, .. } = written;
+                state.note(WriteAck { before, after });
             }
             Err(e) if may_pass(&e) => {
                 state.extents.unsent(number);
@@ -335,7 +333,7 @@ impl WriteBuffer {
                 // It changes nothing itself: where the origin does not say what was before, that is what is after.
                 let before = committed.before.or(committed.after.as_ref().map(|after| after.version));
                 if before.is_some() {
-                    state.note(WriteAck { before, after: committed.after, resent: committed.resent });
+                    state.note(WriteAck { before, after: committed.after });
                 }
             }
             Err(e) if may_pass(&e) => self.postpone(&mut state, &e),

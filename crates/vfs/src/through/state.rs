@@ -5,12 +5,11 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use cache::CacheKey;
-use origin::Object;
 use types::{Attr, ByteRange, Error, Stability, Timestamp, Version, WeakAttr};
-use writeback::WriteAck;
 
 use super::extents::{Due, Extents, Lay, Part};
 use super::file::BudgetPermit;
+use super::foreign_write::WriteAck;
 
 /// Bytes that do not fill a part wait this long for others beside them.
 const GATHER_MS: u64 = 20;
@@ -33,7 +32,7 @@ pub struct State {
     /// The version that the origin had when `clean` was that.
     base: Version,
     /// Answers since `clean` was what the origin has.
-    acks: Vec<WriteAck<Object>>,
+    acks: Vec<WriteAck>,
     /// Something was carried out, or not, and no answer says so.
     unsure: bool,
     /// Bytes were lost, of which some may be in the cache under `clean`.
@@ -108,7 +107,7 @@ pub enum Step {
     LayExact {
         old: CacheKey,
         base: Version,
-        acks: Vec<WriteAck<Object>>,
+        acks: Vec<WriteAck>,
         asked_before: bool,
         unsure: bool,
         lay: Lay,
@@ -452,7 +451,7 @@ impl State {
         (self.laying, self.looked) = (None, false);
     }
 
-    pub fn note(&mut self, ack: WriteAck<Object>) {
+    pub fn note(&mut self, ack: WriteAck) {
         self.acks.push(ack);
         self.pause_ms = PAUSE_FIRST_MS;
     }
@@ -494,7 +493,7 @@ impl State {
     }
 
     /// What the origin has now could not be found out.
-    pub fn not_laid(&mut self, acks: Vec<WriteAck<Object>>) {
+    pub fn not_laid(&mut self, acks: Vec<WriteAck>) {
         self.laying = None;
         self.extents.unlaid();
         self.unsure = true;

@@ -162,7 +162,7 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     let wanted = {
         let mut state = file.lock();
         write_look_and_send(&mut state, clean, &permit);
-        state.note(WriteAck { before: Some(clean.version), after: None, resent: false });
+        state.note(WriteAck { before: Some(clean.version), after: None });
         drop(state);
         file.request().expect("open")
     };
