@@ -81,7 +81,7 @@ impl ObjectOrigin {
                 self.path_locks.lock_for_move(&below(from_dir, from), &below(to_dir, to), about).await
             }
         };
-        let held = held.ok_or_else(|| self.rename_log(change.kind(), change.place()))?;
+        let held = held.ok_or_else(|| self.being_renamed(change.kind(), change.place()))?;
         match held.fate() {
             Fate::Moved => Err(self.gone(change.kind(), change.place())),
             Fate::Stays | Fate::Replaced => Ok(held),

@@ -31,7 +31,7 @@ impl ObjectOrigin {
     /// Locks a path against renames until the lock is dropped.
     async fn lock_path(&self, operation: &'static str, reference: &Reference) -> Result<PathLock<'_>> {
         let held = self.path_locks.lock_shared(&reference.0, &reference.0).await;
-        held.ok_or_else(|| self.rename_log(operation, reference))
+        held.ok_or_else(|| self.being_renamed(operation, reference))
     }
 
     /// The same, but fails if another object came to the path meanwhile.
@@ -48,7 +48,7 @@ impl ObjectOrigin {
         }
     }
 
-    pub(crate) fn rename_log(&self, operation: &'static str, reference: &Reference) -> Error {
+    pub(crate) fn being_renamed(&self, operation: &'static str, reference: &Reference) -> Error {
         Error::new(ErrorKind::Busy, operation, format!("{}: it moves", self.place(reference)))
     }
 

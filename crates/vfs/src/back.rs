@@ -7,7 +7,7 @@
 //!   altered object was at its origin
 //! - `Locks` (`locks.rs`): changes of one name or object go one after the other
 //! - `BackHome` (`home.rs`): where the flush (crate `writeback`) brings operations to
-//! - `Layer` (`lay.rs`): what was flushed becomes clean cache
+//! - `CacheFiller` (`lay.rs`): what was flushed becomes clean cache
 //! - `interrupted_renames.rs`: at the start, where an interrupted flush left what it had begun to rename
 //! - `admin.rs`, `alarms.rs`, `waiting.rs`, `dropping.rs`, `stopped.rs`: what an operator asks and is told
 //!

@@ -21,7 +21,7 @@ use writeback::{
 };
 
 use super::alarms::Alarms;
-use super::lay::Layer;
+use super::lay::CacheFiller;
 use super::overlay::{CleanBase, DirtyOverlay};
 use crate::at_origin::at_origin;
 use crate::places::Places;
@@ -44,7 +44,7 @@ pub struct BackHome {
     ready: watch::Receiver<bool>,
     /// The origin's verifier of what was written since the last commit; `None`: it was not always the same.
     unstable: Mutex<HashMap<FileId, Option<WriteVerifier>>>,
-    layer: Layer,
+    layer: CacheFiller,
 }
 
 /// What is kept with an object in the namespace's database.
@@ -99,7 +99,7 @@ impl BackHome {
         alarms: Arc<Alarms>,
         ready: watch::Receiver<bool>,
     ) -> BackHome {
-        let layer = Layer::new(cache.clone(), overlay.clone(), journal);
+        let layer = CacheFiller::new(cache.clone(), overlay.clone(), journal);
         let places = Places { overlay: overlay.clone(), namespace: namespace.clone() };
         BackHome { namespace, cache, overlay, places, alarms, ready, unstable: Mutex::default(), layer }
     }

@@ -19,7 +19,7 @@ const LAY_MAX: u64 = 8 << 20;
 /// Files whose bytes are given to the cache at a time: they are in memory then, twice.
 const LAYS_TOGETHER: usize = 2;
 
-pub struct Layer {
+pub struct CacheFiller {
     cache: Arc<Cache>,
     overlay: Arc<DirtyOverlay>,
     journal: Arc<Journal>,
@@ -45,9 +45,9 @@ fn nothing(id: FileId) -> CacheKey {
     CacheKey { file: id, version: draft(id, 0), size: 0 }
 }
 
-impl Layer {
-    pub fn new(cache: Arc<Cache>, overlay: Arc<DirtyOverlay>, journal: Arc<Journal>) -> Layer {
-        Layer { cache, overlay, journal, turns: Semaphore::new(LAYS_TOGETHER), ahead: Mutex::default() }
+impl CacheFiller {
+    pub fn new(cache: Arc<Cache>, overlay: Arc<DirtyOverlay>, journal: Arc<Journal>) -> CacheFiller {
+        CacheFiller { cache, overlay, journal, turns: Semaphore::new(LAYS_TOGETHER), ahead: Mutex::default() }
     }
 
     fn ahead(&self) -> MutexGuard<'_, HashMap<FileId, Ahead>> {
