@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs one program of tests, and ends it when it takes far longer than it ever does: cargo's runner in `make tests`.
+# The test that hangs is among those of which it said that they run for over 60 seconds and not that they ended.
+case "$PWD" in
+    */crates/forebay) limit=2700 ;;
+    *) limit=900 ;;
+esac
+# It makes a process group of its own, which an interrupt of the terminal does not reach by itself.
+timeout --kill-after=10 "$limit" "$@" &
+program=$!
+trap 'kill -TERM "$program"' INT TERM HUP
+wait "$program"
+code=$?
+if [ "$code" -ge 124 ]; then
+    echo "$(basename "$PWD"): ended by code $code, after $limit s if that is 124: a test hangs, or the program died" >&2
+fi
+exit "$code"
