@@ -20,7 +20,7 @@ const NONE: u32 = u32::MAX;
 
 pub struct Sieve {
     /// By slot.
-    links: Vec<Link>,
+    links: Vec<QueueLink>,
     length: usize,
     head: u32,
     tail: u32,
@@ -28,7 +28,7 @@ pub struct Sieve {
 }
 
 #[derive(Clone, Copy)]
-struct Link {
+struct QueueLink {
     /// Towards the head: entered later.
     newer: u32,
     older: u32,
@@ -36,14 +36,14 @@ struct Link {
     present: bool,
 }
 
-const ABSENT: Link = Link { newer: NONE, older: NONE, visited: false, present: false };
+const ABSENT: QueueLink = QueueLink { newer: NONE, older: NONE, visited: false, present: false };
 
 impl Sieve {
     pub fn new() -> Sieve {
         Sieve { links: Vec::new(), length: 0, head: NONE, tail: NONE, hand: NONE }
     }
 
-    fn link(&mut self, slot: u32) -> Option<&mut Link> {
+    fn link(&mut self, slot: u32) -> Option<&mut QueueLink> {
         self.links.get_mut(slot as usize).filter(|link| link.present)
     }
 }
@@ -57,7 +57,7 @@ impl Policy for Sieve {
         if at >= self.links.len() {
             self.links.resize(at + 1, ABSENT);
         }
-        self.links[at] = Link { newer: NONE, older: self.head, visited: false, present: true };
+        self.links[at] = QueueLink { newer: NONE, older: self.head, visited: false, present: true };
         let head = self.head;
         match self.link(head) {
             Some(head) => head.newer = slot,
@@ -75,7 +75,7 @@ impl Policy for Sieve {
 
     fn remove(&mut self, slot: u32) {
         let Some(link) = self.link(slot) else { return };
-        let Link { newer, older, .. } = std::mem::replace(link, ABSENT);
+        let QueueLink { newer, older, .. } = std::mem::replace(link, ABSENT);
         match self.link(newer) {
             Some(newer) => newer.older = older,
             None => self.head = older,

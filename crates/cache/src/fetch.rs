@@ -24,12 +24,12 @@ pub enum Landed {
 }
 
 /// One part on its way.
-pub struct Flight {
+pub struct FetchInFlight {
     pub blocks: Range<u64>,
     landed: watch::Receiver<Option<Result<Landed>>>,
 }
 
-impl Flight {
+impl FetchInFlight {
     pub async fn wait(&self) -> Result<Landed> {
         let mut landed = self.landed.clone();
         match landed.wait_for(Option::is_some).await {
@@ -65,7 +65,7 @@ impl Cache {
         blocks: Range<u64>,
         source: &Arc<dyn Source>,
         urgency: Urgency,
-    ) -> Option<Arc<Flight>> {
+    ) -> Option<Arc<FetchInFlight>> {
         let length = bytes_of_blocks(blocks.clone(), file.key.size).length;
         let (room, ahead, leave) = match urgency {
             Urgency::Demand => (None, false, None),
@@ -73,11 +73,11 @@ impl Cache {
             Urgency::Warm(leave) => (None, false, Some(leave)),
         };
         let (sender, landed) = watch::channel(None);
-        let flight = Arc::new(Flight { blocks: blocks.clone(), landed });
+        let flight = Arc::new(FetchInFlight { blocks: blocks.clone(), landed });
         let (cache, file, source) = (self.clone(), file.clone(), source.clone());
         tokio::spawn(async move {
             // Not made before: a runtime that shuts down drops a task at once, here, under the lock that `land` takes.
-            let mut landing = Landing { file: Some(file.clone()), first_block: blocks.start };
+            let mut landing = FetchLanding { file: Some(file.clone()), first_block: blocks.start };
             let room = match room {
                 Some(room) => room,
                 None => {
@@ -200,19 +200,19 @@ impl Cache {
 }
 
 /// Takes the flight off the file's list, also when the task panics.
-struct Landing {
+struct FetchLanding {
     file: Option<Arc<CachedFile>>,
     first_block: u64,
 }
 
-impl Landing {
+impl FetchLanding {
     /// The flight is off the list already; what is in its place by now is another's.
     fn disarm(&mut self) {
         self.file = None;
     }
 }
 
-impl Drop for Landing {
+impl Drop for FetchLanding {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
             file.land(self.first_block);

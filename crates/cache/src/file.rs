@@ -18,7 +18,7 @@ use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange};
 
 use crate::CacheKey;
-use crate::fetch::Flight;
+use crate::fetch::FetchInFlight;
 use crate::format::{self, Label};
 use crate::recovery::{PRIVATE_FILE, create_private_dir};
 use crate::space::DISK_UNIT;
@@ -47,7 +47,7 @@ struct State {
     /// Blocks that were checked against their checksum since this file was opened.
     verified: Verified,
     /// Running fetches by their first block.
-    flights: BTreeMap<u64, Arc<Flight>>,
+    flights: BTreeMap<u64, Arc<FetchInFlight>>,
     /// Blocks in use by reads; not punched.
     pins: Vec<Range<u64>>,
     /// Handed out as a whole (`whole.rs`) this many times: no block may leave.
@@ -154,7 +154,7 @@ impl CachedFile {
         &self,
         blocks: Range<u64>,
         run_max: u64,
-        mut start: impl FnMut(Range<u64>) -> Option<Arc<Flight>>,
+        mut start: impl FnMut(Range<u64>) -> Option<Arc<FetchInFlight>>,
     ) -> Ensured {
         let mut state = self.lock();
         let mut ensured = Ensured { flights: Vec::new(), joined: 0, started: 0, reached: blocks.end };
@@ -501,7 +501,7 @@ impl State {
         }
     }
 
-    fn flight_over(&self, block: u64) -> Option<Arc<Flight>> {
+    fn flight_over(&self, block: u64) -> Option<Arc<FetchInFlight>> {
         let (_, flight) = self.flights.range(..=block).next_back()?;
         flight.blocks.contains(&block).then(|| flight.clone())
     }
@@ -544,7 +544,7 @@ fn entry_offset(block: u64) -> u64 {
 /// What [`CachedFile::ensure`] did.
 pub struct Ensured {
     /// To be waited for.
-    pub flights: Vec<Arc<Flight>>,
+    pub flights: Vec<Arc<FetchInFlight>>,
     /// Of these, begun by others.
     pub joined: u64,
     pub started: u64,

@@ -9,16 +9,16 @@ use tracing::{info, warn};
 const RETRY: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
-pub struct Health {
-    failure: Mutex<Option<Failure>>,
+pub struct DiskHealth {
+    failure: Mutex<Option<DiskFailure>>,
 }
 
-struct Failure {
+struct DiskFailure {
     reason: String,
     retry_at: Instant,
 }
 
-impl Health {
+impl DiskHealth {
     /// Fill now? Also true for the one try after each interval.
     pub fn may_fill(&self) -> bool {
         match &mut *self.lock() {
@@ -41,7 +41,7 @@ impl Health {
         if failure.is_none() {
             warn!("the cache disk cannot be filled, reading through to the origin: {reason}");
         }
-        *failure = Some(Failure { reason, retry_at: Instant::now() + RETRY });
+        *failure = Some(DiskFailure { reason, retry_at: Instant::now() + RETRY });
     }
 
     pub fn succeeded(&self) {
@@ -54,7 +54,7 @@ impl Health {
         self.lock().as_ref().map(|failure| failure.reason.clone())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Failure>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<DiskFailure>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

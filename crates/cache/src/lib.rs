@@ -19,9 +19,9 @@ mod open_files;
 mod pins;
 mod read;
 pub mod readahead;
+mod rebase;
 mod recovery;
 mod space;
-mod succeed;
 mod unread;
 mod verified;
 mod whole;
@@ -42,11 +42,11 @@ pub use pins::room_for;
 pub use whole::WholeFile;
 
 use config::{IN_FLIGHT_SHARE, READAHEAD_SHARE};
-use health::Health;
-use limits::Limits;
+use health::DiskHealth;
+use limits::CacheLimits;
 use open_files::OpenFiles;
 use readahead::Readers;
-use space::Space;
+use space::DiskSpace;
 
 /// What is cached: one version of one file, and how long that version is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -103,9 +103,9 @@ pub struct Stats {
 pub struct Cache {
     config: Config,
     /// What of the configuration can be changed.
-    limits: Limits,
+    limits: CacheLimits,
     files: OpenFiles,
-    space: Mutex<Space>,
+    space: Mutex<DiskSpace>,
     /// Bytes that may be in flight, in KiB.
     budget: Arc<Semaphore>,
     /// The half of it that warm-up may take, in KiB.
@@ -113,7 +113,7 @@ pub struct Cache {
     readers: Mutex<Readers>,
     opened: Instant,
     checks: whole::Checks,
-    health: Health,
+    health: DiskHealth,
     unread: unread::Unread,
     metrics: Metrics,
     /// Wakes the reclaim worker.
@@ -146,7 +146,7 @@ impl Cache {
         let pins = if config.bypass { Default::default() } else { pins::load(&config.dir) };
         let cache = Arc::new(Cache {
             files: OpenFiles::new(config.dir.clone(), config.open_files_max / 2),
-            space: Mutex::new(Space::new(config.same_visit, pins)),
+            space: Mutex::new(DiskSpace::new(config.same_visit, pins)),
             budget: Arc::new(Semaphore::new(
                 usize::try_from(config.inflight_max / 1024).unwrap_or(usize::MAX >> 4),
             )),
@@ -156,7 +156,7 @@ impl Cache {
             readers: Mutex::new(Readers::new(config.readahead_max)),
             opened: Instant::now(),
             checks: whole::Checks::default(),
-            health: Health::default(),
+            health: DiskHealth::default(),
             unread: unread::Unread::default(),
             metrics: Metrics::default(),
             pressure: Arc::default(),
@@ -166,7 +166,7 @@ impl Cache {
             stopping: AtomicBool::new(false),
             workers: Mutex::default(),
             _lock: lock,
-            limits: Limits::new(&config),
+            limits: CacheLimits::new(&config),
             config,
         });
         cache.tell_limits();
@@ -253,7 +253,7 @@ impl Cache {
         }
     }
 
-    fn space(&self) -> std::sync::MutexGuard<'_, Space> {
+    fn space(&self) -> std::sync::MutexGuard<'_, DiskSpace> {
         self.space.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 

@@ -7,14 +7,17 @@ use types::{Error, ErrorKind, Result};
 use crate::config::{IN_FLIGHT_SHARE, READAHEAD_SHARE};
 use crate::{CACHE_SIZE_MIN, Cache, Config};
 
-pub struct Limits {
+pub struct CacheLimits {
     size_max: AtomicU64,
     free_floor: AtomicU64,
 }
 
-impl Limits {
-    pub fn new(config: &Config) -> Limits {
-        Limits { size_max: AtomicU64::new(config.size_max), free_floor: AtomicU64::new(config.free_floor) }
+impl CacheLimits {
+    pub fn new(config: &Config) -> CacheLimits {
+        CacheLimits {
+            size_max: AtomicU64::new(config.size_max),
+            free_floor: AtomicU64::new(config.free_floor),
+        }
     }
 
     pub fn size_max(&self) -> u64 {

@@ -186,7 +186,7 @@ impl Cache {
         range: ByteRange,
         source: &Arc<dyn Source>,
         urgency: &Urgency,
-    ) -> Vec<Arc<crate::fetch::Flight>> {
+    ) -> Vec<Arc<crate::fetch::FetchInFlight>> {
         let part = part_blocks(source);
         let start = |blocks| self.start_fetch(file, blocks, source, urgency.clone());
         let ensured = file.ensure(range.blocks(), part, start);

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use types::{ByteRange, Distance, FileId};
 
-use stream::{Pattern, Stream};
+use stream::{Pattern, ReadStream};
 use stride::Strides;
 
 /// Files up to this size are fetched whole at the first touch: one round trip instead of several.
@@ -31,7 +31,7 @@ const COUNT_MS: u64 = 200;
 /// The readers of one file.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    streams: Vec<Stream>,
+    streams: Vec<ReadStream>,
     strides: Strides,
     clock: u64,
 }
@@ -60,7 +60,7 @@ impl History {
 
     /// The stream that goes on with `range`, or that begins with it, and what it was before.
     fn stream_of(&mut self, range: ByteRange) -> (usize, Pattern) {
-        let nearest = |(at, stream): (usize, &Stream)| Some((stream.distance_to(range)?, at));
+        let nearest = |(at, stream): (usize, &ReadStream)| Some((stream.distance_to(range)?, at));
         if let Some((_, at)) = self.streams.iter().enumerate().filter_map(nearest).min() {
             let was = self.streams[at].pattern();
             self.streams[at].note(range);
@@ -71,7 +71,7 @@ impl History {
         {
             self.streams.swap_remove(oldest);
         }
-        self.streams.push(Stream::new(range));
+        self.streams.push(ReadStream::new(range));
         (self.streams.len() - 1, Pattern::None)
     }
 
@@ -96,7 +96,7 @@ impl History {
     /// all who follow, and a share for each of them would leave the leader, and so all, a fraction of the line.
     fn active(&self, since_ms: u64) -> usize {
         let active = self.streams.iter().filter(|s| s.used_ms >= since_ms && s.pattern() != Pattern::None);
-        let mut stretches: Vec<_> = active.map(Stream::stretch).collect();
+        let mut stretches: Vec<_> = active.map(ReadStream::stretch).collect();
         stretches.sort_unstable_by_key(|stretch| stretch.start);
         let (mut count, mut reached) = (0, None);
         for stretch in stretches {

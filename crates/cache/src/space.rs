@@ -38,9 +38,9 @@ pub fn room_of_whole(size: u64) -> u64 {
 }
 
 /// The books: what is on disk, in which order it leaves.
-pub struct Space {
+pub struct DiskSpace {
     /// By slot; the numbers of `order`.
-    kept: Vec<Option<Kept>>,
+    kept: Vec<Option<KeptVersion>>,
     free_slots: Vec<u32>,
     /// The slot of a version of the file; the others hang on it.
     first: HashMap<FileId, u32>,
@@ -59,7 +59,7 @@ pub struct Space {
     free: u64,
 }
 
-struct Kept {
+struct KeptVersion {
     file: FileId,
     version: Version,
     bytes: u64,
@@ -71,9 +71,9 @@ struct Kept {
     sibling: Option<u32>,
 }
 
-impl Space {
-    pub fn new(same_visit: Duration, pins: HashSet<FileId>) -> Space {
-        Space {
+impl DiskSpace {
+    pub fn new(same_visit: Duration, pins: HashSet<FileId>) -> DiskSpace {
+        DiskSpace {
             kept: Vec::new(),
             free_slots: Vec::new(),
             first: HashMap::new(),
@@ -147,7 +147,7 @@ impl Space {
         self.epoch.elapsed().as_millis() as u32
     }
 
-    fn at(&mut self, slot: u32) -> Option<&mut Kept> {
+    fn at(&mut self, slot: u32) -> Option<&mut KeptVersion> {
         self.kept.get_mut(slot as usize)?.as_mut()
     }
 
@@ -197,7 +197,7 @@ impl Space {
 
     fn enter(&mut self, file: FileId, version: Version) -> u32 {
         let sibling = self.first.get(&file).copied();
-        let kept = Some(Kept { file, version, bytes: 0, touched: self.now(), served: 0, sibling });
+        let kept = Some(KeptVersion { file, version, bytes: 0, touched: self.now(), served: 0, sibling });
         let slot = match self.free_slots.pop() {
             Some(slot) => {
                 self.kept[slot as usize] = kept;
@@ -480,7 +480,7 @@ mod tests {
         let mut order = [1, 2, 3, 4];
         for turn in 0..24 {
             order.swap(turn % 4, (turn * 7 + 1) % 4);
-            let mut space = Space::new(Duration::ZERO, HashSet::new());
+            let mut space = DiskSpace::new(Duration::ZERO, HashSet::new());
             for n in 1..=4 {
                 let before = space.add(id(9), version(n), 10);
                 assert_eq!(before.len(), usize::from(n) - 1);
@@ -498,7 +498,7 @@ mod tests {
 
     #[test]
     fn what_was_filled_before_the_scan_came_by_is_not_counted_twice() {
-        let mut space = Space::new(Duration::ZERO, HashSet::new());
+        let mut space = DiskSpace::new(Duration::ZERO, HashSet::new());
         space.add(id(1), version(1), 4096);
         space.found(id(1), version(1), 1 << 20);
         assert_eq!((space.bytes(), space.files()), (1 << 20, 1));
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn one_long_pass_is_no_visit_and_reading_again_is() {
-        let mut space = Space::new(Duration::from_secs(3600), HashSet::new());
+        let mut space = DiskSpace::new(Duration::from_secs(3600), HashSet::new());
         space.add(id(1), version(1), 10 << 20);
         space.add(id(2), version(1), 10 << 20);
         for _ in 0..80 {
@@ -518,7 +518,7 @@ mod tests {
         space.order.again(0);
         space.touch(id(1), version(1), 128 << 10);
         assert_eq!(space.victim().map(|(_, file, ..)| file), Some(id(2)), "read more than once");
-        let mut space = Space::new(Duration::ZERO, HashSet::new());
+        let mut space = DiskSpace::new(Duration::ZERO, HashSet::new());
         space.add(id(1), version(1), 10 << 20);
         space.add(id(2), version(1), 10 << 20);
         space.touch(id(1), version(1), 1);
@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn what_is_pinned_never_has_to_go_in_any_version_before_it_is_unpinned() {
-        let mut space = Space::new(Duration::ZERO, HashSet::from([id(1)]));
+        let mut space = DiskSpace::new(Duration::ZERO, HashSet::from([id(1)]));
         space.add(id(1), version(1), 100);
         space.add(id(2), version(1), 100);
         space.pin(id(2));
@@ -545,7 +545,7 @@ mod tests {
 
     #[test]
     fn promised_room_counts_until_it_is_given_back() {
-        let mut space = Space::new(Duration::ZERO, HashSet::new());
+        let mut space = DiskSpace::new(Duration::ZERO, HashSet::new());
         space.free = 1000;
         space.add(id(1), version(1), 600);
         assert_eq!(space.excess(100, 700, 0), 0);
@@ -556,6 +556,6 @@ mod tests {
 
     #[test]
     fn the_books_cost_about_a_hundred_bytes_a_file() {
-        assert!(size_of::<Option<Kept>>() <= 56, "{}", size_of::<Option<Kept>>());
+        assert!(size_of::<Option<KeptVersion>>() <= 56, "{}", size_of::<Option<KeptVersion>>());
     }
 }

@@ -25,11 +25,11 @@ pub struct Unread {
 
 #[derive(Default)]
 struct Marks {
-    files: BTreeMap<(FileId, Version), File>,
+    files: BTreeMap<(FileId, Version), UnreadFile>,
     masks: usize,
 }
 
-struct File {
+struct UnreadFile {
     size: u64,
     /// One bit for each block, by the number of the mask; none is zero.
     masks: BTreeMap<u64, u64>,
@@ -40,7 +40,7 @@ impl Unread {
     pub fn fetched(&self, key: &CacheKey, blocks: Range<u64>) {
         let mut marks = self.lock();
         let file = marks.files.entry((key.file, key.version));
-        let file = file.or_insert_with(|| File { size: key.size, masks: BTreeMap::new() });
+        let file = file.or_insert_with(|| UnreadFile { size: key.size, masks: BTreeMap::new() });
         let before = file.masks.len();
         for (mask, bits) in masks(blocks) {
             *file.masks.entry(mask).or_default() |= bits;

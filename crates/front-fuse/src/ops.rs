@@ -268,7 +268,7 @@ impl FuseState {
         }
     }
 
-    async fn list(&self, number: u64, cookie: u64) -> Result<vfs::Listing> {
+    async fn list(&self, number: u64, cookie: u64) -> Result<vfs::DirListing> {
         let id = self.file(number)?;
         self.retry_read(|| self.vfs.readdir(&self.kernel, id, cookie, LIST_PIECE)).await
     }

@@ -5,7 +5,7 @@ use rpc_nfs3::nfs3::setattr::{Sattr3, SetTime};
 use rpc_nfs3::nfs3::wcc::{WccAttr, WccData};
 use rpc_nfs3::nfs3::{Fattr3, NfsStatus, Nfstime3};
 use types::{Attr, FileKind, SetAttr, TimeChange, Timestamp, WeakAttr};
-use vfs::Around;
+use vfs::AttrsAround;
 
 /// Offsets and sizes from here on belong to no file: they are signed in POSIX.
 pub const OFFSET_END: u64 = 1 << 63;
@@ -79,7 +79,7 @@ pub fn wcc(before: Option<WeakAttr>, after: Option<&Attr>) -> WccData {
     WccData { before: before.map(weak), after: after.map(fattr3) }
 }
 
-pub fn wcc_of(around: &Around) -> WccData {
+pub fn wcc_of(around: &AttrsAround) -> WccData {
     wcc(around.before, around.after.as_ref())
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use pagefile::{Health, PageFile, Patience, contained};
+use pagefile::{PageFile, PageFileHealth, WritePatience, contained};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use redb::{
@@ -47,7 +47,7 @@ pub(crate) type DbResult<T> = std::result::Result<T, redb::Error>;
 
 pub struct MetadataStore {
     path: PathBuf,
-    health: Arc<Health>,
+    health: Arc<PageFileHealth>,
     /// `None`: it failed and could not be reopened yet.
     database: RwLock<Option<Database>>,
     /// When it was last opened.
@@ -77,7 +77,7 @@ impl MetadataStore {
     /// Opens the database. One that cannot be read is set aside and replaced by an empty one: its contents are not
     /// worth a tier that does not start.
     pub fn open(path: &Path) -> Result<MetadataStore> {
-        let health = Arc::new(Health::default());
+        let health = Arc::new(PageFileHealth::default());
         let opened = open_database(path, &health).or_else(|e| {
             report_damage(path, &e);
             pagefile::set_aside(path)?;
@@ -238,9 +238,9 @@ impl MetadataStore {
     }
 }
 
-fn open_database(path: &Path, health: &Arc<Health>) -> DbResult<Database> {
+fn open_database(path: &Path, health: &Arc<PageFileHealth>) -> DbResult<Database> {
     checked(|| {
-        let file = PageFile::open(path, "s3", Patience::Fail, health.clone())?;
+        let file = PageFile::open(path, "s3", WritePatience::Fail, health.clone())?;
         let database = Database::builder().create_with_backend(file)?;
         let transaction: WriteTransaction = database.begin_write()?;
         transaction.open_table(TABLE)?;

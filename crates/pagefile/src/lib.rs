@@ -6,7 +6,7 @@
 //!
 //! Errors that pass (no room, a file system that is read-only or a disk that fails for a while) can be waited out here when
 //! something is written, because redb refuses everything after the first error. What it does not survive is told in
-//! [`Health`], for who has the database.
+//! [`PageFileHealth`], for who has the database.
 
 mod guard;
 mod layout;
@@ -32,7 +32,7 @@ const PLAIN: &[u8] = b"redb";
 
 /// How the file does, for who has the database.
 #[derive(Debug, Default)]
-pub struct Health {
+pub struct PageFileHealth {
     /// Why a write waits.
     waiting: Mutex<Option<String>>,
     /// What was read and is not what was written.
@@ -41,7 +41,7 @@ pub struct Health {
     closing: AtomicBool,
 }
 
-impl Health {
+impl PageFileHealth {
     pub fn waiting(&self) -> Option<String> {
         lock(&self.waiting).clone()
     }
@@ -76,7 +76,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What to do about errors that pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum WritePatience {
     /// Try again until it is done, or the database is closed. Readers go on meanwhile.
     Wait,
     Fail,
@@ -88,8 +88,8 @@ pub struct PageFile {
     file: File,
     id: [u8; 16],
     is_new: bool,
-    patience: Patience,
-    health: Arc<Health>,
+    patience: WritePatience,
+    health: Arc<PageFileHealth>,
     /// Checksums that were read or written.
     groups: RwLock<HashMap<u64, Box<Group>>>,
     /// Held while a page and its checksum are written: in between they do not fit.
@@ -107,7 +107,12 @@ struct Unsynced {
 impl PageFile {
     /// Open the file or create it, readable by our user alone. `kind` tells databases of different contents apart. One of
     /// an older version gets its checksums now. A file that is no such database is damage.
-    pub fn open(path: &Path, kind: &str, patience: Patience, health: Arc<Health>) -> io::Result<PageFile> {
+    pub fn open(
+        path: &Path,
+        kind: &str,
+        patience: WritePatience,
+        health: Arc<PageFileHealth>,
+    ) -> io::Result<PageFile> {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(path)?;
@@ -370,7 +375,7 @@ impl PageFile {
         loop {
             match work() {
                 Err(e)
-                    if self.patience == Patience::Wait
+                    if self.patience == WritePatience::Wait
                         && passes(&e)
                         && !self.health.closing.load(Ordering::SeqCst) =>
                 {
@@ -403,13 +408,13 @@ fn damaged() -> io::Error {
 }
 
 /// A database of an older version, with checksums: beside it, then in its place.
-fn sum_up(path: &Path, plain: &File, kind: &str, health: &Arc<Health>) -> io::Result<File> {
+fn sum_up(path: &Path, plain: &File, kind: &str, health: &Arc<PageFileHealth>) -> io::Result<File> {
     let unfinished = beside(path, "unfinished");
     match std::fs::remove_file(&unfinished) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    let new = PageFile::open(&unfinished, kind, Patience::Fail, health.clone())?;
+    let new = PageFile::open(&unfinished, kind, WritePatience::Fail, health.clone())?;
     let length = plain.metadata()?.len();
     new.resize(length)?;
     let mut header = [0; layout::HEADER];

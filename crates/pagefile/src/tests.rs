@@ -6,9 +6,9 @@ use super::*;
 
 const TABLE: TableDefinition<u64, &[u8]> = TableDefinition::new("table");
 
-fn opened(path: &Path) -> (io::Result<PageFile>, Arc<Health>) {
-    let health = Arc::new(Health::default());
-    (PageFile::open(path, "test", Patience::Fail, health.clone()), health)
+fn opened(path: &Path) -> (io::Result<PageFile>, Arc<PageFileHealth>) {
+    let health = Arc::new(PageFileHealth::default());
+    (PageFile::open(path, "test", WritePatience::Fail, health.clone()), health)
 }
 
 fn database(path: &Path) -> Result<Database, redb::Error> {
@@ -213,8 +213,8 @@ fn a_file_that_is_cut_emptied_or_of_another_kind_is_damage_or_a_new_one() {
         }
     }
     std::fs::write(&path, &bytes).unwrap();
-    let health = Arc::new(Health::default());
-    let other = PageFile::open(&path, "other", Patience::Fail, health.clone());
+    let health = Arc::new(PageFileHealth::default());
+    let other = PageFile::open(&path, "other", WritePatience::Fail, health.clone());
     assert!(other.is_err() && health.damage().is_some());
     assert!(set_aside(&path).unwrap().exists() && !path.exists());
 }

@@ -6,14 +6,14 @@
 //! - `DirtyOverlay` (`overlay.rs`): names, attributes and bytes over what `namespace` and `cache` know, and what each
 //!   altered object was at its origin
 //! - `Locks` (`locks.rs`): changes of one name or object go one after the other
-//! - `BackHome` (`home.rs`): where the flush (crate `writeback`) brings operations to
+//! - `BackFlushTarget` (`flush_target.rs`): where the flush (crate `writeback`) brings operations to
 //! - `CacheFiller` (`lay.rs`): what was flushed becomes clean cache
 //! - `interrupted_renames.rs`: at the start, where an interrupted flush left what it had begun to rename
 //! - `admin.rs`, `alarms.rs`, `waiting.rs`, `dropping.rs`, `stopped.rs`: what an operator asks and is told
 //!
 //! The way of a change: its names and objects are locked; what is there is looked at through the overlay; the operation is
 //! appended to the journal and applied to the overlay; it is acknowledged, and given to the flush, when the journal is
-//! synced up to it. The flush carries it out at `BackHome`, which takes it out of the overlay.
+//! synced up to it. The flush carries it out at `BackFlushTarget`, which takes it out of the overlay.
 //!
 //! Invariants: what is in the overlay is in the journal. The flush gets operations in their order, and only durable ones.
 //! Names are locked before objects. Begin with `names.rs`.
@@ -22,7 +22,7 @@ mod admin;
 mod alarms;
 mod bytes;
 mod dropping;
-mod home;
+mod flush_target;
 mod interrupted_renames;
 mod journal;
 mod lay;
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use writeback::{AlarmKind, FlushPolicy, Hook};
 
-pub use admin::Flushing;
+pub use admin::FlushRequest;
 pub use dropping::Dropping;
 pub use stopped::{StoppedJournal, StoppedTier};
 pub use waiting::{WaitingFilter, WaitingOperation};

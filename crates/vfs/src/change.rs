@@ -13,7 +13,7 @@ use crate::{Node, Vfs, access};
 /// An object just before and just after a change, as far as both are known: a client that knew it as it was before
 /// may take over what it is now, and need not forget what else it knows of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Around {
+pub struct AttrsAround {
     pub before: Option<WeakAttr>,
     pub after: Option<Attr>,
 }
@@ -22,7 +22,7 @@ pub struct Around {
 #[derive(Clone, Debug)]
 pub struct Made {
     pub node: Node,
-    pub dir: Around,
+    pub dir: AttrsAround,
 }
 
 /// An object whose attributes were set.
@@ -99,12 +99,12 @@ impl Vfs {
     }
 
     /// Removes a name that is no directory.
-    pub async fn remove(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<Around> {
+    pub async fn remove(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<AttrsAround> {
         self.unname(caller, dir, name, Old::File).await
     }
 
     /// Removes an empty directory.
-    pub async fn rmdir(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<Around> {
+    pub async fn rmdir(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<AttrsAround> {
         self.unname(caller, dir, name, Old::Directory).await
     }
 
@@ -116,7 +116,7 @@ impl Vfs {
         from: &Name,
         to_dir: FileId,
         to: &Name,
-    ) -> Result<(Around, Around)> {
+    ) -> Result<(AttrsAround, AttrsAround)> {
         const WHAT: &str = "rename";
         let old = self.object(from_dir, Ask::Use).await?;
         let new = self.object(to_dir, Ask::Use).await?;
@@ -161,7 +161,7 @@ impl Vfs {
         if let Some(Ok(old)) = altered.known.clone().map(|known| key_of(&Found::Node(known)))
             && old != new
         {
-            self.cache.succeed(old, new, Vec::new(), Vec::new()).await;
+            self.cache.rebase(old, new, Vec::new(), Vec::new()).await;
         }
     }
 
@@ -205,7 +205,7 @@ impl Vfs {
             node = self.setattr(caller, node.id, cut, None).await?.node;
         }
         let dir = self.object(dir, Ask::Use).await?.attr;
-        Ok(Some(Made { node, dir: Around { before: Some(dir.weak()), after: Some(dir) } }))
+        Ok(Some(Made { node, dir: AttrsAround { before: Some(dir.weak()), after: Some(dir) } }))
     }
 
     async fn create_once(
@@ -226,7 +226,7 @@ impl Vfs {
         self.writer(parent.junction).make(self, parent, name, new).await
     }
 
-    async fn unname(&self, caller: &Caller, dir: FileId, name: &Name, old: Old) -> Result<Around> {
+    async fn unname(&self, caller: &Caller, dir: FileId, name: &Name, old: Old) -> Result<AttrsAround> {
         const WHAT: &str = "remove";
         let parent = self.dir_to_change(caller, dir, WHAT).await?;
         self.demand_unname(caller, &parent, name, WHAT).await?;

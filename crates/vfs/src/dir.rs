@@ -5,7 +5,7 @@ use namespace::Ask;
 use types::{Caller, Error, ErrorKind, FileId, Result};
 
 use crate::access;
-use crate::{DirItem, Listing, Node, Vfs};
+use crate::{DirItem, DirListing, Node, Vfs};
 
 /// Cookies of `.` and `..`; those of names are larger.
 const DOT: u64 = 1;
@@ -19,7 +19,7 @@ impl Vfs {
         dir: FileId,
         cookie: u64,
         items_max: usize,
-    ) -> Result<Listing> {
+    ) -> Result<DirListing> {
         let node = self.object(dir, Ask::Use).await?;
         if !node.attr.is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "list", dir));
@@ -38,7 +38,7 @@ impl Vfs {
         items.extend(names.items);
         let fits = items.len() <= items_max;
         items.truncate(items_max);
-        Ok(Listing { items, eof: names.eof && fits, dir: node })
+        Ok(DirListing { items, eof: names.eof && fits, dir: node })
     }
 }
 

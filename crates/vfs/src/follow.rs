@@ -24,7 +24,7 @@ const LEARNT_MIN: usize = 8;
 
 /// One order of the files of a directory.
 #[derive(Debug, Default)]
-struct Order {
+struct FileOrder {
     files: Vec<FileId>,
     place: HashMap<FileId, usize>,
     walkers: VecDeque<Walker>,
@@ -39,10 +39,10 @@ struct Walker {
     planned: usize,
 }
 
-impl Order {
-    fn new(files: Vec<FileId>) -> Order {
+impl FileOrder {
+    fn new(files: Vec<FileId>) -> FileOrder {
         let place = files.iter().enumerate().map(|(at, id)| (*id, at)).collect();
-        Order { files, place, walkers: VecDeque::new() }
+        FileOrder { files, place, walkers: VecDeque::new() }
     }
 
     /// `file` is read: the places to fetch.
@@ -93,7 +93,7 @@ impl Walker {
 #[derive(Debug, Default)]
 pub struct Directory {
     /// By name, by cookie, and as it was read last.
-    orders: [Order; 3],
+    orders: [FileOrder; 3],
     history: Vec<FileId>,
     /// Fetched and not read yet, with their bytes.
     pending: HashMap<FileId, u64>,
@@ -105,7 +105,7 @@ impl Directory {
     pub fn set_files(&mut self, by_name: Vec<FileId>, by_cookie: Vec<FileId>) {
         for (order, files) in self.orders.iter_mut().zip([by_name, by_cookie]) {
             if order.files != files {
-                *order = Order::new(files);
+                *order = FileOrder::new(files);
             }
         }
     }
@@ -134,7 +134,7 @@ impl Directory {
             let history = std::mem::take(&mut self.history);
             let order: Vec<FileId> = history.into_iter().filter(|id| seen.insert(*id)).collect();
             if self.orders[2].files != order {
-                self.orders[2] = Order::new(order);
+                self.orders[2] = FileOrder::new(order);
             }
         }
         let known = self.orders[0].files.len().max(LEARNT_MIN);
@@ -166,12 +166,12 @@ impl Directory {
 
 /// What fetching ahead of the readers of files has cost and brought, over all directories.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Account {
+pub struct PrefetchAccount {
     fetched: u64,
     used: u64,
 }
 
-impl Account {
+impl PrefetchAccount {
     /// Fetched on trust.
     const START: u64 = 16 << 20;
     /// What was read pays for so many times as much that is not read yet.
@@ -180,13 +180,14 @@ impl Account {
     const FADE: u64 = 4 << 30;
 
     pub fn allows(&self, bytes: u64) -> bool {
-        let credit = Account::START.saturating_add(self.used.saturating_mul(1 + Account::TRUST));
+        let credit =
+            PrefetchAccount::START.saturating_add(self.used.saturating_mul(1 + PrefetchAccount::TRUST));
         self.fetched.saturating_add(bytes) <= credit
     }
 
     pub fn fetched(&mut self, bytes: u64) {
         self.fetched = self.fetched.saturating_add(bytes);
-        if self.fetched > Account::FADE {
+        if self.fetched > PrefetchAccount::FADE {
             (self.fetched, self.used) = (self.fetched / 2, self.used / 2);
         }
     }

@@ -13,7 +13,7 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Where some bytes of a read are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Segment {
+pub enum ReadSegment {
     /// Dirty bytes, in memory.
     Dirty(Bytes),
     /// So many zeros.
@@ -24,7 +24,7 @@ pub enum Segment {
 
 /// From where clean bytes may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum GatherReach {
     Cache,
     CacheAndOrigin,
 }
@@ -34,17 +34,17 @@ impl Vfs {
     /// and reads as zeros. Returns `None` if `reach` is the cache and the cache lacks some of the clean bytes.
     pub(crate) async fn gather(
         &self,
-        segments: Vec<Segment>,
+        segments: Vec<ReadSegment>,
         clean: Option<&CacheKey>,
-        reach: Reach,
+        reach: GatherReach,
     ) -> Result<Option<Vec<Piece>>> {
         let mut data = Vec::new();
         for segment in segments {
             match (segment, clean) {
-                (Segment::Dirty(bytes), _) => data.push(Piece::Bytes(bytes)),
-                (Segment::Zeros(length), _) => zeros(length, &mut data),
-                (Segment::Clean(range), None) => zeros(range.length, &mut data),
-                (Segment::Clean(range), Some(clean)) => {
+                (ReadSegment::Dirty(bytes), _) => data.push(Piece::Bytes(bytes)),
+                (ReadSegment::Zeros(length), _) => zeros(length, &mut data),
+                (ReadSegment::Clean(range), None) => zeros(range.length, &mut data),
+                (ReadSegment::Clean(range), Some(clean)) => {
                     let there = range.clamp_to(clean.size);
                     match self.read_clean(clean, there, reach).await? {
                         Some(pieces) => data.extend(pieces),
@@ -61,9 +61,9 @@ impl Vfs {
         &self,
         clean: &CacheKey,
         range: ByteRange,
-        reach: Reach,
+        reach: GatherReach,
     ) -> Result<Option<Vec<Piece>>> {
-        if reach == Reach::Cache {
+        if reach == GatherReach::Cache {
             return self.cache.read_present(clean, range).await;
         }
         let source: Arc<dyn Source> = self.source_of(&self.namespace.getattr_known(clean.file)?);

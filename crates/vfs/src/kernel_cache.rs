@@ -12,11 +12,11 @@ use types::{FileId, Name, Result};
 use crate::{Node, Vfs};
 
 /// Hears of objects that are not what they were.
-pub struct Changes {
+pub struct ChangeWatch {
     receiver: broadcast::Receiver<Option<FileId>>,
 }
 
-impl Changes {
+impl ChangeWatch {
     /// The next changed object; `Some(None)` means that too many changed or that other rules are in force, take all for
     /// changed. `None` at the end.
     pub async fn next(&mut self) -> Option<Option<FileId>> {
@@ -61,8 +61,8 @@ impl Vfs {
         }
     }
 
-    pub fn changes(&self) -> Changes {
-        Changes { receiver: self.namespace.changes() }
+    pub fn changes(&self) -> ChangeWatch {
+        ChangeWatch { receiver: self.namespace.changes() }
     }
 
     /// The object with this inode number, if it was ever told of; also by a kernel that has kept nothing of it but that.

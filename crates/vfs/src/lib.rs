@@ -7,11 +7,11 @@
 //!   `kernel_cache.rs` is for a front whose kernel keeps what it was told, `admin.rs`, `warm.rs` and `junctions.rs` are for
 //!   operators
 //! - [`Node`] (`node.rs`): an object as clients see it; `view.rs` looks at objects and names, `places.rs` at paths
-//! - `Writer` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's state:
+//! - `JunctionWriter` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's state:
 //!   `through.rs`, `back.rs`, or nothing may be changed
 //! - `access.rs` and `limits.rs`: who may do what, and what an origin can never take
 //! - `gather.rs`: dirty and clean bytes of one read; `at_origin.rs`: calls to an origin about bytes
-//! - `successors.rs`: which version of a file follows which by our own doing
+//! - `version_chain.rs`: which version of a file follows which by our own doing
 //! - `prefetch.rs`, `follow.rs`: files that will be read next; `leaving.rs`: junctions that are about to go
 //!
 //! The way of a call: look at the object (`view.rs`), ask for permission (`access.rs`), and of a change for the writer of
@@ -38,8 +38,8 @@ mod node;
 mod places;
 mod prefetch;
 mod read;
-mod successors;
 mod through;
+mod version_chain;
 mod view;
 mod warm;
 mod write;
@@ -56,19 +56,19 @@ use types::{FileId, Version};
 
 pub use access::Access;
 pub use back::{
-    Dropping, Flushing, JournalLoad, Journaling, JunctionLoad, Raised, StoppedJournal, StoppedTier,
+    Dropping, FlushRequest, JournalLoad, Journaling, JunctionLoad, Raised, StoppedJournal, StoppedTier,
     Unflushed, WaitingFilter, WaitingOperation,
 };
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
-pub use change::{Altered, Around, Made};
+pub use change::{Altered, AttrsAround, Made};
 pub use junctions::NewJunction;
-pub use kernel_cache::Changes;
+pub use kernel_cache::ChangeWatch;
 pub use node::Node;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write::{CommitOut, WriteOut};
 pub use write_policy::{WritePolicy, Writing};
-pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, Hook, Window, abort_at, journal_is_owed};
+pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, FlushWindow, Hook, abort_at, journal_is_owed};
 
 /// Bytes of one read.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ pub struct DirItem {
 
 /// A piece of a listing: `.` and `..` first (cookies 1 and 2), then names in the order of their cookies.
 #[derive(Clone, Debug)]
-pub struct Listing {
+pub struct DirListing {
     pub items: Vec<DirItem>,
     pub eof: bool,
     pub dir: Node,
@@ -130,7 +130,7 @@ pub struct Vfs {
     prefetcher: Arc<prefetch::Prefetcher>,
     writers: Arc<writer::Writers>,
     leaving: Arc<leaving::Leaving>,
-    successors: Arc<successors::Successors>,
+    version_chain: Arc<version_chain::VersionChain>,
 }
 
 impl Vfs {
@@ -144,8 +144,8 @@ impl Vfs {
         let policies = writing.policies(&namespace.junctions());
         let writers = Arc::new(writer::Writers::new(policies, through::Through { buffer }));
         let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), writers.clone());
-        let (leaving, successors) = Default::default();
-        Arc::new(Vfs { namespace, cache, prefetcher, writers, leaving, successors })
+        let (leaving, version_chain) = Default::default();
+        Arc::new(Vfs { namespace, cache, prefetcher, writers, leaving, version_chain })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {

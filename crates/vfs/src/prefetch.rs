@@ -10,7 +10,7 @@ use cache::{Cache, Prefetched, Source};
 use namespace::{Found, Namespace, Node, Siblings};
 use types::{ByteRange, Distance, FileId, FileKind};
 
-use crate::follow::{Account, Directory, natural};
+use crate::follow::{Directory, PrefetchAccount, natural};
 use crate::metrics::Metrics;
 use crate::read::{OriginSource, key_of};
 use crate::writer::Writers;
@@ -32,13 +32,13 @@ pub struct Prefetcher {
 
 #[derive(Default)]
 struct State {
-    directories: HashMap<FileId, Entry>,
-    account: Account,
+    directories: HashMap<FileId, PrefetchedDirectory>,
+    account: PrefetchAccount,
     clock: u64,
 }
 
 #[derive(Default)]
-struct Entry {
+struct PrefetchedDirectory {
     directory: Directory,
     /// Of the listing that the directory's orders are from; 0: none yet.
     listed_ms: u64,

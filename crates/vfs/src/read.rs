@@ -13,7 +13,7 @@ use types::{
 
 use crate::access;
 use crate::at_origin::at_origin;
-use crate::successors::BytesChanged;
+use crate::version_chain::BytesChanged;
 use crate::{Node, ReadOut, Vfs};
 
 /// A file that changes at the origin faster than it can be read this many times is answered with "try again".
@@ -136,10 +136,10 @@ impl Vfs {
         let known = self.namespace.getattr_known(node.id);
         match known.as_ref().map(key_of) {
             Ok(Ok(now)) if now == key => {
-                self.successors.is_now(&key);
+                self.version_chain.is_now(&key);
                 (key, BytesChanged::No)
             }
-            _ => self.successors.of(key),
+            _ => self.version_chain.of(key),
         }
     }
 

@@ -4,9 +4,9 @@
 //! that a line that is long stays full: many parts of a file are on their way at the same time.
 //!
 //! - `WriteBuffer` (`write_buffer.rs`): all files with pending bytes, under one budget; the write verifier
-//! - `File` (`file.rs`): one of them, and those who wait for something of it
-//! - `State` (`state.rs`, pure): what is to be done next for a file, as a `Step`; what its readers see
-//! - `Extents` (`extents.rs`, pure): which of its bytes wait, are on their way, are unstable or stored at the origin
+//! - `BufferedFile` (`file.rs`): one of them, and those who wait for something of it
+//! - `State` (`state.rs`, pure): what is to be done next for a file, as a `SendStep`; what its readers see
+//! - `BufferExtents` (`extents.rs`, pure): which of its bytes wait, are on their way, are unstable or stored at the origin
 //! - `sender.rs`: a task for each file, which acts on the steps
 //! - `version_changes.rs`: what stays cached of a file when its names are changed through us
 //!
@@ -43,11 +43,11 @@ use types::{
 pub use state::after;
 pub use write_buffer::WriteBuffer;
 
-use crate::change::{Altered, Around, Made};
+use crate::change::{Altered, AttrsAround, Made};
 use crate::node::outward;
 use crate::read::key_of;
 use crate::write::{CommitOut, WriteOut};
-use crate::writer::Writer;
+use crate::writer::JunctionWriter;
 use crate::{Node, Vfs, access};
 use file::ExclusiveAccess;
 
@@ -64,7 +64,7 @@ pub struct Through {
 }
 
 #[async_trait]
-impl Writer for Through {
+impl JunctionWriter for Through {
     fn apply_overlay(&self, node: &mut Node) {
         self.buffer.view(node.id, &mut node.attr, &mut node.version);
     }
@@ -190,7 +190,7 @@ impl Writer for Through {
         Ok(made)
     }
 
-    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<Around> {
+    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround> {
         let was = self.cached_file(vfs, vfs.namespace.child_of(dir.id, name)?, 2);
         let removed = vfs.namespace.remove(dir.id, name, old).await?;
         self.names_changed(vfs, was).await;
@@ -202,7 +202,7 @@ impl Writer for Through {
         vfs: &Vfs,
         (from_dir, from): (FileId, &Name),
         (to_dir, to): (FileId, &Name),
-    ) -> Result<(Around, Around)> {
+    ) -> Result<(AttrsAround, AttrsAround)> {
         let was = self.cached_file(vfs, vfs.namespace.child_of(from_dir, from)?, 1);
         let moved = vfs.namespace.rename(from_dir, from, to_dir, to).await?;
         for renewed in &moved.renewed {
@@ -283,7 +283,7 @@ impl Through {
 }
 
 /// With the numbers that clients know.
-fn around(dir: FileId, told: &origin::Around) -> Around {
+fn around(dir: FileId, told: &origin::Around) -> AttrsAround {
     let after = told.after.as_ref().map(|object| outward(dir, &object.attr));
-    Around { before: told.before.map(|before| before.attr), after }
+    AttrsAround { before: told.before.map(|before| before.attr), after }
 }

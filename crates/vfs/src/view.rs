@@ -10,7 +10,7 @@ use crate::places::PlaceOverlay;
 use crate::{DirItem, Node, Vfs};
 
 /// Names of a directory, without `.` and `..`.
-pub(crate) struct Names {
+pub(crate) struct NamesPage {
     pub items: Vec<DirItem>,
     pub eof: bool,
 }
@@ -79,7 +79,7 @@ impl Vfs {
     }
 
     /// At most `max` names after the cookie: the origin's, with ours laid over.
-    pub(crate) async fn names_after(&self, dir: FileId, after: u64, max: usize) -> Result<Names> {
+    pub(crate) async fn names_after(&self, dir: FileId, after: u64, max: usize) -> Result<NamesPage> {
         let overlay = self.writers.entries(dir).unwrap_or_default();
         let ours_by_name: HashSet<&[u8]> = overlay.entries.iter().map(|(name, _)| name.as_bytes()).collect();
         let mut made: Vec<(u64, &Name, FileId)> = overlay
@@ -111,7 +111,7 @@ impl Vfs {
             items.truncate(max);
             // A page of names that are all gone says nothing; the next one may.
             if eof || !items.is_empty() {
-                return Ok(Names { items, eof: eof && fits });
+                return Ok(NamesPage { items, eof: eof && fits });
             }
             at = reach;
         }

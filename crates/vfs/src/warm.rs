@@ -126,7 +126,7 @@ impl Vfs {
     /// Find what is below these paths.
     async fn warm_metadata(&self, paths: &[Vec<u8>], pin: bool, progress: &WarmProgress) {
         for path in paths {
-            let mut walk = Walk::from(self, path).await;
+            let mut walk = WarmWalk::from(self, path).await;
             while let Some(files) = walk.next().await {
                 let found = match files {
                     Ok(found) => found,
@@ -176,7 +176,7 @@ impl Vfs {
             None => {}
         };
         for path in paths {
-            let mut walk = Walk::from(self, path).await;
+            let mut walk = WarmWalk::from(self, path).await;
             while let Some(files) = walk.next().await {
                 for file in files.unwrap_or_else(|e| {
                     progress.failed(&e);
@@ -257,7 +257,7 @@ impl Vfs {
         if away.is_empty() {
             return Ok(copies);
         }
-        let mut walk = Walk::from(self, path).await;
+        let mut walk = WarmWalk::from(self, path).await;
         while let Some(files) = walk.next().await {
             // What cannot be listed now is not found by an eviction either.
             for file in files.unwrap_or_default() {
@@ -278,7 +278,7 @@ impl Vfs {
 }
 
 /// The files below a path, a piece of a directory at a time.
-struct Walk<'a> {
+struct WarmWalk<'a> {
     vfs: &'a Vfs,
     /// What the path itself is, if not a directory.
     first: Option<Result<Found>>,
@@ -290,10 +290,10 @@ struct Walk<'a> {
     unreached: VecDeque<Error>,
 }
 
-impl<'a> Walk<'a> {
-    async fn from(vfs: &'a Vfs, path: &[u8]) -> Walk<'a> {
+impl<'a> WarmWalk<'a> {
+    async fn from(vfs: &'a Vfs, path: &[u8]) -> WarmWalk<'a> {
         let (dirs, unreached) = (VecDeque::new(), VecDeque::new());
-        let mut walk = Walk { vfs, first: None, dirs, after: 0, directories: 0, unreached };
+        let mut walk = WarmWalk { vfs, first: None, dirs, after: 0, directories: 0, unreached };
         match vfs.namespace.resolve(path).await {
             Ok(start) if start.attr().is_dir() => walk.dirs.push_back(start.id()),
             other => {

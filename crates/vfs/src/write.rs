@@ -10,7 +10,7 @@ use types::{
 };
 
 use crate::access;
-use crate::writer::Writer;
+use crate::writer::JunctionWriter;
 use crate::{Node, Vfs};
 
 /// All bytes that were given were taken.
@@ -60,7 +60,7 @@ impl Vfs {
     }
 
     /// The file, if this caller may write to it. What is being written to is not asked about again.
-    async fn to_write(&self, caller: &Caller, id: FileId) -> Result<(Node, &dyn Writer)> {
+    async fn to_write(&self, caller: &Caller, id: FileId) -> Result<(Node, &dyn JunctionWriter)> {
         let node = self.object(id, Ask::Use).await?;
         let writer = self.writer_to_change(&node).await?;
         access::demand(access::may_write_bytes(caller, &node.attr), "write to a file", caller)?;

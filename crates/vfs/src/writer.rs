@@ -1,7 +1,7 @@
 //! The border between the file system and the ways to write: what each write policy does with changes, and what it lays
 //! over the state of the origin until the origin has them.
 //!
-//! [`Writer`] is a write policy as the rest of the crate knows it: `through.rs` and `back.rs` implement it, and
+//! [`JunctionWriter`] is a write policy as the rest of the crate knows it: `through.rs` and `back.rs` implement it, and
 //! [`ReadOnly`] below. One writer serves all junctions with its policy. A call asks [`Vfs::writer`] once, with the
 //! junction of its object, and goes on with what it gets; who does not know the junction asks [`Writers`], which asks
 //! all of them: an object is of one junction, so at most one writer has anything to say of it.
@@ -23,7 +23,7 @@ use types::{
 use writeback::FlushPolicy;
 
 use crate::back::Back;
-use crate::change::{Altered, Around, Made};
+use crate::change::{Altered, AttrsAround, Made};
 use crate::places::PlaceOverlay;
 use crate::through::Through;
 use crate::write::{CommitOut, WriteOut};
@@ -43,7 +43,7 @@ pub struct EntryOverlay {
 ///
 /// The first group of methods says what lies over the origin's state of an object; by default nothing does.
 #[async_trait]
-pub trait Writer: Send + Sync {
+pub trait JunctionWriter: Send + Sync {
     /// Puts what is known here only over the origin's attributes and version.
     fn apply_overlay(&self, node: &mut Node) {
         let _ = node;
@@ -152,10 +152,14 @@ pub trait Writer: Send + Sync {
         attributes: (SetAttr, bool),
     ) -> Result<Made>;
 
-    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<Around>;
+    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround>;
 
-    async fn rename(&self, vfs: &Vfs, from: (FileId, &Name), to: (FileId, &Name))
-    -> Result<(Around, Around)>;
+    async fn rename(
+        &self,
+        vfs: &Vfs,
+        from: (FileId, &Name),
+        to: (FileId, &Name),
+    ) -> Result<(AttrsAround, AttrsAround)>;
 
     /// The junction is served from now on.
     fn serve(&self, junction: JunctionId, flush: FlushPolicy) {
@@ -192,7 +196,7 @@ impl ReadOnly {
 }
 
 #[async_trait]
-impl Writer for ReadOnly {
+impl JunctionWriter for ReadOnly {
     async fn read(&self, _: &Vfs, _: FileId, _: ByteRange) -> Result<Option<Vec<Piece>>> {
         Ok(None)
     }
@@ -243,11 +247,16 @@ impl Writer for ReadOnly {
         ReadOnly::refused(dir.id)
     }
 
-    async fn remove(&self, _: &Vfs, dir: &Node, _: &Name, _: Old) -> Result<Around> {
+    async fn remove(&self, _: &Vfs, dir: &Node, _: &Name, _: Old) -> Result<AttrsAround> {
         ReadOnly::refused(dir.id)
     }
 
-    async fn rename(&self, _: &Vfs, from: (FileId, &Name), _: (FileId, &Name)) -> Result<(Around, Around)> {
+    async fn rename(
+        &self,
+        _: &Vfs,
+        from: (FileId, &Name),
+        _: (FileId, &Name),
+    ) -> Result<(AttrsAround, AttrsAround)> {
         ReadOnly::refused(from.0)
     }
 }
@@ -286,15 +295,15 @@ impl Writers {
     }
 
     /// `None`: `back` without a journal.
-    pub fn with_policy(&self, policy: WritePolicy) -> Option<&dyn Writer> {
+    pub fn with_policy(&self, policy: WritePolicy) -> Option<&dyn JunctionWriter> {
         match policy {
             WritePolicy::ReadOnly => Some(&ReadOnly),
             WritePolicy::Through => Some(&self.through),
-            WritePolicy::Back => self.back().map(|back| back as &dyn Writer),
+            WritePolicy::Back => self.back().map(|back| back as &dyn JunctionWriter),
         }
     }
 
-    pub fn of(&self, junction: JunctionId) -> &dyn Writer {
+    pub fn of(&self, junction: JunctionId) -> &dyn JunctionWriter {
         self.with_policy(self.policy(junction)).unwrap_or(&ReadOnly)
     }
 
@@ -307,9 +316,9 @@ impl Writers {
         let _ = self.back.set(back); // nobody else opens the same journal: it is locked
     }
 
-    fn all(&self) -> impl Iterator<Item = &dyn Writer> {
-        let back = self.back().map(|back| back as &dyn Writer);
-        std::iter::once(&self.through as &dyn Writer).chain(back)
+    fn all(&self) -> impl Iterator<Item = &dyn JunctionWriter> {
+        let back = self.back().map(|back| back as &dyn JunctionWriter);
+        std::iter::once(&self.through as &dyn JunctionWriter).chain(back)
     }
 
     pub async fn ready(&self) {
@@ -347,12 +356,12 @@ impl PlaceOverlay for Writers {
 
 impl Vfs {
     /// Of all changes in the junction, and of what lies over its origin's state.
-    pub(crate) fn writer(&self, junction: JunctionId) -> &dyn Writer {
+    pub(crate) fn writer(&self, junction: JunctionId) -> &dyn JunctionWriter {
         self.writers.of(junction)
     }
 
     /// The same for a change of `object`: refused where nothing may be changed. Waits while the junction is about to go.
-    pub(crate) async fn writer_to_change(&self, object: &Node) -> Result<&dyn Writer> {
+    pub(crate) async fn writer_to_change(&self, object: &Node) -> Result<&dyn JunctionWriter> {
         self.leaving.stays(object.junction).await?;
         match self.writer(object.junction) {
             writer if writer.takes_changes() => Ok(writer),

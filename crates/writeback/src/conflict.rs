@@ -33,7 +33,7 @@ pub enum Doing {
 
 /// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Theirs {
+pub enum ForeignState {
     /// The object, in this version.
     Version(Version),
     /// The object, without the other names that clients saw it keep.
@@ -46,7 +46,7 @@ pub enum Theirs {
 
 /// What we know of our own doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownVersions {
     pub base: Option<Version>,
     /// What our last flush of this object left.
     pub own: Option<Version>,
@@ -70,7 +70,7 @@ pub enum Decision {
     Drop,
 }
 
-impl Known {
+impl KnownVersions {
     /// That version is what our change was made on, or our own doing.
     pub fn explains(&self, version: Version) -> bool {
         self.own == Some(version) || self.base == Some(version)
@@ -87,24 +87,30 @@ impl Known {
     }
 }
 
-pub fn decide(policy: ConflictPolicy, doing: Doing, known: Known, theirs: Theirs) -> Decision {
+pub fn decide(policy: ConflictPolicy, doing: Doing, known: KnownVersions, theirs: ForeignState) -> Decision {
     match theirs {
-        Theirs::Version(version) if known.explains(version) => return Decision::Proceed,
-        Theirs::Version(_) if known.making && known.is_nothing() => return Decision::Proceed,
+        ForeignState::Version(version) if known.explains(version) => return Decision::Proceed,
+        ForeignState::Version(_) if known.making && known.is_nothing() => return Decision::Proceed,
         // A removal that began leaves nothing that could be looked at.
-        Theirs::Version(_) if known.is_in_doubt() && doing != Doing::Removal => return Decision::Resume,
+        ForeignState::Version(_) if known.is_in_doubt() && doing != Doing::Removal => {
+            return Decision::Resume;
+        }
         _ => {}
     }
     match (doing, theirs, policy) {
         // What is gone need not be removed.
-        (Doing::Removal, Theirs::Gone, _) => Decision::Proceed,
+        (Doing::Removal, ForeignState::Gone, _) => Decision::Proceed,
         // Another object under that name is not the one that was to go, whatever the policy.
-        (Doing::Removal, Theirs::Other, _) => Decision::Drop,
-        (Doing::Removal, Theirs::Version(_) | Theirs::LastName, ConflictPolicy::KeepBoth) => Decision::Drop,
-        (Doing::Attributes, Theirs::Gone, _) => Decision::Drop,
+        (Doing::Removal, ForeignState::Other, _) => Decision::Drop,
+        (Doing::Removal, ForeignState::Version(_) | ForeignState::LastName, ConflictPolicy::KeepBoth) => {
+            Decision::Drop
+        }
+        (Doing::Attributes, ForeignState::Gone, _) => Decision::Drop,
         // There is nothing that ours could replace, and its name may be another object's by now: only under a name that
         // is ours alone it is known again.
-        (Doing::Bytes, Theirs::Gone, ConflictPolicy::KeepBoth | ConflictPolicy::Ours) => Decision::Beside,
+        (Doing::Bytes, ForeignState::Gone, ConflictPolicy::KeepBoth | ConflictPolicy::Ours) => {
+            Decision::Beside
+        }
         (Doing::Attributes, _, ConflictPolicy::KeepBoth) => Decision::TakeOurs,
         (_, _, ConflictPolicy::KeepBoth) => Decision::Beside,
         (_, _, ConflictPolicy::Ours) => Decision::TakeOurs,

@@ -10,7 +10,7 @@ use types::{ByteRange, Divide, ExtentMap};
 use crate::index::Position;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum DirtyPiece {
     /// In the data of the entry at `position`, from `skip` on.
     Dirty {
         range: ByteRange,
@@ -26,30 +26,32 @@ pub enum Piece {
     },
 }
 
-impl Piece {
+impl DirtyPiece {
     pub fn range(&self) -> ByteRange {
         match self {
-            Piece::Dirty { range, .. } | Piece::Clean { range } | Piece::Zero { range } => *range,
+            DirtyPiece::Dirty { range, .. } | DirtyPiece::Clean { range } | DirtyPiece::Zero { range } => {
+                *range
+            }
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Extent {
+struct DirtyExtent {
     position: Position,
     /// Where in the entry's data it begins: what was in front of it has been written over.
     skip: u64,
 }
 
-impl Divide for Extent {
-    fn part(&self, skip: u64, _length: u64) -> Extent {
-        Extent { skip: self.skip + skip, ..*self }
+impl Divide for DirtyExtent {
+    fn part(&self, skip: u64, _length: u64) -> DirtyExtent {
+        DirtyExtent { skip: self.skip + skip, ..*self }
     }
 }
 
 /// A truncation that is not flushed yet.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct UnflushedTruncation {
     sequence: u64,
     to: u64,
 }
@@ -57,10 +59,10 @@ struct Cut {
 /// The overlay of one file.
 #[derive(Clone, Debug)]
 pub struct Overlay {
-    extents: ExtentMap<Extent>,
+    extents: ExtentMap<DirtyExtent>,
     /// In the order of their sequences, and each further up than the one before: a later cut that goes as deep
     /// makes an earlier one meaningless.
-    cuts: Vec<Cut>,
+    cuts: Vec<UnflushedTruncation>,
     size: u64,
     clean_size: u64,
 }
@@ -92,7 +94,7 @@ impl Overlay {
         if range.is_empty() {
             return;
         }
-        self.extents.put(range, Extent { position, skip: 0 });
+        self.extents.put(range, DirtyExtent { position, skip: 0 });
         self.size = self.size.max(range.end());
     }
 
@@ -101,7 +103,7 @@ impl Overlay {
         if size < self.size {
             self.extents.clear(ByteRange::new(size, u64::MAX));
             self.cuts.retain(|cut| cut.to < size);
-            self.cuts.push(Cut { sequence, to: size });
+            self.cuts.push(UnflushedTruncation { sequence, to: size });
         }
         self.size = size;
     }
@@ -120,12 +122,12 @@ impl Overlay {
     }
 
     /// Where the bytes of `range` are, in order, as far as the file goes.
-    pub fn plan(&self, range: ByteRange) -> Vec<Piece> {
+    pub fn plan(&self, range: ByteRange) -> Vec<DirtyPiece> {
         let mut pieces = Vec::new();
         for (range, extent) in self.extents.pieces(range.clamp_to(self.size)) {
             match extent {
-                Some((skip, Extent { position, skip: before })) => {
-                    pieces.push(Piece::Dirty { range, position: *position, skip: before + skip });
+                Some((skip, DirtyExtent { position, skip: before })) => {
+                    pieces.push(DirtyPiece::Dirty { range, position: *position, skip: before + skip });
                 }
                 None => self.plan_gap(range.offset, range.end(), &mut pieces),
             }
@@ -134,20 +136,20 @@ impl Overlay {
     }
 
     /// Between two extents: clean as far as clean counts, then zeros.
-    fn plan_gap(&self, from: u64, to: u64, pieces: &mut Vec<Piece>) {
+    fn plan_gap(&self, from: u64, to: u64, pieces: &mut Vec<DirtyPiece>) {
         let clean_to = self.clean_up_to().clamp(from, to.max(from));
         if clean_to > from {
-            pieces.push(Piece::Clean { range: ByteRange::new(from, clean_to - from) });
+            pieces.push(DirtyPiece::Clean { range: ByteRange::new(from, clean_to - from) });
         }
         if to > clean_to {
-            pieces.push(Piece::Zero { range: ByteRange::new(clean_to, to - clean_to) });
+            pieces.push(DirtyPiece::Zero { range: ByteRange::new(clean_to, to - clean_to) });
         }
     }
 
     /// What a flush of all operations up to `sequence` has to take from the journal, in order of offset.
-    pub fn dirty_up_to(&self, sequence: u64) -> impl Iterator<Item = Piece> + '_ {
+    pub fn dirty_up_to(&self, sequence: u64) -> impl Iterator<Item = DirtyPiece> + '_ {
         let due = self.extents.iter().filter(move |(_, extent)| extent.position.sequence <= sequence);
-        due.map(|(range, extent)| Piece::Dirty { range, position: extent.position, skip: extent.skip })
+        due.map(|(range, extent)| DirtyPiece::Dirty { range, position: extent.position, skip: extent.skip })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Never holds up who appends: adding to the plan takes a lock for a moment. An outage is waited out, for ever; what the
 //! origin refuses is parked, said once, and tried again now and then, and only what depends on it waits. An entry is
-//! marked as done after the origin has it and `Home::flushed` was told, the entries of a unit in their order: so a crash
+//! marked as done after the origin has it and `FlushTarget::flushed` was told, the entries of a unit in their order: so a crash
 //! leaves the last of them, never one whose predecessor of the same object would be carried out after it. And nothing
 //! begins before the marks of what it waited for are durable: so a crash never brings back an operation whose followers
 //! may be at the origin already, where it could not be told from a new one (a name is taken away, given to the same file
@@ -23,19 +23,19 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use types::{Error, ErrorKind, FileId, JunctionId, Result, Version};
 
-pub use clock::{Clock, SystemClock};
-pub use discard::{Listed, Waits, Withheld};
+pub use clock::{FlushClock, SystemClock};
+pub use discard::{UnflushedEntry, Waits, Withheld};
 pub use metrics::FlushMetrics;
 
 use carry::{Carry, together};
 use entries::Entries;
 
 use crate::conflict::{Alarm, AlarmKind};
-use crate::home::{self, Flushed, Home};
+use crate::flush_target::{FlushTarget, Flushed, TargetPresence};
 use crate::index::Position;
 use crate::journal::{Journal, RecoveredEntry};
-use crate::operation::Operation;
-use crate::plan::{FlushPolicy, Parked, Pending, Plan, Scope, Unit};
+use crate::operation::JournalOperation;
+use crate::plan::{FlushPlan, FlushPolicy, FlushUnit, Parked, Pending, Scope};
 use crate::sabotage::{Bug, Sabotage};
 
 /// An outage is probed after this, then after twice as long, and so on.
@@ -69,11 +69,11 @@ impl FlushConfig {
 }
 
 /// What all units share.
-pub(crate) struct Shared {
-    plan: Mutex<Plan>,
+pub(crate) struct FlushEngine {
+    plan: Mutex<FlushPlan>,
     entries: Arc<dyn Entries>,
-    home: Arc<dyn Home>,
-    clock: Arc<dyn Clock>,
+    target: Arc<dyn FlushTarget>,
+    clock: Arc<dyn FlushClock>,
     config: FlushConfig,
     sabotage: Sabotage,
     metrics: FlushMetrics,
@@ -96,13 +96,13 @@ pub(crate) struct Shared {
 
 /// Dropping it stops the flush where it is: the journal has what is not done.
 pub struct Flusher {
-    shared: Arc<Shared>,
+    shared: Arc<FlushEngine>,
     task: JoinHandle<()>,
 }
 
 /// What waits to be flushed.
 #[derive(Clone, Debug, Default)]
-pub struct Waiting {
+pub struct FlushBacklog {
     pub operations: usize,
     pub parked: Vec<Parked>,
 }
@@ -111,12 +111,12 @@ impl Flusher {
     /// With what the journal had at its open, decoded; needs a runtime.
     pub fn start(
         journal: Arc<Journal>,
-        home: Arc<dyn Home>,
-        clock: Arc<dyn Clock>,
+        target: Arc<dyn FlushTarget>,
+        clock: Arc<dyn FlushClock>,
         config: FlushConfig,
-        recovered: Vec<(RecoveredEntry, Operation)>,
+        recovered: Vec<(RecoveredEntry, JournalOperation)>,
     ) -> Flusher {
-        let shared = Arc::new(Shared::new(journal, home, clock, config, Sabotage::default()));
+        let shared = Arc::new(FlushEngine::new(journal, target, clock, config, Sabotage::default()));
         for (entry, operation) in recovered {
             shared.recover(&entry, operation);
         }
@@ -125,19 +125,19 @@ impl Flusher {
     }
 
     /// An operation that is durable and shown to clients. Those on the same object or name come in their order.
-    pub fn add(&self, sequence: u64, operation: Operation, position: Position) {
+    pub fn add(&self, sequence: u64, operation: JournalOperation, position: Position) {
         self.shared.add(sequence, operation, position);
     }
 
     /// Flush without delay and outside of windows what is there now.
-    pub fn flush(&self, scope: &Scope) -> Flushing {
+    pub fn flush(&self, scope: &Scope) -> FlushHandle {
         let sequences = {
             let mut plan = self.shared.plan();
             plan.end_pauses(scope, self.shared.clock.now().steady);
             plan.ask(scope)
         };
         self.shared.bell.notify_one();
-        Flushing { shared: self.shared.clone(), sequences }
+        FlushHandle { shared: self.shared.clone(), sequences }
     }
 
     /// What is written to one more junction, or to one that comes again, is brought home too.
@@ -161,9 +161,9 @@ impl Flusher {
         is_known
     }
 
-    pub fn waiting(&self) -> Waiting {
+    pub fn waiting(&self) -> FlushBacklog {
         let plan = self.shared.plan();
-        Waiting { operations: plan.len(), parked: plan.parked().cloned().collect() }
+        FlushBacklog { operations: plan.len(), parked: plan.parked().cloned().collect() }
     }
 
     /// Bytes of one junction that the origin does not have yet, and for how long the oldest operation has waited.
@@ -195,12 +195,12 @@ impl Drop for Flusher {
 }
 
 /// A flush that was asked for. Dropping it changes nothing but who waits.
-pub struct Flushing {
-    shared: Arc<Shared>,
+pub struct FlushHandle {
+    shared: Arc<FlushEngine>,
     sequences: Vec<u64>,
 }
 
-impl Flushing {
+impl FlushHandle {
     /// Returns when all operations that were there at the call are at the origin, or are refused there: with these.
     /// An outage is waited out.
     pub async fn wait(self) -> Vec<Parked> {
@@ -227,23 +227,23 @@ impl Flushing {
     }
 }
 
-impl Shared {
+impl FlushEngine {
     pub(crate) fn new(
         entries: Arc<dyn Entries>,
-        home: Arc<dyn Home>,
-        clock: Arc<dyn Clock>,
+        target: Arc<dyn FlushTarget>,
+        clock: Arc<dyn FlushClock>,
         config: FlushConfig,
         sabotage: Sabotage,
-    ) -> Shared {
-        let plan = Mutex::new(Plan::new(config.policies.clone(), sabotage));
+    ) -> FlushEngine {
+        let plan = Mutex::new(FlushPlan::new(config.policies.clone(), sabotage));
         let (outages, turns, told) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (bell, ended) = (Notify::new(), watch::channel(0).0);
         let (stopping, stopped) = (AtomicBool::new(false), watch::channel(false).0);
         let metrics = FlushMetrics::default();
-        Shared {
+        FlushEngine {
             plan,
             entries,
-            home,
+            target,
             clock,
             config,
             sabotage,
@@ -259,18 +259,18 @@ impl Shared {
         }
     }
 
-    fn plan(&self) -> MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, FlushPlan> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, sequence: u64, operation: Operation, position: Position) {
+    pub(crate) fn add(&self, sequence: u64, operation: JournalOperation, position: Position) {
         let acknowledged = self.clock.now().steady;
         let (in_doubt, recovered, carried) = (false, false, false);
         self.enter(Pending { sequence, operation, position, acknowledged, in_doubt, recovered, carried });
     }
 
     /// What the journal had at its open. A stamp of the future is of another time line, and counts from now.
-    pub(crate) fn recover(&self, entry: &RecoveredEntry, operation: Operation) {
+    pub(crate) fn recover(&self, entry: &RecoveredEntry, operation: JournalOperation) {
         let acknowledged = Duration::from_millis(entry.written_ms).min(self.clock.now().steady);
         let (sequence, position) = (entry.sequence, entry.position);
         let (in_doubt, recovered, carried) = (false, true, false);
@@ -282,14 +282,14 @@ impl Shared {
         self.bell.notify_one();
     }
 
-    pub(crate) fn next(&self) -> Option<Unit> {
+    pub(crate) fn next(&self) -> Option<FlushUnit> {
         self.plan().next(self.clock.now(), self.entries.is_filling())
     }
 
     /// What of a home that is another storage than it was would be gone: that is an outage.
-    pub(crate) async fn look(&self, object: FileId) -> Result<home::Seen> {
-        let seen = self.home.look(object).await?;
-        if seen == home::Seen::Gone {
+    pub(crate) async fn look(&self, object: FileId) -> Result<TargetPresence> {
+        let seen = self.target.look(object).await?;
+        if seen == TargetPresence::Gone {
             self.vouch(object).await?;
         }
         Ok(seen)
@@ -299,7 +299,7 @@ impl Shared {
     pub(crate) async fn vouch(&self, object: FileId) -> Result<()> {
         match self.sabotage.is(Bug::FlushToReplaced) {
             true => Ok(()),
-            false => self.home.vouch(object).await,
+            false => self.target.vouch(object).await,
         }
     }
 
@@ -318,7 +318,7 @@ impl Shared {
     }
 
     /// Whatever happens, the plan knows of it afterwards.
-    pub(crate) async fn carry(&self, mut unit: Unit) {
+    pub(crate) async fn carry(&self, mut unit: FlushUnit) {
         match self.carry_and_mark(&mut unit).await {
             Ok(()) => {
                 self.outages().remove(&unit.junction);
@@ -340,7 +340,7 @@ impl Shared {
     }
 
     /// What is at the origin is not carried there again if only the mark fails: the journal may have given up its bytes.
-    async fn carry_and_mark(&self, unit: &mut Unit) -> Result<()> {
+    async fn carry_and_mark(&self, unit: &mut FlushUnit) -> Result<()> {
         if self.sabotage.is(Bug::DoneBeforeApplied) {
             self.mark(unit).await?;
         }
@@ -357,7 +357,7 @@ impl Shared {
             let mut sequences = unit.sequences.clone();
             for outcome in outcomes {
                 let sequences = std::mem::take(&mut sequences);
-                self.home.flushed(&Flushed { sequences, ..outcome }).await;
+                self.target.flushed(&Flushed { sequences, ..outcome }).await;
             }
             unit.carried = true;
             // Who finds it done finds it counted.
@@ -366,7 +366,7 @@ impl Shared {
         self.mark(unit).await
     }
 
-    async fn mark(&self, unit: &Unit) -> Result<()> {
+    async fn mark(&self, unit: &FlushUnit) -> Result<()> {
         let mut sequences = unit.sequences.clone();
         if self.sabotage.is(Bug::DoneBackwards) {
             sequences.reverse();
@@ -394,7 +394,7 @@ impl Shared {
 
     /// What it is about was there when it was looked at, and not when it was to be changed. The next look tells what is to
     /// become of it; but that may go on.
-    fn may_look_again(&self, unit: &Unit, error: &Error) -> bool {
+    fn may_look_again(&self, unit: &FlushUnit, error: &Error) -> bool {
         if !matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) {
             return false;
         }
@@ -408,7 +408,7 @@ impl Shared {
         self.looks_again.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hold(&self, unit: &Unit, error: &Error) {
+    fn hold(&self, unit: &FlushUnit, error: &Error) {
         self.metrics.retries.inc();
         let now = self.clock.now().steady;
         let mut outages = self.outages();
@@ -422,7 +422,7 @@ impl Shared {
         self.plan().hold(unit, now + back_off);
     }
 
-    fn park(&self, unit: &Unit, error: Error) {
+    fn park(&self, unit: &FlushUnit, error: Error) {
         self.metrics.retries.inc();
         self.looks_again().remove(&unit.sequences[0]);
         let again_at = self.clock.now().steady + PARKED_FOR;
@@ -446,7 +446,7 @@ impl Shared {
         }
         tracing::warn!("{alarm}");
         self.metrics.raised(alarm.kind);
-        self.home.alarm(alarm);
+        self.target.alarm(alarm);
     }
 }
 
@@ -455,7 +455,7 @@ fn passes(error: &Error) -> bool {
     error.is_retryable() || matches!(error.kind(), ErrorKind::OutcomeUnknown | ErrorKind::VersionChanged)
 }
 
-async fn run(shared: Arc<Shared>) {
+async fn run(shared: Arc<FlushEngine>) {
     let mut units = JoinSet::new();
     let mut noted = None;
     loop {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::disk::DiskFile;
-use crate::segment::{Frame, span};
+use crate::segment::{RecordFrame, span};
 
 /// Where an entry lies. To be kept with what points at it (the dirty overlay does) and handed back to `read`; it
 /// stays good when the entry moves.
@@ -26,7 +26,7 @@ impl Position {
 
 /// An entry that is not done.
 #[derive(Clone, Copy, Debug)]
-pub struct Live {
+pub struct LiveEntry {
     /// Where it lies now.
     pub position: Position,
     pub head_crc: u32,
@@ -36,14 +36,14 @@ pub struct Live {
     pub verified: bool,
 }
 
-impl Live {
-    pub fn new(position: Position, frame: &Frame) -> Live {
-        let Frame { head_crc, data_crc, written_ms, .. } = *frame;
-        Live { position, head_crc, data_crc, written_ms, verified: false }
+impl LiveEntry {
+    pub fn new(position: Position, frame: &RecordFrame) -> LiveEntry {
+        let RecordFrame { head_crc, data_crc, written_ms, .. } = *frame;
+        LiveEntry { position, head_crc, data_crc, written_ms, verified: false }
     }
 }
 
-pub struct Segment {
+pub struct IndexedSegment {
     pub file: Arc<dyn DiskFile>,
     /// Bytes in use. For the tail: as of the last time somebody asked.
     pub end: u64,
@@ -51,20 +51,20 @@ pub struct Segment {
     pub live_bytes: u64,
 }
 
-impl Segment {
-    pub fn new(file: Arc<dyn DiskFile>, end: u64) -> Segment {
-        Segment { file, end, live: 0, live_bytes: 0 }
+impl IndexedSegment {
+    pub fn new(file: Arc<dyn DiskFile>, end: u64) -> IndexedSegment {
+        IndexedSegment { file, end, live: 0, live_bytes: 0 }
     }
 }
 
 #[derive(Default)]
 pub struct Index {
-    pub segments: BTreeMap<u64, Segment>,
-    pub live: BTreeMap<u64, Live>,
+    pub segments: BTreeMap<u64, IndexedSegment>,
+    pub live: BTreeMap<u64, LiveEntry>,
 }
 
 impl Index {
-    pub fn insert(&mut self, live: Live) {
+    pub fn insert(&mut self, live: LiveEntry) {
         self.count(&live.position, 1);
         if let Some(old) = self.live.insert(live.position.sequence, live) {
             self.count(&old.position, -1);
@@ -100,7 +100,7 @@ impl Index {
     }
 
     /// The oldest segment, unless it is the only one.
-    pub fn oldest(&self) -> Option<(u64, &Segment)> {
+    pub fn oldest(&self) -> Option<(u64, &IndexedSegment)> {
         let newest = self.segments.last_key_value().map(|(number, _)| *number);
         let (number, segment) = self.segments.first_key_value()?;
         (Some(*number) != newest).then_some((*number, segment))

@@ -18,15 +18,15 @@ use tokio::time::Instant;
 use types::{ByteRange, Error, ErrorKind, Result, Timeline};
 
 use crate::bond::BondFile;
+use crate::crash_points::Hook;
 use crate::disk::{Disk, RealDisk};
 use crate::index::Position;
-use crate::log::{Append, Compacted, Full, Log, Options};
+use crate::log::{Append, Compacted, Full, Log, LogOptions};
 use crate::metrics::Metrics;
 use crate::quota;
 use crate::recovery::Damage;
 use crate::replica::{Feeder, Replica};
 use crate::sabotage::Sabotage;
-use crate::step::Hook;
 use crate::{DATA_MAX, SEGMENT_SIZE_MAX};
 
 /// Appends that write at the same time. They take turns anyway; more would only hold threads.
@@ -108,8 +108,8 @@ pub struct Ticket {
 /// Dropping it waits for the sync that is under way, and is an unclean end: [`Journal::close`] makes a clean one.
 pub struct Journal {
     log: Arc<Log>,
-    committer: Worker,
-    keeper: Worker,
+    committer: JournalThread,
+    keeper: JournalThread,
     /// Up to where somebody wants a commit.
     wanted: Arc<AtomicU64>,
     appends: Arc<Semaphore>,
@@ -134,7 +134,7 @@ impl Journal {
     }
 
     fn open_on(disk: Arc<dyn Disk>, config: Config, bond: Option<BondFile>) -> Result<(Journal, Recovered)> {
-        let options = Options {
+        let options = LogOptions {
             size_max: config.size_max,
             segment_size: config.segment_size,
             fresh: random_id()?,
@@ -148,11 +148,11 @@ impl Journal {
         let wanted = Arc::new(AtomicU64::new(0));
         let committer = {
             let (log, wanted) = (log.clone(), wanted.clone());
-            Worker::start("journal-sync", move |bell| commit_on(&bell, &log, &wanted))?
+            JournalThread::start("journal-sync", move |bell| commit_on(&bell, &log, &wanted))?
         };
         let keeper = {
             let (log, room) = (log.clone(), room.clone());
-            Worker::start("journal-room", move |bell| keep_room_on(&bell, &log, &room))?
+            JournalThread::start("journal-room", move |bell| keep_room_on(&bell, &log, &room))?
         };
         let recovered = Recovered { sequences: log.live_sequences().into_iter(), log: log.clone() };
         let feeder = config.replica.map(|replica| Feeder::start(log.clone(), replica));
@@ -447,17 +447,17 @@ impl Iterator for Recovered {
 }
 
 /// A thread that works when the bell is rung; rings while it works come to one more round.
-struct Worker {
+struct JournalThread {
     bell: Option<SyncSender<()>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Worker {
-    fn start(name: &str, work: impl FnOnce(Receiver<()>) + Send + 'static) -> Result<Worker> {
+impl JournalThread {
+    fn start(name: &str, work: impl FnOnce(Receiver<()>) + Send + 'static) -> Result<JournalThread> {
         let (bell, rung) = sync_channel(1);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || work(rung));
         let thread = thread.map_err(|e| Error::io("start thread", name, e))?;
-        Ok(Worker { bell: Some(bell), thread: Mutex::new(Some(thread)) })
+        Ok(JournalThread { bell: Some(bell), thread: Mutex::new(Some(thread)) })
     }
 
     fn ring(&self) {
@@ -468,7 +468,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for JournalThread {
     /// Waits for the round that is under way: at most one sync or one segment's copies.
     fn drop(&mut self) {
         self.bell = None;

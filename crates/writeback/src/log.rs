@@ -22,14 +22,16 @@ use types::{ByteRange, Error, ErrorKind, Result, Timeline};
 
 use crate::bond::{Bond, BondFile};
 use crate::covered::{Covered, CoveredFile};
+use crate::crash_points::{Hook, JournalStep};
 use crate::disk::{Disk, DiskFile, is_full};
-use crate::index::{Index, Live, Position};
+use crate::index::{Index, LiveEntry, Position};
 use crate::metrics::Metrics;
 use crate::recovery::{self, Damage};
 use crate::sabotage::{Bug, Sabotage};
-use crate::segment::{self, DATA_MAX, FRAME_BYTES, Frame, HEAD_MAX, HEADER_BYTES, JournalId, Kind, Place};
+use crate::segment::{
+    self, DATA_MAX, FRAME_BYTES, HEAD_MAX, HEADER_BYTES, JournalId, RecordFrame, RecordKind, RecordPlace,
+};
 use crate::state::State;
-use crate::step::{Hook, Step};
 
 /// What the kernel keeps of a file in one piece. Where it keeps more together, the cost is a read.
 const PAGE: u64 = 4096;
@@ -50,7 +52,7 @@ pub enum Full {
     Disk,
 }
 
-pub struct Options {
+pub struct LogOptions {
     pub size_max: u64,
     pub segment_size: u64,
     /// Random, for a journal that is made now.
@@ -73,7 +75,7 @@ pub struct Log {
     pub metrics: Metrics,
     maintenance: Mutex<()>,
     commits: Mutex<()>,
-    writer: Mutex<Writer>,
+    writer: Mutex<RecordWriter>,
     index: Mutex<Index>,
     /// The highest sequence that was given out.
     last_sequence: AtomicU64,
@@ -89,7 +91,7 @@ pub struct Log {
 }
 
 /// What the next record needs to know.
-struct Writer {
+struct RecordWriter {
     tail: Option<Tail>,
     next_sequence: u64,
     next_number: u64,
@@ -103,7 +105,7 @@ struct Writer {
     owed: Vec<u64>,
 }
 
-impl Writer {
+impl RecordWriter {
     fn unsynced_bytes(&self) -> u64 {
         self.tail.as_ref().map_or(0, |tail| tail.end - tail.covered)
     }
@@ -121,13 +123,13 @@ struct Tail {
 }
 
 impl Log {
-    pub fn open(disk: Arc<dyn Disk>, options: Options) -> Result<Log> {
-        let Options { size_max, segment_size, fresh, hook, sabotage, timeline, bond } = options;
+    pub fn open(disk: Arc<dyn Disk>, options: LogOptions) -> Result<Log> {
+        let LogOptions { size_max, segment_size, fresh, hook, sabotage, timeline, bond } = options;
         let mut recovery = recovery::recover(disk.as_ref(), &hook, sabotage, fresh)?;
         if let Some(bond) = &bond {
             recovery.compare(bond);
         }
-        let writer = Writer {
+        let writer = RecordWriter {
             tail: None,
             next_sequence: recovery.state.next_sequence,
             next_number: recovery.next_number,
@@ -227,7 +229,7 @@ impl Log {
         self.durable.subscribe()
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
+    fn writer(&self) -> MutexGuard<'_, RecordWriter> {
         self.writer.lock().expect("nobody panics with the writer")
     }
 
@@ -235,7 +237,7 @@ impl Log {
         self.index.lock().expect("nobody panics with the index")
     }
 
-    fn step(&self, step: Step) {
+    fn step(&self, step: JournalStep) {
         (self.hook)(step);
     }
 
@@ -312,13 +314,13 @@ impl Log {
     /// Where there is room for it in the tail.
     fn append_to(
         &self,
-        writer: &mut Writer,
+        writer: &mut RecordWriter,
         head: &[u8],
         data: &[u8],
         (head_crc, data_crc): (u32, u32),
     ) -> Result<Append> {
-        let frame = Frame {
-            kind: Kind::Entry,
+        let frame = RecordFrame {
+            kind: RecordKind::Entry,
             sequence: writer.next_sequence,
             head_length: head.len() as u32,
             data_length: data.len() as u32,
@@ -332,10 +334,10 @@ impl Log {
         };
         writer.next_sequence += 1;
         self.last_sequence.store(frame.sequence, Ordering::SeqCst);
-        self.index().insert(Live::new(position, &frame));
+        self.index().insert(LiveEntry::new(position, &frame));
         self.metrics.appended_entries.inc();
         self.metrics.appended_bytes.inc_by((head.len() + data.len()) as u64);
-        self.step(Step::EntryWritten);
+        self.step(JournalStep::EntryWritten);
         Ok(Append::Written(position))
     }
 
@@ -378,7 +380,7 @@ impl Log {
     }
 
     /// Done records for which there was no room. At most one for each entry of a full journal.
-    fn pay_owed(&self, writer: &mut Writer) -> Result<()> {
+    fn pay_owed(&self, writer: &mut RecordWriter) -> Result<()> {
         while let Some(&sequence) = writer.owed.last() {
             if !self.write_done(writer, sequence)? {
                 break;
@@ -388,14 +390,14 @@ impl Log {
         Ok(())
     }
 
-    fn write_done(&self, writer: &mut Writer, sequence: u64) -> Result<bool> {
+    fn write_done(&self, writer: &mut RecordWriter, sequence: u64) -> Result<bool> {
         if !self.make_room_from_reserve(writer, FRAME_BYTES)? {
             return Ok(false);
         }
-        let frame = Frame::done(sequence, 0, self.timeline.now_ms());
+        let frame = RecordFrame::done(sequence, 0, self.timeline.now_ms());
         let written = self.write_record(writer, frame, &[], &[])?.is_some();
         if written {
-            self.step(Step::DoneWritten);
+            self.step(JournalStep::DoneWritten);
         }
         Ok(written)
     }
@@ -403,15 +405,15 @@ impl Log {
     /// Put a record at the tail, where there is room for it. `None`: the file system turned out to be full.
     fn write_record(
         &self,
-        writer: &mut Writer,
-        frame: Frame,
+        writer: &mut RecordWriter,
+        frame: RecordFrame,
         head: &[u8],
         data: &[u8],
     ) -> Result<Option<Position>> {
         let tail = writer.tail.as_mut().expect("room was made in a tail");
-        let frame = Frame { covered: tail.covered as u32, ..frame };
+        let frame = RecordFrame { covered: tail.covered as u32, ..frame };
         let number = if self.sabotage.is(Bug::UnboundFrame) { 0 } else { tail.number };
-        let place = Place { journal: &self.state.journal, segment: number, offset: tail.end };
+        let place = RecordPlace { journal: &self.state.journal, segment: number, offset: tail.end };
         // To the end of the page, unless that was written before: of a segment that is written again the kernel would
         // have to read the page, to keep what lies behind the record.
         let written = tail.end + frame.data_at() + data.len() as u64;
@@ -482,7 +484,7 @@ impl Log {
         self.last_sequence.load(Ordering::SeqCst)
     }
 
-    fn find(&self, sequence: u64) -> Result<(Live, Arc<dyn DiskFile>)> {
+    fn find(&self, sequence: u64) -> Result<(LiveEntry, Arc<dyn DiskFile>)> {
         let index = self.index();
         let found = index.live.get(&sequence).and_then(|live| {
             let segment = index.segments.get(&u64::from(live.position.segment))?;

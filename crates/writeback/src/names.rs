@@ -6,8 +6,8 @@
 //! flushes tells `namespace` first.
 
 mod alteration;
-mod changes;
 mod ctimes;
+mod object_alterations;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,12 +15,12 @@ use types::{Attr, FileId, Name, Timestamp};
 
 pub use alteration::Local;
 use alteration::{Alteration, made};
-use changes::Changes;
 use ctimes::Ctimes;
+use object_alterations::ObjectAlterations;
 
 use crate::dirty::Overlay;
 use crate::index::Position;
-use crate::operation::{Action, Attributes, Operation, Rename};
+use crate::operation::{Action, Attributes, JournalOperation, Rename};
 
 /// What a name means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +49,9 @@ impl Trace {
 }
 
 #[derive(Default)]
-struct Object {
+struct OverlayObject {
     made: Option<(u64, Local)>,
-    changes: Changes,
+    changes: ObjectAlterations,
     /// Of a file with operations on its bytes.
     overlay: Option<Overlay>,
     /// Operations that concern it as their object, with the times of their acknowledgement.
@@ -63,17 +63,17 @@ struct Object {
 }
 
 #[derive(Default)]
-pub struct Names {
+pub struct DirtyNames {
     /// What each name became, by sequence: the last one counts.
     dirs: HashMap<FileId, BTreeMap<Name, BTreeMap<u64, Option<FileId>>>>,
-    objects: HashMap<FileId, Object>,
+    objects: HashMap<FileId, OverlayObject>,
     traces: HashMap<u64, Vec<Trace>>,
     ctimes: Ctimes,
 }
 
-impl Names {
+impl DirtyNames {
     /// `position` is that of the entry's data; it counts for writes only.
-    pub fn apply(&mut self, sequence: u64, operation: &Operation, position: Position) {
+    pub fn apply(&mut self, sequence: u64, operation: &JournalOperation, position: Position) {
         let now = operation.acknowledged;
         self.object(sequence, operation.object()).own.insert(sequence, now);
         match &operation.action {
@@ -120,7 +120,7 @@ impl Names {
         }
     }
 
-    fn object(&mut self, sequence: u64, id: FileId) -> &mut Object {
+    fn object(&mut self, sequence: u64, id: FileId) -> &mut OverlayObject {
         self.traces.entry(sequence).or_default().push(Trace::Object(id));
         self.objects.entry(id).or_default()
     }
@@ -278,7 +278,7 @@ impl Names {
     }
 
     /// These never were; of what is `kept` the bytes are laid again, without those of them.
-    pub fn given_up(&mut self, gone: &[u64], kept: &[(u64, &Operation, Position)]) {
+    pub fn given_up(&mut self, gone: &[u64], kept: &[(u64, &JournalOperation, Position)]) {
         let mut touched: HashMap<FileId, bool> = HashMap::new();
         for sequence in gone {
             for trace in self.traces.remove(sequence).unwrap_or_default() {
@@ -330,9 +330,9 @@ impl Names {
     }
 }
 
-impl Object {
+impl OverlayObject {
     /// What the operation does to the bytes, over all that came before.
-    fn lay(&mut self, sequence: u64, operation: &Operation, position: Position) {
+    fn lay(&mut self, sequence: u64, operation: &JournalOperation, position: Position) {
         match &operation.action {
             Action::Write { offset, size_before, .. } => {
                 self.laid_over(*size_before).write(*offset, position);

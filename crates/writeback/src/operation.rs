@@ -1,7 +1,7 @@
 //! The operations that are journalled: what a client was told is done, as plain data, and its bytes in the head of an
 //! entry.
 //!
-//! Objects are named by file id, those that the origin does not have yet by one that we chose (`local.rs`): an origin's
+//! Objects are named by file id, those that the origin does not have yet by one that we chose (`local_ids.rs`): an origin's
 //! references may be others by the time of the flush. Times are our clock's, as they were when the operation was
 //! acknowledged. Bytes: docs/design/journal-format.md.
 
@@ -105,7 +105,7 @@ impl NewObject {
 
 /// What had the new name of a rename before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Replaced {
+pub struct ReplacedObject {
     pub object: FileId,
     /// Names that are left to what is no directory.
     pub links: u32,
@@ -176,15 +176,15 @@ pub struct Rename {
     pub object: FileId,
     pub is_dir: bool,
     pub base: Option<Version>,
-    pub replaced: Option<Replaced>,
+    pub replaced: Option<ReplacedObject>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct JournalOperation {
     pub junction: JunctionId,
     pub acknowledged: Timestamp,
     /// When the object's oldest operation that is not flushed was acknowledged, this one included
-    /// ([`crate::Names::since`] knows). Names the conflict copy, the same one for all of them.
+    /// ([`crate::DirtyNames::since`] knows). Names the conflict copy, the same one for all of them.
     pub since: Timestamp,
     pub action: Action,
 }
@@ -203,7 +203,7 @@ impl Action {
     }
 }
 
-impl Operation {
+impl JournalOperation {
     /// In which it gives or takes names.
     pub fn dirs(&self) -> [Option<FileId>; 2] {
         self.action.dirs()
@@ -225,7 +225,7 @@ impl Operation {
     }
 
     /// `Corrupt` for bytes that no encoding gives; `NotSupported` for those of a later format.
-    pub fn decode(head: &[u8]) -> Result<Operation> {
+    pub fn decode(head: &[u8]) -> Result<JournalOperation> {
         decode::decode(head)
     }
 

@@ -18,25 +18,25 @@ use std::time::Duration;
 
 use types::{Error, FileId, JunctionId};
 
-pub use pace::{FlushPolicy, Moment, Window};
-pub use unit::{Content, Making, Retract, Unit, Work};
+pub use pace::{FlushMoment, FlushPolicy, FlushWindow};
+pub use unit::{ContentChange, FlushUnit, FlushWork, Making, Retract};
 
 use depend::Depend;
-use pace::Bucket;
-use unit::{Around, Most};
+use pace::FlushRateBucket;
+use unit::{Most, UnitContext};
 
 use crate::index::Position;
-use crate::operation::{Action, Operation};
+use crate::operation::{Action, JournalOperation};
 use crate::sabotage::Sabotage;
 
 /// An operation that is not flushed.
 #[derive(Clone, Debug)]
 pub struct Pending {
     pub sequence: u64,
-    pub operation: Operation,
+    pub operation: JournalOperation,
     /// Of its data.
     pub position: Position,
-    /// When it was acknowledged, by [`Moment::steady`]: the operation's own time is the wall clock's, for what is shown.
+    /// When it was acknowledged, by [`FlushMoment::steady`]: the operation's own time is the wall clock's, for what is shown.
     pub acknowledged: Duration,
     /// It may be at the origin, in part or as a whole: it was there before this start, or was tried without an answer.
     pub in_doubt: bool,
@@ -56,7 +56,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    fn contains(&self, operation: &Operation) -> bool {
+    fn contains(&self, operation: &JournalOperation) -> bool {
         match self {
             Scope::All => true,
             Scope::Junction(junction) => operation.junction == *junction,
@@ -80,7 +80,7 @@ pub struct Parked {
 #[derive(Default)]
 struct Queue {
     policy: FlushPolicy,
-    bucket: Option<Bucket>,
+    bucket: Option<FlushRateBucket>,
     /// Wait for nothing but their time.
     ready: BTreeSet<u64>,
     /// Of these, those that a flush was asked for.
@@ -94,7 +94,7 @@ struct Queue {
 }
 
 #[derive(Default)]
-pub struct Plan {
+pub struct FlushPlan {
     pending: BTreeMap<u64, Pending>,
     depend: Depend,
     /// The operations on each object.
@@ -113,14 +113,14 @@ pub struct Plan {
     sabotage: Sabotage,
 }
 
-impl Plan {
-    pub fn new(policies: HashMap<JunctionId, FlushPolicy>, sabotage: Sabotage) -> Plan {
+impl FlushPlan {
+    pub fn new(policies: HashMap<JunctionId, FlushPolicy>, sabotage: Sabotage) -> FlushPlan {
         let queue = |policy: FlushPolicy| {
-            let bucket = policy.bytes_per_second.map(Bucket::new);
+            let bucket = policy.bytes_per_second.map(FlushRateBucket::new);
             Queue { policy, bucket, ..Queue::default() }
         };
         let queues = policies.into_iter().map(|(junction, policy)| (junction, queue(policy))).collect();
-        Plan { queues, depend: Depend::new(sabotage), sabotage, ..Plan::default() }
+        FlushPlan { queues, depend: Depend::new(sabotage), sabotage, ..FlushPlan::default() }
     }
 
     /// Operations on the same name or object come in the order of their sequences; others in any.
@@ -176,14 +176,14 @@ impl Plan {
     /// One more junction, or one that comes again.
     pub fn serve(&mut self, junction: JunctionId, policy: FlushPolicy) {
         let queue = self.queues.entry(junction).or_default();
-        queue.bucket = policy.bytes_per_second.map(Bucket::new);
+        queue.bucket = policy.bytes_per_second.map(FlushRateBucket::new);
         queue.policy = policy;
     }
 
     /// From now on. Whether the origin commits whole files is its nature, and stays.
     pub fn set_policy(&mut self, junction: JunctionId, policy: FlushPolicy) -> bool {
         let Some(queue) = self.queues.get_mut(&junction) else { return false };
-        queue.bucket = policy.bytes_per_second.map(Bucket::new);
+        queue.bucket = policy.bytes_per_second.map(FlushRateBucket::new);
         queue.policy = FlushPolicy { whole_files: queue.policy.whole_files, ..policy };
         true
     }
@@ -193,7 +193,7 @@ impl Plan {
     }
 
     /// What is to be flushed next, of what is due. `filling`: the journal needs room, and no operation is too young.
-    pub fn next(&mut self, now: Moment, filling: bool) -> Option<Unit> {
+    pub fn next(&mut self, now: FlushMoment, filling: bool) -> Option<FlushUnit> {
         self.unpark(now.steady);
         loop {
             let first = self.queues.values().filter_map(|queue| self.first_due(queue, now, filling)).min()?;
@@ -203,7 +203,7 @@ impl Plan {
         }
     }
 
-    fn first_due(&self, queue: &Queue, now: Moment, filling: bool) -> Option<u64> {
+    fn first_due(&self, queue: &Queue, now: FlushMoment, filling: bool) -> Option<u64> {
         let empty = queue.bucket.is_some_and(|bucket| bucket.opens() > now.steady);
         if queue.held_until > now.steady || empty {
             return None;
@@ -216,7 +216,7 @@ impl Plan {
         (filling || queue.policy.is_old_enough(acknowledged, now)).then_some(*first)
     }
 
-    fn is_due(&self, pending: &Pending, now: Moment, filling: bool) -> bool {
+    fn is_due(&self, pending: &Pending, now: FlushMoment, filling: bool) -> bool {
         let Some(queue) = self.queues.get(&pending.operation.junction) else { return filling };
         // What was tried together is tried together again, whoever asked for it then.
         self.asked.contains(&pending.sequence)
@@ -226,7 +226,7 @@ impl Plan {
     }
 
     /// `None`: it waits again.
-    fn take(&mut self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
+    fn take(&mut self, first: u64, now: FlushMoment, filling: bool) -> Option<FlushUnit> {
         let unit = self.form(first, now, filling);
         let junction = self.pending[&first].operation.junction;
         let taken = unit.as_ref().map_or(std::slice::from_ref(&first), |unit| &unit.sequences);
@@ -240,18 +240,18 @@ impl Plan {
             }
         }
         let rooms = self.queues.get(&junction).map_or(0, |queue| queue.rooms);
-        let unit = Unit { rooms, ..unit? };
+        let unit = FlushUnit { rooms, ..unit? };
         self.running.extend(&unit.sequences);
         unit.sequences.iter().for_each(|sequence| drop(self.parked.remove(sequence)));
         Some(unit)
     }
 
-    fn form(&self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
+    fn form(&self, first: u64, now: FlushMoment, filling: bool) -> Option<FlushUnit> {
         let unit = self.form_of_now(first, now, filling)?;
         Some(self.with_attempt(unit, &self.pending[&first]))
     }
 
-    fn form_of_now(&self, first: u64, now: Moment, filling: bool) -> Option<Unit> {
+    fn form_of_now(&self, first: u64, now: FlushMoment, filling: bool) -> Option<FlushUnit> {
         let pending = &self.pending[&first];
         let is_due = |pending: &Pending| self.is_due(pending, now, filling);
         let is_running = |sequence| self.is_taken(sequence);
@@ -259,7 +259,9 @@ impl Plan {
             let around = self.around(pending, true, &|_| true, &is_running);
             if let Some(unit) = around.form_stuck(pending) {
                 return Some(unit.each(|part| {
-                    if let (Work::Retract(retract), Some(first)) = (&mut part.work, part.sequences.first()) {
+                    if let (FlushWork::Retract(retract), Some(first)) =
+                        (&mut part.work, part.sequences.first())
+                    {
                         retract.makes_room = self.refused.contains_key(first);
                     }
                 }));
@@ -298,7 +300,7 @@ impl Plan {
         whole: bool,
         due: &'a dyn Fn(&Pending) -> bool,
         is_running: &'a dyn Fn(u64) -> bool,
-    ) -> Around<'a> {
+    ) -> UnitContext<'a> {
         let most = Most::of(whole || self.policy(first.operation.junction).whole_files);
         let chain = self.chains.get(&first.operation.object());
         let chain = chain
@@ -309,7 +311,7 @@ impl Plan {
             .take(if whole { usize::MAX } else { most.operations })
             .collect();
         let (pending, chains, depend, sabotage) = (&self.pending, &self.chains, &self.depend, self.sabotage);
-        Around { pending, chain, chains, depend, due, is_running, most, sabotage }
+        UnitContext { pending, chain, chains, depend, due, is_running, most, sabotage }
     }
 
     /// They are at the origin, or came to nothing, and the journal knows.
@@ -355,7 +357,7 @@ impl Plan {
     }
 
     /// The origin could not be reached: nothing of that junction is tried before `until`.
-    pub fn hold(&mut self, unit: &Unit, until: Duration) {
+    pub fn hold(&mut self, unit: &FlushUnit, until: Duration) {
         self.give_back(unit);
         let queue = self.queues.entry(unit.junction).or_default();
         queue.held_until = queue.held_until.max(until);
@@ -381,7 +383,7 @@ impl Plan {
     }
 
     /// Not done; whether some of it arrived, nobody knows.
-    fn give_back(&mut self, unit: &Unit) {
+    fn give_back(&mut self, unit: &FlushUnit) {
         for sequence in &unit.sequences {
             self.running.remove(sequence);
             if let Some(pending) = self.pending.get_mut(sequence) {
@@ -421,7 +423,7 @@ impl Plan {
     }
 
     /// How long until there may be something to do, if nothing happens meanwhile and no window opens.
-    pub fn idle_for(&self, now: Moment) -> Option<Duration> {
+    pub fn idle_for(&self, now: FlushMoment) -> Option<Duration> {
         let parked = self.parked.values().map(|parked| parked.again_at.saturating_sub(now.steady));
         let queues = self.queues.values().filter_map(|queue| {
             let first = self.pending.get(queue.ready.first()?)?;

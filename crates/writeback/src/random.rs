@@ -1,8 +1,8 @@
 //! Random numbers from a seed, for tests.
 
-pub struct Random(pub u64);
+pub struct TestRandom(pub u64);
 
-impl Random {
+impl TestRandom {
     /// SplitMix64.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -9,13 +9,13 @@ use types::{Error, ErrorKind, Result};
 
 use crate::bond::BondFile;
 use crate::covered::Covered;
+use crate::crash_points::{Hook, JournalStep};
 use crate::disk::{Disk, DiskFile};
-use crate::index::{Index, Live, Segment};
+use crate::index::{Index, IndexedSegment, LiveEntry};
 use crate::sabotage::{Bug, Sabotage};
-use crate::scan::{self, Bad, Extent, Scan};
-use crate::segment::{self, BadHeader, FRAME_BYTES, HEADER_BYTES, Header, JournalId, Kind};
+use crate::scan::{self, Bad, Scan, ScanExtent};
+use crate::segment::{self, BadHeader, FRAME_BYTES, HEADER_BYTES, Header, JournalId, RecordKind};
 use crate::state::State;
-use crate::step::{Hook, Step};
 use crate::{Position, SEGMENT_SIZE_MAX};
 
 pub const STATE_NAME: &str = "STATE";
@@ -86,7 +86,7 @@ struct Opening<'a> {
 }
 
 /// One segment's file, before it is read.
-struct Candidate {
+struct SegmentCandidate {
     number: u64,
     file: Arc<dyn DiskFile>,
     header: Header,
@@ -134,7 +134,7 @@ impl Opening<'_> {
         Ok(state)
     }
 
-    fn read_headers(&mut self, numbers: &BTreeSet<u64>, journal: JournalId) -> Result<Vec<Candidate>> {
+    fn read_headers(&mut self, numbers: &BTreeSet<u64>, journal: JournalId) -> Result<Vec<SegmentCandidate>> {
         let mut journal = Some(journal).filter(|journal| *journal != self.fresh);
         let mut candidates = Vec::new();
         for &number in numbers {
@@ -166,7 +166,7 @@ impl Opening<'_> {
                 previous_end: 0,
                 size: SEGMENT_SIZE_MAX,
             };
-            candidates.push(Candidate {
+            candidates.push(SegmentCandidate {
                 number,
                 file,
                 header: good.unwrap_or(guess),
@@ -199,7 +199,7 @@ impl Opening<'_> {
 
     fn read_segments(
         mut self,
-        candidates: Vec<Candidate>,
+        candidates: Vec<SegmentCandidate>,
         told: Option<State>,
         journal: JournalId,
     ) -> Result<Recovery> {
@@ -218,7 +218,7 @@ impl Opening<'_> {
                 self.damaged(candidate.number, *offset, what);
             }
             next_sequence = next_sequence.max(sequence_after(candidate, &scan, extent, self.sabotage));
-            if is_last && matches!(extent, Extent::Last { .. }) && scan.damage.is_empty() {
+            if is_last && matches!(extent, ScanExtent::Last { .. }) && scan.damage.is_empty() {
                 // A tail has all its room until it is sealed, and is whole on the disk by then.
                 let length = candidate.file.length().map_err(fail)?;
                 if length < candidate.header.size.into() && length != scan.end {
@@ -228,7 +228,7 @@ impl Opening<'_> {
                 }
             }
             previous_end = scan.end as u32;
-            index.segments.insert(candidate.number, Segment::new(candidate.file.clone(), scan.end));
+            index.segments.insert(candidate.number, IndexedSegment::new(candidate.file.clone(), scan.end));
             enter(&mut index, &mut done, candidate.number, &scan, self.sabotage);
         }
         index.live.retain(|sequence, _| !done.contains(sequence));
@@ -247,27 +247,32 @@ impl Opening<'_> {
         Ok(Recovery { state, index, next_number, previous_end, damage: self.damage })
     }
 
-    fn extent(&self, one: &Candidate, next: Option<&Candidate>, told: Option<State>) -> Result<Extent> {
+    fn extent(
+        &self,
+        one: &SegmentCandidate,
+        next: Option<&SegmentCandidate>,
+        told: Option<State>,
+    ) -> Result<ScanExtent> {
         let length =
             || one.file.length().map_err(|e| Error::io("read journal segment", segment::name(one.number), e));
         let told = told.filter(|state| u64::from(state.whole_segment) == one.number);
         Ok(match (next, told) {
             (Some(next), _) if next.lost_header || next.number != one.number + 1 => {
-                Extent::Sealed { end: length()? }
+                ScanExtent::Sealed { end: length()? }
             }
-            (Some(next), _) => Extent::Sealed { end: next.header.previous_end.into() },
-            (None, Some(state)) if state.clean => Extent::Sealed { end: state.whole_end.into() },
+            (Some(next), _) => ScanExtent::Sealed { end: next.header.previous_end.into() },
+            (None, Some(state)) if state.clean => ScanExtent::Sealed { end: state.whole_end.into() },
             (None, told) => {
                 let covered = self.covered.filter(|covered| u64::from(covered.segment) == one.number);
                 let ends = [told.map(|state| state.whole_end), covered.map(|covered| covered.end)];
-                Extent::Last { whole: ends.into_iter().flatten().max().unwrap_or(0).into() }
+                ScanExtent::Last { whole: ends.into_iter().flatten().max().unwrap_or(0).into() }
             }
         })
     }
 
     /// What was found beyond the last sync that is known to have succeeded can be read, and may still not be on the
     /// disk: a failed sync leaves pages that look clean. So it is written once more before it is believed.
-    fn cut_tail(&self, candidate: &Candidate, scan: &Scan) -> io::Result<()> {
+    fn cut_tail(&self, candidate: &SegmentCandidate, scan: &Scan) -> io::Result<()> {
         let file = &candidate.file;
         if !self.sabotage.is(Bug::TrustCache) {
             let mut piece = vec![0; 1 << 20];
@@ -284,7 +289,7 @@ impl Opening<'_> {
         }
         file.truncate(scan.end)?;
         file.sync()?;
-        (self.hook)(Step::TailCut);
+        (self.hook)(JournalStep::TailCut);
         Ok(())
     }
 
@@ -301,9 +306,9 @@ impl Opening<'_> {
 }
 
 /// No sequence from here on was ever given out, as far as this segment tells.
-fn sequence_after(candidate: &Candidate, scan: &Scan, extent: Extent, sabotage: Sabotage) -> u64 {
+fn sequence_after(candidate: &SegmentCandidate, scan: &Scan, extent: ScanExtent, sabotage: Sabotage) -> u64 {
     let seen = scan.records.iter().map(|found| found.frame.sequence.saturating_add(1)).max().unwrap_or(0);
-    let torn = matches!(extent, Extent::Last { .. }) || !scan.damage.is_empty();
+    let torn = matches!(extent, ScanExtent::Last { .. }) || !scan.damage.is_empty();
     if !torn || sabotage.is(Bug::ReuseSequence) {
         seen
     } else if candidate.lost_header {
@@ -319,11 +324,11 @@ fn enter(index: &mut Index, done: &mut BTreeSet<u64>, number: u64, scan: &Scan, 
     for found in &scan.records {
         let frame = &found.frame;
         match frame.kind {
-            Kind::Done if sabotage.is(Bug::ForgetDone) => {}
-            Kind::Done => {
+            RecordKind::Done if sabotage.is(Bug::ForgetDone) => {}
+            RecordKind::Done => {
                 done.insert(frame.sequence);
             }
-            Kind::Entry | Kind::Moved => {
+            RecordKind::Entry | RecordKind::Moved => {
                 let position = Position {
                     sequence: frame.sequence,
                     segment: number as u32,
@@ -331,7 +336,7 @@ fn enter(index: &mut Index, done: &mut BTreeSet<u64>, number: u64, scan: &Scan, 
                     head_length: frame.head_length,
                     data_length: frame.data_length,
                 };
-                index.live.insert(frame.sequence, Live::new(position, frame));
+                index.live.insert(frame.sequence, LiveEntry::new(position, frame));
             }
         }
     }
@@ -344,7 +349,7 @@ pub fn write_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Result<()
     file.sync()?;
     disk.rename(STATE_UNBORN, STATE_NAME)?;
     disk.sync_dir()?;
-    hook(Step::StateWritten);
+    hook(JournalStep::StateWritten);
     Ok(())
 }
 
@@ -354,6 +359,6 @@ pub fn overwrite_state(disk: &dyn Disk, hook: &Hook, state: &State) -> io::Resul
     let file = disk.open(STATE_NAME)?;
     file.write_at(0, &[&state.encode()])?;
     file.sync()?;
-    hook(Step::StateWritten);
+    hook(JournalStep::StateWritten);
     Ok(())
 }

@@ -12,7 +12,7 @@ use crate::log::Log;
 
 /// An entry on its way to another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     pub sequence: u64,
     pub head: Bytes,
     pub data: Bytes,
@@ -25,7 +25,7 @@ pub trait Replica: Send + Sync {
     /// sequences; after an open, all that are not done come once more.
     ///
     /// An implementation that can try again does so before it returns: an error is for good, like a failed sync.
-    async fn append(&self, entry: Entry) -> Result<()>;
+    async fn append(&self, entry: JournalEntry) -> Result<()>;
 }
 
 /// Copies what was appended, from the journal itself: nothing is queued, however slow the other node is.
@@ -91,10 +91,10 @@ async fn feed(
 }
 
 /// `None`: done meanwhile, and needs no copy.
-fn read(log: &Log, sequence: u64) -> Result<Option<Entry>> {
+fn read(log: &Log, sequence: u64) -> Result<Option<JournalEntry>> {
     let entry = log.head(sequence).and_then(|(position, head)| {
         let data = log.read(position, ByteRange::new(0, position.data_length.into()))?;
-        Ok(Entry { sequence, head, data })
+        Ok(JournalEntry { sequence, head, data })
     });
     match entry {
         Err(error) if error.kind() == ErrorKind::Stale => Ok(None),

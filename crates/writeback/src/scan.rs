@@ -10,13 +10,15 @@ use std::io;
 use crate::SEGMENT_SIZE_MAX;
 use crate::disk::DiskFile;
 use crate::sabotage::{Bug, Sabotage};
-use crate::segment::{ALIGN, FRAME_BYTES, Frame, HEADER_BYTES, Header, Kind, Place, data_crc};
+use crate::segment::{
+    ALIGN, FRAME_BYTES, HEADER_BYTES, Header, RecordFrame, RecordKind, RecordPlace, data_crc,
+};
 
 /// Read in one piece; larger than the longest frame and head together.
 const WINDOW: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug)]
-pub enum Extent {
+pub enum ScanExtent {
     /// Durable from beginning to end, says what was written after it.
     Sealed { end: u64 },
     /// The last one after an unclean end; known to have been durable up to `whole`.
@@ -24,9 +26,9 @@ pub enum Extent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ScannedRecord {
     pub offset: u64,
-    pub frame: Frame,
+    pub frame: RecordFrame,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ pub struct Bad {
 #[derive(Debug, Default)]
 pub struct Scan {
     /// In order of offset.
-    pub records: Vec<Found>,
+    pub records: Vec<ScannedRecord>,
     /// Nothing of what lies beyond is part of the journal.
     pub end: u64,
     /// Up to here it is certain that a sync was seen to succeed.
@@ -46,11 +48,16 @@ pub struct Scan {
     pub damage: Vec<Bad>,
 }
 
-pub fn scan(file: &dyn DiskFile, header: &Header, extent: Extent, sabotage: Sabotage) -> io::Result<Scan> {
+pub fn scan(
+    file: &dyn DiskFile,
+    header: &Header,
+    extent: ScanExtent,
+    sabotage: Sabotage,
+) -> io::Result<Scan> {
     let length = file.length()?.min(SEGMENT_SIZE_MAX.into());
-    let mut reader = Reader { file, header, window: Vec::new(), start: 0, sabotage };
+    let mut reader = SegmentReader { file, header, window: Vec::new(), start: 0, sabotage };
     match extent {
-        Extent::Sealed { end } => {
+        ScanExtent::Sealed { end } => {
             let (records, mut bad, reached) = reader.records(end.min(length))?;
             if sabotage.is(Bug::CutSealed) {
                 return Ok(cut(records, bad, end, 0));
@@ -60,7 +67,7 @@ pub fn scan(file: &dyn DiskFile, header: &Header, extent: Extent, sabotage: Sabo
             }
             Ok(Scan { records, end, covered: end, damage: bad })
         }
-        Extent::Last { whole } => {
+        ScanExtent::Last { whole } => {
             let (records, mut bad, mut end) = reader.records(length)?;
             let told = records.iter().map(|found| u64::from(found.frame.covered)).max().unwrap_or(0);
             let covered = whole.max(told).max(HEADER_BYTES);
@@ -82,14 +89,14 @@ pub fn scan(file: &dyn DiskFile, header: &Header, extent: Extent, sabotage: Sabo
 }
 
 /// Keep what lies before the first bad byte that no sync had covered.
-fn cut(mut records: Vec<Found>, mut bad: Vec<Bad>, end: u64, covered: u64) -> Scan {
+fn cut(mut records: Vec<ScannedRecord>, mut bad: Vec<Bad>, end: u64, covered: u64) -> Scan {
     let end = bad.iter().map(|bad| bad.offset).find(|offset| *offset >= covered).unwrap_or(end);
     records.retain(|found| found.offset < end);
     bad.retain(|bad| bad.offset < covered);
     Scan { records, end, covered, damage: bad }
 }
 
-struct Reader<'a> {
+struct SegmentReader<'a> {
     file: &'a dyn DiskFile,
     header: &'a Header,
     window: Vec<u8>,
@@ -98,11 +105,11 @@ struct Reader<'a> {
     sabotage: Sabotage,
 }
 
-impl Reader<'_> {
+impl SegmentReader<'_> {
     /// Good records and bad places below `limit`, and where the last good record ends.
-    fn records(&mut self, limit: u64) -> io::Result<(Vec<Found>, Vec<Bad>, u64)> {
+    fn records(&mut self, limit: u64) -> io::Result<(Vec<ScannedRecord>, Vec<Bad>, u64)> {
         let (mut records, mut bad) = (Vec::new(), Vec::new());
-        let mut order = Order { next: Some(self.header.first_sequence).filter(|first| *first > 0) };
+        let mut order = SequenceOrder { next: Some(self.header.first_sequence).filter(|first| *first > 0) };
         let mut offset = HEADER_BYTES;
         while offset < limit {
             let Some(frame) = self.frame_at(offset, limit)? else {
@@ -118,19 +125,19 @@ impl Reader<'_> {
             } else if !order.allows(&frame) {
                 bad.push(Bad { offset, what: "sequence out of order" });
             } else {
-                records.push(Found { offset, frame });
+                records.push(ScannedRecord { offset, frame });
             }
             offset += frame.span();
         }
         Ok((records, bad, offset))
     }
 
-    fn frame_at(&mut self, offset: u64, limit: u64) -> io::Result<Option<Frame>> {
+    fn frame_at(&mut self, offset: u64, limit: u64) -> io::Result<Option<RecordFrame>> {
         let journal = self.header.journal;
         let segment = if self.sabotage.is(Bug::UnboundFrame) { 0 } else { self.header.number };
         let bytes = self.bytes(offset, FRAME_BYTES as usize)?;
-        let place = Place { journal: &journal, segment, offset };
-        Ok(Frame::decode(bytes, place).filter(|frame| offset + frame.span() <= limit))
+        let place = RecordPlace { journal: &journal, segment, offset };
+        Ok(RecordFrame::decode(bytes, place).filter(|frame| offset + frame.span() <= limit))
     }
 
     /// The next place at which a record begins.
@@ -145,12 +152,12 @@ impl Reader<'_> {
         Ok(None)
     }
 
-    fn head_is_whole(&mut self, offset: u64, frame: &Frame) -> io::Result<bool> {
+    fn head_is_whole(&mut self, offset: u64, frame: &RecordFrame) -> io::Result<bool> {
         let head = self.bytes(offset + FRAME_BYTES, frame.head_length as usize)?;
         Ok(head.len() == frame.head_length as usize && crc32c::crc32c(head) == frame.head_crc)
     }
 
-    fn data_is_whole(&self, found: &Found) -> io::Result<bool> {
+    fn data_is_whole(&self, found: &ScannedRecord) -> io::Result<bool> {
         let mut data = vec![0; found.frame.data_length as usize];
         let count = self.file.read_at(found.offset + found.frame.data_at(), &mut data)?;
         Ok(count == data.len() && data_crc(&data, self.sabotage) == found.frame.data_crc)
@@ -171,18 +178,18 @@ impl Reader<'_> {
 }
 
 /// Entries count up by one from the header's first sequence; after damage, from whatever comes next.
-struct Order {
+struct SequenceOrder {
     /// `None`: unknown.
     next: Option<u64>,
 }
 
-impl Order {
+impl SequenceOrder {
     fn lost_track(&mut self) {
         self.next = None;
     }
 
-    fn allows(&mut self, frame: &Frame) -> bool {
-        if frame.kind != Kind::Entry {
+    fn allows(&mut self, frame: &RecordFrame) -> bool {
+        if frame.kind != RecordKind::Entry {
             return true;
         }
         let allowed = self.next.is_none_or(|next| next == frame.sequence);

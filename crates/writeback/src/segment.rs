@@ -97,7 +97,7 @@ impl Header {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// An operation, with the next sequence.
     Entry,
     /// The entry of this sequence is at the origin; nobody needs it any more.
@@ -108,8 +108,8 @@ pub enum Kind {
 
 /// The fixed part of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    pub kind: Kind,
+pub struct RecordFrame {
+    pub kind: RecordKind,
     pub sequence: u64,
     pub head_length: u32,
     pub data_length: u32,
@@ -124,20 +124,20 @@ pub struct Frame {
 
 /// Where a record is: its checksum holds nowhere else.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct RecordPlace<'a> {
     pub journal: &'a JournalId,
     pub segment: u64,
     pub offset: u64,
 }
 
-impl Frame {
-    pub fn encode(&self, place: Place) -> [u8; FRAME_BYTES as usize] {
+impl RecordFrame {
+    pub fn encode(&self, place: RecordPlace) -> [u8; FRAME_BYTES as usize] {
         let mut bytes = [0; FRAME_BYTES as usize];
         bytes[..4].copy_from_slice(&MARK);
         bytes[4] = match self.kind {
-            Kind::Entry => 1,
-            Kind::Done => 2,
-            Kind::Moved => 3,
+            RecordKind::Entry => 1,
+            RecordKind::Done => 2,
+            RecordKind::Moved => 3,
         };
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
         let words = [self.head_length, self.data_length, self.head_crc, self.data_crc, self.covered];
@@ -151,18 +151,18 @@ impl Frame {
     }
 
     /// `None`: no record begins here. The lengths of what is returned are within their limits.
-    pub fn decode(bytes: &[u8], place: Place) -> Option<Frame> {
+    pub fn decode(bytes: &[u8], place: RecordPlace) -> Option<RecordFrame> {
         let bytes: &[u8; FRAME_BYTES as usize] = bytes.first_chunk()?;
         if bytes[..4] != MARK || frame_crc(bytes, place) != u32_at(bytes, 44) {
             return None;
         }
         let kind = match bytes[4] {
-            1 => Kind::Entry,
-            2 => Kind::Done,
-            3 => Kind::Moved,
+            1 => RecordKind::Entry,
+            2 => RecordKind::Done,
+            3 => RecordKind::Moved,
             _ => return None,
         };
-        let frame = Frame {
+        let frame = RecordFrame {
             kind,
             sequence: u64_at(bytes, 8),
             head_length: u32_at(bytes, 16),
@@ -175,10 +175,10 @@ impl Frame {
         (frame.head_length <= HEAD_MAX && frame.data_length <= DATA_MAX).then_some(frame)
     }
 
-    pub fn done(sequence: u64, covered: u32, written_ms: u64) -> Frame {
+    pub fn done(sequence: u64, covered: u32, written_ms: u64) -> RecordFrame {
         let empty = crc32c::crc32c(&[]);
-        Frame {
-            kind: Kind::Done,
+        RecordFrame {
+            kind: RecordKind::Done,
             sequence,
             head_length: 0,
             data_length: 0,
@@ -205,7 +205,7 @@ pub fn span(head: u64, data: u64) -> u64 {
     (FRAME_BYTES + head + data).next_multiple_of(ALIGN)
 }
 
-fn frame_crc(bytes: &[u8; FRAME_BYTES as usize], place: Place) -> u32 {
+fn frame_crc(bytes: &[u8; FRAME_BYTES as usize], place: RecordPlace) -> u32 {
     let mut bound = [0; 32];
     bound[..16].copy_from_slice(place.journal);
     bound[16..24].copy_from_slice(&place.segment.to_le_bytes());

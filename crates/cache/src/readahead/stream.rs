@@ -31,7 +31,7 @@ pub enum Pattern {
 }
 
 #[derive(Clone, Debug)]
-pub struct Stream {
+pub struct ReadStream {
     /// The stretch that was read, and how much of it, in whole blocks: a reader that only happens to hit near the
     /// expected place leaves most of it out.
     low: u64,
@@ -51,9 +51,9 @@ pub struct Stream {
     pub used_ms: u64,
 }
 
-impl Stream {
-    pub fn new(range: ByteRange) -> Stream {
-        Stream {
+impl ReadStream {
+    pub fn new(range: ByteRange) -> ReadStream {
+        ReadStream {
             low: range.offset,
             high: range.end(),
             covered: blocks_of(range),

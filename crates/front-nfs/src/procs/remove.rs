@@ -3,7 +3,7 @@
 use rpc_nfs3::nfs3::{DirOp, wcc};
 use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::{FileId, Result};
-use vfs::Around;
+use vfs::AttrsAround;
 
 use super::{ProcedureResult, name};
 use crate::attr::wcc_of;
@@ -23,7 +23,7 @@ pub async fn rmdir(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> Pr
     finish(call, e, dir, call.shared.vfs.rmdir(&caller, dir, &name).await)
 }
 
-fn finish(call: &NfsCall, e: &mut XdrEncoder, dir: FileId, removed: Result<Around>) -> ProcedureResult {
+fn finish(call: &NfsCall, e: &mut XdrEncoder, dir: FileId, removed: Result<AttrsAround>) -> ProcedureResult {
     let around = removed.map_err(|error| call.not_changed(error, [Some(dir), None]))?;
     wcc::encode_wcc_result(e, &Ok(wcc_of(&around)));
     Ok(ReplyPayload::default())

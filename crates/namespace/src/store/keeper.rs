@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use pagefile::{Health, PageFile, Patience, contained};
+use pagefile::{PageFile, PageFileHealth, WritePatience, contained};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, WriteTransaction};
 use tracing::{error, info};
 use types::{Error, ErrorKind, Result};
@@ -36,7 +36,7 @@ pub enum Failure {
 pub struct Keeper {
     dir: PathBuf,
     cache_bytes: usize,
-    health: Arc<Health>,
+    health: Arc<PageFileHealth>,
     /// `None`: it is being opened again.
     db: RwLock<Option<Database>>,
     /// A call failed, and the committer has to see to it.
@@ -95,7 +95,7 @@ impl Keeper {
 
     fn open_database(&self) -> std::result::Result<(Database, bool), Failure> {
         let opened = contained(|| -> Outcome<(Database, bool)> {
-            let file = PageFile::open(&self.path(), KIND, Patience::Wait, self.health.clone())?;
+            let file = PageFile::open(&self.path(), KIND, WritePatience::Wait, self.health.clone())?;
             let known = junctions::read(&self.dir).unwrap_or_default();
             let (id, is_new) = (file.id(), file.is_new());
             if !is_new && known.database.is_some_and(|database| database != id) {

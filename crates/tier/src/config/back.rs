@@ -7,7 +7,7 @@ use std::time::Duration;
 use quantity::{Size, parsed};
 use serde::Deserialize;
 use serde::de::Deserializer;
-use vfs::{ConflictPolicy, Window};
+use vfs::{ConflictPolicy, FlushWindow};
 
 /// Four of the journal's segments: the least with which it can still move entries out of each other's way.
 pub const JOURNAL_SIZE_MIN: u64 = 256 << 20;
@@ -58,7 +58,7 @@ impl FromStr for Rate {
 
 /// Times of day: `"22:00-06:00"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hours(pub Window);
+pub struct Hours(pub FlushWindow);
 
 impl FromStr for Hours {
     type Err = String;
@@ -66,7 +66,7 @@ impl FromStr for Hours {
     fn from_str(text: &str) -> Result<Hours, String> {
         let window = text.split_once('-').and_then(|(from, to)| {
             let (from, to) = (time_of_day(from.trim())?, time_of_day(to.trim())?);
-            Some(Window { from, to })
+            Some(FlushWindow { from, to })
         });
         match window {
             Some(window) if window.from == window.to => Err(format!(
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn windows_are_two_times_of_day() {
-        let window = |from, to| Ok(Hours(Window { from, to }));
+        let window = |from, to| Ok(Hours(FlushWindow { from, to }));
         assert_eq!("22:00-06:00".parse(), window(22 * HOUR, 6 * HOUR));
         assert_eq!("00:00 - 24:00".parse(), window(Duration::ZERO, 24 * HOUR));
         assert_eq!("12:30-13:45".parse(), window(HOUR * 25 / 2, HOUR * 55 / 4));

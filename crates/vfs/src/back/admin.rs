@@ -21,18 +21,18 @@ const DEPTH_MAX: usize = 4096;
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A flush that was asked for. Dropping it changes nothing but who waits.
-pub struct Flushing(Option<UnderWay>);
+pub struct FlushRequest(Option<FlushInProgress>);
 
-struct UnderWay {
-    flushing: writeback::Flushing,
+struct FlushInProgress {
+    flushing: writeback::FlushHandle,
     places: Places,
 }
 
-impl Flushing {
+impl FlushRequest {
     /// Returns when all that was acknowledged before is at the origin, or is refused there: these, a sentence each.
     /// Waits for as long as an outage lasts.
     pub async fn wait(self) -> Vec<String> {
-        let Some(UnderWay { flushing, places }) = self.0 else { return Vec::new() };
+        let Some(FlushInProgress { flushing, places }) = self.0 else { return Vec::new() };
         flushing.wait().await.iter().map(|parked| places.refusal(parked)).collect()
     }
 }
@@ -73,7 +73,7 @@ impl Vfs {
     }
 
     fn take_journal(&self, writing: &Writing, journaling: Journaling) -> Result<()> {
-        let shared = (&self.successors, &self.leaving);
+        let shared = (&self.version_chain, &self.leaving);
         let back = Back::open(&self.namespace, &self.cache, writing, journaling, shared)?;
         self.writers.add_back(back);
         Ok(())
@@ -88,8 +88,8 @@ impl Vfs {
 
     /// Have what was acknowledged before at the origin now, whatever delays and windows say: all of it, or what is at
     /// this path and below it.
-    pub async fn flush_home(&self, path: Option<&[u8]>) -> Result<Flushing> {
-        let Some(back) = self.writers.back() else { return Ok(Flushing(None)) };
+    pub async fn flush_home(&self, path: Option<&[u8]>) -> Result<FlushRequest> {
+        let Some(back) = self.writers.back() else { return Ok(FlushRequest(None)) };
         // What is shown but not synced yet is acknowledged to nobody who asked for more; it comes along.
         back.all_durable().await?;
         let scope = match path {
@@ -97,7 +97,7 @@ impl Vfs {
             None => Scope::All,
         };
         let flushing = back.flusher.flush(&scope);
-        Ok(Flushing(Some(UnderWay { flushing, places: self.places() })))
+        Ok(FlushRequest(Some(FlushInProgress { flushing, places: self.places() })))
     }
 
     async fn scope(&self, back: &Back, path: &[u8]) -> Result<Scope> {

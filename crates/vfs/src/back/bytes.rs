@@ -13,7 +13,7 @@ use super::Back;
 use super::overlay::{CleanBase, ReadPlan};
 use crate::Vfs;
 use crate::access;
-use crate::gather::{Reach, Segment};
+use crate::gather::{GatherReach, ReadSegment};
 use crate::read::key_of;
 use crate::write::{CommitOut, WriteOut};
 
@@ -100,22 +100,22 @@ impl Back {
         let mut segments = Vec::with_capacity(plan.pieces.len());
         for piece in plan.pieces {
             segments.push(match piece {
-                writeback::Piece::Dirty { range, position, skip } => {
-                    Segment::Dirty(self.journal.read(position, ByteRange::new(skip, range.length)).await?)
+                writeback::DirtyPiece::Dirty { range, position, skip } => {
+                    ReadSegment::Dirty(self.journal.read(position, ByteRange::new(skip, range.length)).await?)
                 }
-                writeback::Piece::Zero { range } => Segment::Zeros(range.length),
-                writeback::Piece::Clean { range } => Segment::Clean(range),
+                writeback::DirtyPiece::Zero { range } => ReadSegment::Zeros(range.length),
+                writeback::DirtyPiece::Clean { range } => ReadSegment::Clean(range),
             });
         }
         let clean = match &plan.below {
             CleanBase::Version(clean) => Some(clean),
             CleanBase::Nothing => None,
-            CleanBase::Unknown if !segments.iter().any(|it| matches!(it, Segment::Clean(_))) => None,
+            CleanBase::Unknown if !segments.iter().any(|it| matches!(it, ReadSegment::Clean(_))) => None,
             CleanBase::Unknown => {
                 self.overlay.learn(key_of(&vfs.namespace.refresh_changed(id).await?)?);
                 return Err(Error::new(ErrorKind::VersionChanged, "read what was asked for now,", id));
             }
         };
-        vfs.gather(segments, clean, Reach::CacheAndOrigin).await
+        vfs.gather(segments, clean, GatherReach::CacheAndOrigin).await
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::bytes::Bytes;
 use types::{ByteRange, Error, ErrorKind, FileId, JunctionId, Result};
-use writeback::{Action, Journal, Listed, Operation, Waits, Withheld};
+use writeback::{Action, Journal, JournalOperation, UnflushedEntry, Waits, Withheld};
 
 use super::locks::StripeGuard;
 use super::waiting::{self, WaitingFilter, WaitingOperation};
@@ -23,10 +23,10 @@ const SHOWN_MAX: usize = 20;
 pub struct Dropping<'a> {
     pub operations: Vec<WaitingOperation>,
     journal: Arc<Journal>,
-    end: End<'a>,
+    end: DropMode<'a>,
 }
 
-enum End<'a> {
+enum DropMode<'a> {
     Running { withheld: Withheld, _held: Vec<StripeGuard<'a>> },
     Stopped { waits: &'a Waits, sequences: BTreeSet<u64> },
 }
@@ -38,7 +38,7 @@ impl<'a> Dropping<'a> {
         waits: &'a Waits,
     ) -> Dropping<'a> {
         let sequences = operations.iter().map(|operation| operation.sequence).collect();
-        Dropping { operations, journal, end: End::Stopped { waits, sequences } }
+        Dropping { operations, journal, end: DropMode::Stopped { waits, sequences } }
     }
 
     /// The bytes of one of them, checked.
@@ -49,8 +49,8 @@ impl<'a> Dropping<'a> {
     /// They are forgotten, durably: the origin never gets them, and clients see what was before.
     pub async fn finish(self) -> Result<()> {
         match self.end {
-            End::Running { withheld, _held } => withheld.give_up().await,
-            End::Stopped { waits, sequences } => waits.give_up(&self.journal, &sequences).await,
+            DropMode::Running { withheld, _held } => withheld.give_up().await,
+            DropMode::Stopped { waits, sequences } => waits.give_up(&self.journal, &sequences).await,
         }
     }
 }
@@ -83,8 +83,8 @@ pub(super) fn all_of(
 
 /// Held alone while it is given up, nothing can be added that depends on it: its object, what it replaces, and the
 /// directories of its names.
-fn objects_of(listed: &[Listed]) -> BTreeSet<FileId> {
-    let of = |operation: &Operation| {
+fn objects_of(listed: &[UnflushedEntry]) -> BTreeSet<FileId> {
+    let of = |operation: &JournalOperation| {
         let mut objects = vec![operation.object()];
         match &operation.action {
             Action::Make { dir, .. }
@@ -139,7 +139,7 @@ impl Vfs {
             // What is shown already is the flush's to know.
             back.all_durable().await?;
             let all = all_of(sequences, with_dependents, closed)?;
-            let listed: Vec<Listed> = all.iter().filter_map(|it| back.flusher.find(*it)).collect();
+            let listed: Vec<UnflushedEntry> = all.iter().filter_map(|it| back.flusher.find(*it)).collect();
             let wanted = objects_of(&listed);
             if !wanted.is_subset(&objects) {
                 objects.extend(wanted);
@@ -148,13 +148,13 @@ impl Vfs {
             let withheld = back.flusher.withhold(all, PATIENCE).await?;
             let listed = withheld.operations();
             let operations = listed.iter().map(|listed| self.told(listed)).collect();
-            let end = End::Running { withheld, _held: held };
+            let end = DropMode::Running { withheld, _held: held };
             return Ok(Dropping { operations, journal: back.journal.clone(), end });
         }
         Err(Error::new(ErrorKind::Busy, "give up operations", "that clients go on adding to"))
     }
 
-    fn told(&self, listed: &Listed) -> WaitingOperation {
+    fn told(&self, listed: &UnflushedEntry) -> WaitingOperation {
         let all = self.namespace.junctions();
         let junction = |id: JunctionId| Some(all.iter().find(|junction| junction.id == id)?.path.clone());
         waiting::told(&self.places(), junction, listed)

@@ -11,15 +11,15 @@ use namespace::Namespace;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use types::{ErrorKind, FileId, Name, Result};
-use writeback::{Action, Operation};
+use writeback::{Action, JournalOperation};
 
-use super::home::FlushNote;
+use super::flush_target::FlushNote;
 
 /// Questions to the origin at the same time.
 const PARALLEL: usize = 32;
 
 /// `operations`: what the journal holds, in order. Tells `found` at the end.
-pub async fn find(namespace: Arc<Namespace>, operations: Vec<Operation>, found: watch::Sender<bool>) {
+pub async fn find(namespace: Arc<Namespace>, operations: Vec<JournalOperation>, found: watch::Sender<bool>) {
     if let Err(e) = look(&namespace, &operations).await {
         // In an outage nobody is told that anything is stale either.
         tracing::debug!("not everything was looked for: {e}");
@@ -27,9 +27,9 @@ pub async fn find(namespace: Arc<Namespace>, operations: Vec<Operation>, found: 
     found.send_replace(true);
 }
 
-async fn look(namespace: &Arc<Namespace>, operations: &[Operation]) -> Result<()> {
+async fn look(namespace: &Arc<Namespace>, operations: &[JournalOperation]) -> Result<()> {
     let begun: HashSet<FileId> =
-        operations.iter().map(Operation::object).filter(|id| was_begun(namespace, *id)).collect();
+        operations.iter().map(JournalOperation::object).filter(|id| was_begun(namespace, *id)).collect();
     let renames = operations.iter().filter_map(|operation| match &operation.action {
         Action::Rename(rename) if begun.contains(&rename.object) => Some(rename),
         _ => None,

@@ -14,19 +14,19 @@ use tokio::time::Instant;
 use tracing::{error, warn};
 use types::{Attr, Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
 use writeback::{
-    Action, FlushConfig, FlushPolicy, Flusher, Journal, LocalIds, Operation, Position, RecoveredEntry,
+    Action, FlushConfig, FlushPolicy, Flusher, Journal, JournalOperation, LocalIds, Position, RecoveredEntry,
     SystemClock,
 };
 
 use super::Journaling;
 use super::alarms::Alarms;
-use super::home::{BackHome, FlushNote};
+use super::flush_target::{BackFlushTarget, FlushNote};
 use super::interrupted_renames;
 use super::locks::Locks;
 use super::overlay::{AlteredObject, CleanBase, DirtyOverlay};
-use crate::change::Around;
+use crate::change::AttrsAround;
 use crate::leaving::Leaving;
-use crate::successors::Successors;
+use crate::version_chain::VersionChain;
 use crate::{WritePolicy, Writing};
 
 /// A writer waits so long for room in a full journal, and is then told to try again.
@@ -63,7 +63,7 @@ impl Drop for Back {
 
 /// Shown to clients, and not yet given to the flush: that needs the journal to have it on the disk.
 struct Handover {
-    waiting: Mutex<BTreeMap<u64, (Operation, Position)>>,
+    waiting: Mutex<BTreeMap<u64, (JournalOperation, Position)>>,
     bell: Notify,
 }
 
@@ -87,7 +87,7 @@ impl Handover {
 /// An operation that is in the journal and shown, and not yet durable.
 pub struct Recorded {
     pub sequence: u64,
-    pub around: Vec<Around>,
+    pub around: Vec<AttrsAround>,
 }
 
 impl Back {
@@ -97,7 +97,7 @@ impl Back {
         cache: &Arc<Cache>,
         writing: &Writing,
         journaling: Journaling,
-        (successors, leaving): (&Arc<Successors>, &Arc<Leaving>),
+        (version_chain, leaving): (&Arc<VersionChain>, &Arc<Leaving>),
     ) -> Result<Back> {
         let mut config = writeback::Config::new(&journaling.dir);
         config.size_max = journaling.size_max;
@@ -112,7 +112,7 @@ impl Back {
         }
         let recovered: Vec<_> = recovered.map(decoded).collect::<Result<_>>()?;
         check_junctions(namespace, writing, &journaling, &recovered)?;
-        let overlay = Arc::new(DirtyOverlay::new(successors.clone()));
+        let overlay = Arc::new(DirtyOverlay::new(version_chain.clone()));
         for (entry, operation) in &recovered {
             let expected = overlay.expect(known_of(namespace, operation, true));
             overlay.apply((entry.sequence, operation, entry.position), &[]);
@@ -122,7 +122,7 @@ impl Back {
         let (found, ready) = tokio::sync::watch::channel(false);
         let operations = recovered.iter().map(|(_, operation)| operation.clone()).collect();
         tokio::spawn(interrupted_renames::find(namespace.clone(), operations, found));
-        let home = BackHome::new(
+        let home = BackFlushTarget::new(
             namespace.clone(),
             cache.clone(),
             overlay.clone(),
@@ -210,7 +210,7 @@ impl Back {
         around: &[FileId],
     ) -> Result<Recorded> {
         let _inside = self.leaving.enter(junction).await?;
-        let mut operation = Operation { junction, acknowledged: now, since: now, action };
+        let mut operation = JournalOperation { junction, acknowledged: now, since: now, action };
         operation.since = self.overlay.since(operation.object(), now);
         // Who waits for room waits for the flush, which may give the object another version: with its directory.
         let expected = self.overlay.expect(known_of(&self.namespace, &operation, false));
@@ -238,7 +238,7 @@ impl Back {
     }
 
     /// Fronts whose clients keep what they were told.
-    fn tell(&self, operation: &Operation) {
+    fn tell(&self, operation: &JournalOperation) {
         self.namespace.tell_changed(operation.object());
         let dirs = match &operation.action {
             Action::Make { dir, .. }
@@ -294,9 +294,9 @@ fn next_stamp(last: Timestamp, now: Timestamp) -> Timestamp {
 /// A clock that is slewed is not set back.
 const SET_BACK_S: i64 = 1;
 
-pub(super) fn decoded(entry: Result<RecoveredEntry>) -> Result<(RecoveredEntry, Operation)> {
+pub(super) fn decoded(entry: Result<RecoveredEntry>) -> Result<(RecoveredEntry, JournalOperation)> {
     let entry = entry?;
-    let operation = Operation::decode(&entry.head)?;
+    let operation = JournalOperation::decode(&entry.head)?;
     Ok((entry, operation))
 }
 
@@ -322,7 +322,7 @@ fn check_junctions(
     namespace: &Namespace,
     writing: &Writing,
     journaling: &Journaling,
-    recovered: &[(RecoveredEntry, Operation)],
+    recovered: &[(RecoveredEntry, JournalOperation)],
 ) -> Result<()> {
     let policies = writing.policies(&namespace.junctions());
     let mut unflushed: HashMap<JunctionId, usize> = HashMap::new();
@@ -370,7 +370,7 @@ fn known_version(namespace: &Namespace, id: FileId) -> Option<Version> {
 /// it may have been flushed.
 pub(super) fn known_of(
     namespace: &Namespace,
-    operation: &Operation,
+    operation: &JournalOperation,
     again: bool,
 ) -> Vec<(FileId, AlteredObject)> {
     let replaced = match &operation.action {

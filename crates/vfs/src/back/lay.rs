@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cache::{Cache, CacheKey};
 use tokio::sync::Semaphore;
 use types::{ByteRange, FileId, Result, Version};
-use writeback::{Content, Found, Journal, Piece};
+use writeback::{ContentChange, DirtyPiece, Journal, TargetObject};
 
 use super::overlay::{CleanBase, DirtyOverlay};
 
@@ -29,7 +29,7 @@ pub struct CacheFiller {
 }
 
 struct Ahead {
-    content: Content,
+    content: ContentChange,
     key: CacheKey,
 }
 
@@ -55,7 +55,7 @@ impl CacheFiller {
     }
 
     /// While this travels: an attempt that may fail.
-    pub async fn lay_ahead(&self, id: FileId, content: &Content) {
+    pub async fn lay_ahead(&self, id: FileId, content: &ContentChange) {
         self.forget_ahead(id).await;
         let is_large = content.pieces.iter().map(|piece| piece.range().length).sum::<u64>() > LAY_MAX;
         if !is_large || !matches!(self.overlay.below(id), CleanBase::Nothing) {
@@ -79,13 +79,13 @@ impl CacheFiller {
 
     /// The file's bytes are clean now under the version that the flush left: those below it, cut, with what was written
     /// over them. Exactly what was flushed, whatever clients wrote since.
-    pub async fn lay(&self, id: FileId, content: &Content, now: &Found) -> Result<()> {
+    pub async fn lay(&self, id: FileId, content: &ContentChange, now: &TargetObject) -> Result<()> {
         let new = CacheKey { file: id, version: now.version, size: now.attr.size };
         let below = self.overlay.below(id);
         let ahead = self.ahead().remove(&id);
         if let Some(Ahead { content: laid, key }) = ahead {
             if laid == *content && matches!(below, CleanBase::Nothing) {
-                self.cache.succeed(key, new, Vec::new(), Vec::new()).await;
+                self.cache.rebase(key, new, Vec::new(), Vec::new()).await;
                 return Ok(());
             }
             self.cache.forget(key).await;
@@ -101,18 +101,18 @@ impl CacheFiller {
         // What lies beyond a cut comes back as zeros.
         if let Some(size) = content.cut.filter(|cut| *cut < old.size) {
             let cut = CacheKey { version: draft(id, 1), size, ..old };
-            self.cache.succeed(old, cut, Vec::new(), Vec::new()).await;
+            self.cache.rebase(old, cut, Vec::new(), Vec::new()).await;
             old = cut;
         }
         self.lay_pieces(old, new, &content.pieces).await
     }
 
     /// `to` is `from` with these over it. So much is in memory at a time: who has a turn.
-    async fn lay_pieces(&self, mut from: CacheKey, to: CacheKey, pieces: &[Piece]) -> Result<()> {
+    async fn lay_pieces(&self, mut from: CacheKey, to: CacheKey, pieces: &[DirtyPiece]) -> Result<()> {
         let (mut batch, mut bytes, mut number) = (Vec::new(), 0, 2);
         let mut turn = None;
         for piece in pieces {
-            let Piece::Dirty { range, position, skip } = piece else { continue };
+            let DirtyPiece::Dirty { range, position, skip } = piece else { continue };
             if turn.is_none() {
                 turn = Some(self.turns.acquire().await.expect("never closed"));
             }
@@ -127,11 +127,11 @@ impl CacheFiller {
             if bytes >= LAY_MAX {
                 let size = from.size.max(range.end());
                 let next = CacheKey { version: draft(from.file, number), size, ..from };
-                self.cache.succeed(from, next, std::mem::take(&mut batch), Vec::new()).await;
+                self.cache.rebase(from, next, std::mem::take(&mut batch), Vec::new()).await;
                 (from, bytes, number, turn) = (next, 0, number + 1, None);
             }
         }
-        self.cache.succeed(from, to, batch, Vec::new()).await;
+        self.cache.rebase(from, to, batch, Vec::new()).await;
         drop(turn);
         Ok(())
     }

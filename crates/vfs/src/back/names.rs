@@ -5,12 +5,12 @@ use ::bytes::Bytes;
 use namespace::{Ask, New, Old};
 use origin::exclusive;
 use types::{CreateVerifier, Error, ErrorKind, FileId, FileKind, Name, Result, SetAttr, Timestamp, WeakAttr};
-use writeback::{Action, Attributes, NewObject, Rename, Replaced};
+use writeback::{Action, Attributes, NewObject, Rename, ReplacedObject};
 
 use super::Back;
 use super::journal::Recorded;
 use super::locks::StripeGuard;
-use crate::change::{Altered, Around, Made};
+use crate::change::{Altered, AttrsAround, Made};
 use crate::{Node, Vfs};
 
 /// Directories between two at most; a deeper tree has a circle in it.
@@ -69,7 +69,7 @@ impl Back {
             Err(e) if e.kind() == ErrorKind::Exists => {
                 let there = vfs.find(dir, name).await?;
                 let node = there.filter(|node| exclusive::is_repetition(&node.attr, verifier)).ok_or(e)?;
-                Ok(Made { node, dir: Around::default() })
+                Ok(Made { node, dir: AttrsAround::default() })
             }
             made => made,
         }
@@ -100,7 +100,7 @@ impl Back {
         dir: FileId,
         name: &Name,
         old: Old,
-    ) -> Result<Around> {
+    ) -> Result<AttrsAround> {
         let _name = self.locks.names(&[(dir, name)]).await;
         let parent = vfs.living_dir(dir).await?;
         vfs.demand_takes_changes(parent.junction).await?;
@@ -130,7 +130,7 @@ impl Back {
         vfs: &Vfs,
         (from_dir, from): (FileId, &Name),
         (to_dir, to): (FileId, &Name),
-    ) -> Result<(Around, Around)> {
+    ) -> Result<(AttrsAround, AttrsAround)> {
         let _names = self.locks.names(&[(from_dir, from), (to_dir, to)]).await;
         let moved = vfs.named(from_dir, from).await?;
         let _one_move = match moved.attr.is_dir() && from_dir != to_dir {
@@ -144,7 +144,7 @@ impl Back {
         let parent = vfs.living_dir(to_dir).await?;
         vfs.demand_takes_changes(parent.junction).await?;
         if replaced.as_ref().is_some_and(|replaced| replaced.id == moved.id) {
-            return Ok((Around::default(), Around::default())); // two names of one file stay both
+            return Ok((AttrsAround::default(), AttrsAround::default())); // two names of one file stay both
         }
         vfs.demand_replaceable(&moved, replaced.as_ref(), to).await?;
         if moved.attr.is_dir() && from_dir != to_dir {
@@ -153,7 +153,7 @@ impl Back {
         vfs.demand_takes_name(&parent, to, moved.attr.is_dir()).await?;
         let lost = replaced.map(|lost| {
             let links = if lost.attr.is_dir() { 0 } else { lost.attr.nlink.saturating_sub(1) };
-            Replaced { object: lost.id, links, base: self.base(lost.id) }
+            ReplacedObject { object: lost.id, links, base: self.base(lost.id) }
         });
         let action = Action::Rename(Rename {
             from_dir,
@@ -305,6 +305,6 @@ fn symlink(target: &Bytes) -> Result<NewObject> {
     }
 }
 
-fn first(recorded: &Recorded) -> Around {
+fn first(recorded: &Recorded) -> AttrsAround {
     recorded.around.first().copied().unwrap_or_default()
 }

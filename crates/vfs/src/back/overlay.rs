@@ -8,12 +8,12 @@ use cache::CacheKey;
 use namespace::Renewed;
 use tokio::sync::watch;
 use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version};
-use writeback::{Action, GivenUp, Lookup, Names, Operation, Piece, Position};
+use writeback::{Action, DirtyNames, DirtyPiece, DroppedOperations, JournalOperation, Lookup, Position};
 
-use crate::change::Around;
+use crate::change::AttrsAround;
 use crate::node::{Node, outward};
 use crate::places::PlaceOverlay;
-use crate::successors::{BytesChanged, Successors};
+use crate::version_chain::{BytesChanged, VersionChain};
 use crate::writer::EntryOverlay;
 
 /// Names of one object that are remembered.
@@ -75,13 +75,13 @@ impl Drop for ExpectedOperation<'_> {
 
 /// Where the bytes of a read are.
 pub struct ReadPlan {
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<DirtyPiece>,
     pub below: CleanBase,
 }
 
 #[derive(Default)]
 struct State {
-    names: Names,
+    names: DirtyNames,
     altered: HashMap<FileId, AlteredObject>,
     /// How many operations wait for the journal that are to alter it.
     expected: HashMap<FileId, usize>,
@@ -92,7 +92,7 @@ struct State {
 pub struct DirtyOverlay {
     state: Mutex<State>,
     /// The origin's version after the last one that was shown: for who opened a file before the flush.
-    pub successors: Arc<Successors>,
+    pub version_chain: Arc<VersionChain>,
     /// Something was flushed.
     progress: watch::Sender<()>,
 }
@@ -104,8 +104,8 @@ impl PlaceOverlay for DirtyOverlay {
 }
 
 impl DirtyOverlay {
-    pub fn new(successors: Arc<Successors>) -> DirtyOverlay {
-        DirtyOverlay { state: Mutex::default(), successors, progress: watch::Sender::new(()) }
+    pub fn new(version_chain: Arc<VersionChain>) -> DirtyOverlay {
+        DirtyOverlay { state: Mutex::default(), version_chain, progress: watch::Sender::new(()) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -205,9 +205,9 @@ impl DirtyOverlay {
     /// Its objects were expected. `around`: objects of which the caller is told, with what the origin shows of each.
     pub fn apply(
         &self,
-        (sequence, operation, position): (u64, &Operation, Position),
+        (sequence, operation, position): (u64, &JournalOperation, Position),
         around: &[(FileId, Option<Attr>)],
-    ) -> Vec<Around> {
+    ) -> Vec<AttrsAround> {
         let mut state = self.state();
         let see = |state: &State, (id, origin): &(FileId, Option<Attr>)| {
             state.names.attr(*id, origin.as_ref()).map(|attr| outward(*id, &attr))
@@ -217,7 +217,7 @@ impl DirtyOverlay {
         state.follow(sequence, operation);
         let after = around.iter().map(|one| see(&state, one));
         let weak = before.into_iter().map(|attr| attr.map(|attr| attr.weak()));
-        weak.zip(after).map(|(before, after)| Around { before, after }).collect()
+        weak.zip(after).map(|(before, after)| AttrsAround { before, after }).collect()
     }
 
     /// `None` if the bytes are the origin's.
@@ -286,7 +286,7 @@ impl DirtyOverlay {
             {
                 let before = Version::from_attr(&outward(id, &shown));
                 let now = CacheKey { file: id, version: *version, size: attr.size };
-                self.successors.note((id, before), now, BytesChanged::No);
+                self.version_chain.note((id, before), now, BytesChanged::No);
             }
             let replaced = sequences.iter().filter_map(|sequence| state.replaced.remove(sequence));
             for touched in replaced.chain([id]).collect::<Vec<_>>() {
@@ -297,7 +297,7 @@ impl DirtyOverlay {
     }
 
     /// These never were. `place`: where the origin has an object.
-    pub fn given_up(&self, given_up: &GivenUp, place: impl Fn(FileId) -> Option<(FileId, Name)>) {
+    pub fn given_up(&self, given_up: &DroppedOperations, place: impl Fn(FileId) -> Option<(FileId, Name)>) {
         {
             let mut state = self.state();
             let state = &mut *state;
@@ -331,7 +331,7 @@ impl DirtyOverlay {
 
     /// What is below has another version at the origin by our own doing. What is cached follows later.
     pub fn renewed(&self, renewed: &Renewed) {
-        self.successors.note_renewed(renewed);
+        self.version_chain.note_renewed(renewed);
         if let Some(altered) = self.state().altered.get_mut(&renewed.id)
             && let CleanBase::Version(key) = &mut altered.below
             && key.version == renewed.before
@@ -353,7 +353,7 @@ impl State {
     }
 
     /// Keeps what later operations and the flush want to know of the objects.
-    fn follow(&mut self, sequence: u64, operation: &Operation) {
+    fn follow(&mut self, sequence: u64, operation: &JournalOperation) {
         let (place, further) = match &operation.action {
             Action::Make { dir, name, .. } => (Some((*dir, name.clone())), None),
             Action::Rename(rename) => {
@@ -406,7 +406,7 @@ mod tests {
         let base = Some(Version([1; 16]));
         let action = Action::Truncate { file: FILE, size: 0, size_before: 10, base };
         let now = Timestamp { seconds: 1, nanos: 0 };
-        let operation = Operation { junction: JunctionId(1), acknowledged: now, since: now, action };
+        let operation = JournalOperation { junction: JunctionId(1), acknowledged: now, since: now, action };
         overlay.apply((sequence, &operation, Position::default()), &[]);
     }
 

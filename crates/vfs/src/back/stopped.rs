@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use namespace::Namespace;
 use types::{JunctionId, Result};
-use writeback::{Journal, Operation, RecoveredEntry, Waits};
+use writeback::{Journal, JournalOperation, RecoveredEntry, Waits};
 
 use super::dropping::{Dropping, all_of};
 use super::journal::decoded;
@@ -39,7 +39,8 @@ impl StoppedJournal {
         let mut config = writeback::Config::new(&tier.journal);
         config.bond = Some(tier.bond.clone());
         let (journal, recovered) = Journal::open(config)?;
-        let recovered: Vec<(RecoveredEntry, Operation)> = recovered.map(decoded).collect::<Result<_>>()?;
+        let recovered: Vec<(RecoveredEntry, JournalOperation)> =
+            recovered.map(decoded).collect::<Result<_>>()?;
         let metadata = namespace::Config { dir: tier.metadata.clone(), ..namespace::Config::default() };
         let junctions = namespace::known_junctions(&tier.metadata);
         let namespace = Namespace::open(metadata, Vec::new())?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use types::{FileId, JunctionId, Name, Timestamp};
-use writeback::{Action, Attributes, Listed, NewObject, Operation, Position};
+use writeback::{Action, Attributes, JournalOperation, NewObject, Position, UnflushedEntry};
 
 use crate::places::Places;
 
@@ -42,7 +42,7 @@ pub struct WaitingFilter {
 pub fn told(
     places: &Places,
     junction: impl Fn(JunctionId) -> Option<String>,
-    listed: &Listed,
+    listed: &UnflushedEntry,
 ) -> WaitingOperation {
     let pending = &listed.pending;
     let operation = &pending.operation;
@@ -62,7 +62,7 @@ pub fn told(
     }
 }
 
-fn path_of(places: &Places, operation: &Operation) -> String {
+fn path_of(places: &Places, operation: &JournalOperation) -> String {
     match &operation.action {
         Action::Make { dir, name, .. }
         | Action::Link { dir, name, .. }
@@ -74,7 +74,7 @@ fn path_of(places: &Places, operation: &Operation) -> String {
     }
 }
 
-fn describe(places: &Places, operation: &Operation) -> (&'static str, Vec<(&'static str, String)>) {
+fn describe(places: &Places, operation: &JournalOperation) -> (&'static str, Vec<(&'static str, String)>) {
     let mut details = vec![("object", operation.object().to_string())];
     let dir = |dir: FileId, name: &Name| places.path_in(dir, name);
     let kind = match &operation.action {

@@ -1,4 +1,4 @@
-//! `Back` as a [`Writer`]: which of its methods answer what.
+//! `Back` as a [`JunctionWriter`]: which of its methods answer what.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use writeback::{FlushPolicy, Scope};
 
 use super::Back;
 use super::locks::StripeGuard;
-use crate::change::{Altered, Around, Made};
+use crate::change::{Altered, AttrsAround, Made};
 use crate::places::PlaceOverlay;
 use crate::write::{CommitOut, WriteOut};
-use crate::writer::{EntryOverlay, Writer};
+use crate::writer::{EntryOverlay, JunctionWriter};
 use crate::{Node, Vfs};
 
 /// For what is to be flushed before an extended attribute is set; then the caller is told to try again.
 const HOME_PATIENCE: Duration = Duration::from_secs(20);
 
 #[async_trait]
-impl Writer for Back {
+impl JunctionWriter for Back {
     fn apply_overlay(&self, node: &mut Node) {
         self.overlay.apply_overlay(node);
     }
@@ -124,7 +124,7 @@ impl Writer for Back {
         self.journal_create_once(vfs, dir.id, name, verifier, set).await
     }
 
-    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<Around> {
+    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround> {
         self.journal_remove(vfs, dir.id, name, old).await
     }
 
@@ -133,7 +133,7 @@ impl Writer for Back {
         vfs: &Vfs,
         from: (FileId, &Name),
         to: (FileId, &Name),
-    ) -> Result<(Around, Around)> {
+    ) -> Result<(AttrsAround, AttrsAround)> {
         self.journal_rename(vfs, from, to).await
     }
 

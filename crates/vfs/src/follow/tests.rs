@@ -114,11 +114,11 @@ fn who_reads_at_random_in_a_large_directory_is_left_alone() {
 
 #[test]
 fn wrong_guesses_end_the_guessing_and_right_ones_take_it_up_again() {
-    let mut account = Account::default();
+    let mut account = PrefetchAccount::default();
     while account.allows(1 << 20) {
         account.fetched(1 << 20);
     }
-    assert_eq!(account.fetched, Account::START);
+    assert_eq!(account.fetched, PrefetchAccount::START);
     account.used(1 << 20);
     let mut more = 0;
     while account.allows(1 << 20) {

@@ -11,11 +11,11 @@ use bytes::{Bytes, BytesMut};
 use types::{ByteRange, Divide, ExtentMap, RangeSet, Stability, WriteVerifier};
 
 use super::superseded::{SupersededPiece, SupersededUncommitted};
-use crate::gather::Segment;
+use crate::gather::ReadSegment;
 
 /// How far some bytes have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum ExtentPhase {
     Waiting,
     /// In the part with this number.
     Sending(u64),
@@ -32,7 +32,7 @@ pub enum Phase {
 
 /// `R` is room in the budget: given back when nothing is left of what was written with it.
 #[derive(Clone, Debug)]
-struct Extent<R> {
+struct BufferExtent<R> {
     data: Bytes,
     /// Of the write, in the order of writes.
     sequence: u64,
@@ -42,19 +42,19 @@ struct Extent<R> {
     /// What was promised to any of these.
     stability: Stability,
     written_ms: u64,
-    phase: Phase,
+    phase: ExtentPhase,
     _permit: R,
 }
 
-impl<R: Clone> Divide for Extent<R> {
-    fn part(&self, skip: u64, length: u64) -> Extent<R> {
-        Extent { data: self.data.slice(skip as usize..(skip + length) as usize), ..self.clone() }
+impl<R: Clone> Divide for BufferExtent<R> {
+    fn part(&self, skip: u64, length: u64) -> BufferExtent<R> {
+        BufferExtent { data: self.data.slice(skip as usize..(skip + length) as usize), ..self.clone() }
     }
 }
 
 /// A part under way. Of some of it later bytes may be here by now.
 #[derive(Clone, Copy, Debug)]
-struct Flight {
+struct PartInFlight {
     range: ByteRange,
     /// As of its extents.
     first_waiter: u64,
@@ -63,14 +63,14 @@ struct Flight {
 
 /// To be sent in one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct BufferPart {
     pub number: u64,
     pub offset: u64,
     pub data: Bytes,
     pub stability: Stability,
 }
 
-impl Part {
+impl BufferPart {
     fn range(&self) -> ByteRange {
         ByteRange::new(self.offset, self.data.len() as u64)
     }
@@ -97,7 +97,7 @@ pub struct Lay {
 
 /// Bytes that the origin itself keeps until it is asked to commit the file as a whole: no need to have them here.
 #[derive(Clone, Debug)]
-struct Kept {
+struct KeptByOrigin {
     verifier: WriteVerifier,
     /// What it took as which one, and the first write that waits for that.
     parts: Vec<(u64, u64)>,
@@ -106,18 +106,18 @@ struct Kept {
 }
 
 #[derive(Debug)]
-pub struct Extents<R> {
-    map: ExtentMap<Extent<R>>,
+pub struct BufferExtents<R> {
+    map: ExtentMap<BufferExtent<R>>,
     /// Offsets of those that wait.
     waiting: BTreeSet<u64>,
-    under_way: BTreeMap<u64, Flight>,
+    under_way: BTreeMap<u64, PartInFlight>,
     superseded: SupersededUncommitted,
     /// Where bytes that were sent were replaced before the cache had them.
     replaced: RangeSet,
     /// Writes that wait for something, and for how many bytes.
     open: BTreeMap<u64, u64>,
     /// What the origin keeps and is to commit.
-    kept: Option<Kept>,
+    kept: Option<KeptByOrigin>,
     /// Where the next part is looked for.
     cursor: u64,
     parts: u64,
@@ -128,9 +128,9 @@ pub struct Extents<R> {
     part_max: u64,
 }
 
-impl<R: Clone> Extents<R> {
-    pub fn new(part_max: u32) -> Extents<R> {
-        Extents {
+impl<R: Clone> BufferExtents<R> {
+    pub fn new(part_max: u32) -> BufferExtents<R> {
+        BufferExtents {
             map: ExtentMap::default(),
             waiting: BTreeSet::new(),
             under_way: BTreeMap::new(),
@@ -213,8 +213,11 @@ impl<R: Clone> Extents<R> {
         while at < range.end() {
             let end = (at / self.part_max + 1).saturating_mul(self.part_max).min(range.end());
             let data = data.slice((at - offset) as usize..(end - offset) as usize);
-            let (phase, written_ms, _permit) = (Phase::Waiting, now_ms, permit.clone());
-            self.insert(at, Extent { data, sequence, first_waiter, stability, written_ms, phase, _permit });
+            let (phase, written_ms, _permit) = (ExtentPhase::Waiting, now_ms, permit.clone());
+            self.insert(
+                at,
+                BufferExtent { data, sequence, first_waiter, stability, written_ms, phase, _permit },
+            );
             at = end;
         }
     }
@@ -249,7 +252,7 @@ impl<R: Clone> Extents<R> {
     pub fn is_to_arrive(&self, sequence: u64) -> bool {
         let mut extents = self.map.iter().map(|(_, extent)| extent);
         self.under_way.values().any(|part| part.first_waiter <= sequence)
-            || extents.any(|extent| extent.first_waiter <= sequence && extent.phase == Phase::Waiting)
+            || extents.any(|extent| extent.first_waiter <= sequence && extent.phase == ExtentPhase::Waiting)
     }
 
     /// Bytes of a write up to this one that the origin has in memory only, or keeps.
@@ -261,11 +264,12 @@ impl<R: Clone> Extents<R> {
         }
         let mut extents = self.map.iter().map(|(_, extent)| extent);
         self.unstable_bytes > 0
-            && extents.any(|it| it.first_waiter <= sequence && matches!(it.phase, Phase::Unstable { .. }))
+            && extents
+                .any(|it| it.first_waiter <= sequence && matches!(it.phase, ExtentPhase::Unstable { .. }))
     }
 
     /// The next part that is full or due, and overlaps no part under way. It is under way then.
-    pub fn next_part(&mut self, due: Due) -> Option<Part> {
+    pub fn next_part(&mut self, due: Due) -> Option<BufferPart> {
         let mut at = self.cursor;
         let mut wrapped = false;
         loop {
@@ -280,7 +284,7 @@ impl<R: Clone> Extents<R> {
                 return None;
             }
             let run = self.run_from(offset);
-            let due = |extent: &Extent<R>| {
+            let due = |extent: &BufferExtent<R>| {
                 extent.stability > Stability::Unstable
                     || extent.first_waiter <= due.sequence
                     || extent.written_ms <= due.written_ms
@@ -298,11 +302,11 @@ impl<R: Clone> Extents<R> {
     /// The bytes that wait from `offset` on, without a gap, as far as one call may carry them.
     fn run_from(&self, offset: u64) -> ByteRange {
         let limit = (offset / self.part_max + 1).saturating_mul(self.part_max);
-        let class = |extent: &Extent<R>| extent.stability > Stability::Unstable;
+        let class = |extent: &BufferExtent<R>| extent.stability > Stability::Unstable;
         let wanted = self.map.at(offset).map(class);
         let mut end = offset;
         for (range, extent) in self.map.over(ByteRange::new(offset, limit - offset)) {
-            if range.offset != end || extent.phase != Phase::Waiting || Some(class(extent)) != wanted {
+            if range.offset != end || extent.phase != ExtentPhase::Waiting || Some(class(extent)) != wanted {
                 break;
             }
             end = range.end();
@@ -310,7 +314,7 @@ impl<R: Clone> Extents<R> {
         ByteRange::new(offset, end - offset)
     }
 
-    fn start(&mut self, run: ByteRange) -> Part {
+    fn start(&mut self, run: ByteRange) -> BufferPart {
         self.parts += 1;
         let number = self.parts;
         let mut pieces = Vec::new();
@@ -318,7 +322,7 @@ impl<R: Clone> Extents<R> {
         let offsets: Vec<u64> = self.map.over(run).map(|(range, _)| range.offset).collect();
         for offset in offsets {
             let Some(extent) = self.map.at_mut(offset) else { continue };
-            extent.phase = Phase::Sending(number);
+            extent.phase = ExtentPhase::Sending(number);
             (first_waiter, stability) =
                 (first_waiter.min(extent.first_waiter), stability.max(extent.stability));
             self.waiting.remove(&offset);
@@ -332,8 +336,8 @@ impl<R: Clone> Extents<R> {
                 data.freeze()
             }
         };
-        let part = Part { number, offset: run.offset, data, stability };
-        self.under_way.insert(number, Flight { range: part.range(), first_waiter, stability });
+        let part = BufferPart { number, offset: run.offset, data, stability };
+        self.under_way.insert(number, PartInFlight { range: part.range(), first_waiter, stability });
         part
     }
 
@@ -344,11 +348,11 @@ impl<R: Clone> Extents<R> {
         let phase = match stability {
             Stability::Unstable => {
                 self.note_superseded(number, verifier, arrival);
-                Phase::Unstable { verifier, arrival }
+                ExtentPhase::Unstable { verifier, arrival }
             }
             Stability::DataSync | Stability::FileSync => {
                 self.forget_superseded(number);
-                Phase::Stored
+                ExtentPhase::Stored
             }
         };
         self.part_is_over(number, |extents, offset| extents.set_phase(offset, phase));
@@ -358,21 +362,24 @@ impl<R: Clone> Extents<R> {
     pub fn arrived_to_be_kept(&mut self, number: u64, verifier: WriteVerifier) {
         self.arrivals += 1;
         let arrival = self.arrivals;
-        if let Some(&Flight { first_waiter, .. }) = self.under_way.get(&number) {
+        if let Some(&PartInFlight { first_waiter, .. }) = self.under_way.get(&number) {
             // The verifier of the first: if another has come since, the commit tells that too.
-            let kept = self.kept.get_or_insert(Kept { verifier, parts: Vec::new(), first_waiter });
+            let kept = self.kept.get_or_insert(KeptByOrigin { verifier, parts: Vec::new(), first_waiter });
             kept.parts.push((arrival, first_waiter));
             kept.first_waiter = kept.first_waiter.min(first_waiter);
         }
-        self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Stored));
+        self.part_is_over(number, |extents, offset| extents.set_phase(offset, ExtentPhase::Stored));
     }
 
     /// What of the part was replaced while it was under way.
     fn note_superseded(&mut self, number: u64, verifier: WriteVerifier, arrival: u64) {
-        let Some(&Flight { range, first_waiter, stability }) = self.under_way.get(&number) else { return };
+        let Some(&PartInFlight { range, first_waiter, stability }) = self.under_way.get(&number) else {
+            return;
+        };
         let mut replaced = RangeSet::default();
         replaced.add(range);
-        let still = |(_, extent): &(ByteRange, &Extent<R>)| extent.phase == Phase::Sending(number);
+        let still =
+            |(_, extent): &(ByteRange, &BufferExtent<R>)| extent.phase == ExtentPhase::Sending(number);
         self.map.over(range).filter(still).for_each(|(still, _)| replaced.remove(still));
         for range in replaced.take() {
             self.superseded.add(SupersededPiece { range, first_waiter, stability, verifier, arrival });
@@ -381,7 +388,7 @@ impl<R: Clone> Extents<R> {
 
     /// The part is stored: nobody waits for what was there before.
     fn forget_superseded(&mut self, number: u64) {
-        if let Some(Flight { range, .. }) = self.under_way.get(&number) {
+        if let Some(PartInFlight { range, .. }) = self.under_way.get(&number) {
             self.superseded.take_out(*range);
         }
     }
@@ -391,7 +398,7 @@ impl<R: Clone> Extents<R> {
         if let Some(part) = self.under_way.get(&number).copied() {
             self.inherit_waiters(part);
         }
-        self.part_is_over(number, |extents, offset| extents.set_phase(offset, Phase::Waiting));
+        self.part_is_over(number, |extents, offset| extents.set_phase(offset, ExtentPhase::Waiting));
     }
 
     /// The part will never come through. Returns the writes that it was of, each with what was promised.
@@ -407,7 +414,7 @@ impl<R: Clone> Extents<R> {
 
     /// What is here of later bytes, and not stored, is what those wait for who wrote what was there. False if of some of
     /// that nothing is here.
-    fn inherit_waiters(&mut self, Flight { range, first_waiter, stability }: Flight) -> bool {
+    fn inherit_waiters(&mut self, PartInFlight { range, first_waiter, stability }: PartInFlight) -> bool {
         let mut gone = RangeSet::default();
         gone.add(range);
         for part in self.under_way.values_mut().filter(|part| overlap(&part.range, &range)) {
@@ -427,8 +434,8 @@ impl<R: Clone> Extents<R> {
     }
 
     fn part_is_over(&mut self, number: u64, mut each: impl FnMut(&mut Self, u64)) {
-        let Some(Flight { range, .. }) = self.under_way.remove(&number) else { return };
-        let of_it = offsets(self.map.over(range), |extent| extent.phase == Phase::Sending(number));
+        let Some(PartInFlight { range, .. }) = self.under_way.remove(&number) else { return };
+        let of_it = offsets(self.map.over(range), |extent| extent.phase == ExtentPhase::Sending(number));
         of_it.into_iter().for_each(|offset| each(self, offset));
     }
 
@@ -454,7 +461,7 @@ impl<R: Clone> Extents<R> {
     /// With what is here of it and not in the cache.
     fn kept_is_lost(&mut self) -> Vec<(u64, Stability)> {
         let Some(kept) = self.kept.take() else { return Vec::new() };
-        let stored = offsets(self.map.iter(), |extent| extent.phase == Phase::Stored);
+        let stored = offsets(self.map.iter(), |extent| extent.phase == ExtentPhase::Stored);
         let mut lost: Vec<_> = stored.into_iter().flat_map(|offset| self.lose(offset)).collect();
         lost.push((kept.first_waiter, Stability::Unstable));
         lost
@@ -466,14 +473,14 @@ impl<R: Clone> Extents<R> {
         let (mut again, mut lost) = (0, Vec::new());
         for piece in self.superseded.take_up_to(arrivals).into_iter().filter(|piece| piece.verifier != now) {
             let SupersededPiece { range, first_waiter, stability, .. } = piece;
-            if !self.inherit_waiters(Flight { range, first_waiter, stability }) {
+            if !self.inherit_waiters(PartInFlight { range, first_waiter, stability }) {
                 lost.push((first_waiter, stability));
             }
         }
         for (offset, length, verifier) in self.unstable_up_to(arrivals) {
             let kept = verifier == now;
             again += if kept { 0 } else { length };
-            self.set_phase(offset, if kept { Phase::Stored } else { Phase::Waiting });
+            self.set_phase(offset, if kept { ExtentPhase::Stored } else { ExtentPhase::Waiting });
         }
         (again, lost)
     }
@@ -490,8 +497,8 @@ impl<R: Clone> Extents<R> {
     }
 
     fn unstable_up_to(&self, arrivals: u64) -> Vec<(u64, u64, WriteVerifier)> {
-        let unstable = |(range, extent): (ByteRange, &Extent<R>)| match extent.phase {
-            Phase::Unstable { verifier, arrival } if arrival <= arrivals => {
+        let unstable = |(range, extent): (ByteRange, &BufferExtent<R>)| match extent.phase {
+            ExtentPhase::Unstable { verifier, arrival } if arrival <= arrivals => {
                 Some((range.offset, range.length, verifier))
             }
             _ => None,
@@ -505,8 +512,8 @@ impl<R: Clone> Extents<R> {
         let mut written = Vec::new();
         for (range, extent) in self.map.iter_mut() {
             match extent.phase {
-                Phase::Stored => extent.phase = Phase::Laying,
-                Phase::Unstable { .. } if all => {}
+                ExtentPhase::Stored => extent.phase = ExtentPhase::Laying,
+                ExtentPhase::Unstable { .. } if all => {}
                 _ => continue,
             }
             self.replaced.remove(range);
@@ -517,7 +524,7 @@ impl<R: Clone> Extents<R> {
 
     /// The cache has them.
     pub fn laid(&mut self) {
-        for offset in offsets(self.map.iter(), |extent| extent.phase == Phase::Laying) {
+        for offset in offsets(self.map.iter(), |extent| extent.phase == ExtentPhase::Laying) {
             self.remove(offset);
         }
     }
@@ -525,12 +532,14 @@ impl<R: Clone> Extents<R> {
     /// The cache has not got them.
     pub fn unlaid(&mut self) {
         let extents = self.map.iter_mut().map(|(_, extent)| extent);
-        extents.filter(|it| it.phase == Phase::Laying).for_each(|it| it.phase = Phase::Stored);
+        extents.filter(|it| it.phase == ExtentPhase::Laying).for_each(|it| it.phase = ExtentPhase::Stored);
     }
 
     /// What is at the origin may be there no more. No part is under way.
     pub fn send_again(&mut self) {
-        offsets(self.map.iter(), there).into_iter().for_each(|offset| self.set_phase(offset, Phase::Waiting));
+        offsets(self.map.iter(), there)
+            .into_iter()
+            .for_each(|offset| self.set_phase(offset, ExtentPhase::Waiting));
     }
 
     /// The origin has cut the file, and what it had behind that. No part is under way.
@@ -546,12 +555,12 @@ impl<R: Clone> Extents<R> {
     }
 
     /// The bytes of `range` in order.
-    pub fn segments(&self, range: ByteRange) -> Vec<Segment> {
-        let piece = |(range, extent): (ByteRange, Option<(u64, &Extent<R>)>)| match extent {
-            Some((skip, Extent { data, .. })) => {
-                Segment::Dirty(data.slice(skip as usize..(skip + range.length) as usize))
+    pub fn segments(&self, range: ByteRange) -> Vec<ReadSegment> {
+        let piece = |(range, extent): (ByteRange, Option<(u64, &BufferExtent<R>)>)| match extent {
+            Some((skip, BufferExtent { data, .. })) => {
+                ReadSegment::Dirty(data.slice(skip as usize..(skip + range.length) as usize))
             }
-            None => Segment::Clean(range),
+            None => ReadSegment::Clean(range),
         };
         self.map.pieces(range).into_iter().map(piece).collect()
     }
@@ -562,14 +571,17 @@ impl<R: Clone> Extents<R> {
         let mut inherited: Option<(u64, Stability)> = None;
         for (piece, extent) in self.map.clear(range) {
             self.uncount(piece, &extent);
-            if extent.phase == Phase::Waiting {
+            if extent.phase == ExtentPhase::Waiting {
                 let (first_waiter, stability) = inherited.unwrap_or((extent.first_waiter, extent.stability));
                 inherited = Some((first_waiter.min(extent.first_waiter), stability.max(extent.stability)));
             }
-            if matches!(extent.phase, Phase::Sending(_) | Phase::Unstable { .. } | Phase::Stored) {
+            if matches!(
+                extent.phase,
+                ExtentPhase::Sending(_) | ExtentPhase::Unstable { .. } | ExtentPhase::Stored
+            ) {
                 self.replaced.add(piece);
             }
-            if let Phase::Unstable { verifier, arrival } = extent.phase {
+            if let ExtentPhase::Unstable { verifier, arrival } = extent.phase {
                 let (first_waiter, stability) = (extent.first_waiter, extent.stability);
                 self.superseded.add(SupersededPiece {
                     range: piece,
@@ -581,13 +593,13 @@ impl<R: Clone> Extents<R> {
             }
         }
         // What is left behind the range begins there now.
-        if self.map.at(range.end()).is_some_and(|rest| rest.phase == Phase::Waiting) {
+        if self.map.at(range.end()).is_some_and(|rest| rest.phase == ExtentPhase::Waiting) {
             self.waiting.insert(range.end());
         }
         inherited
     }
 
-    fn insert(&mut self, offset: u64, extent: Extent<R>) {
+    fn insert(&mut self, offset: u64, extent: BufferExtent<R>) {
         let range = ByteRange::new(offset, extent.data.len() as u64);
         *self.open.entry(extent.first_waiter).or_default() += range.length;
         self.count(extent.phase, range.length, true, offset);
@@ -597,19 +609,19 @@ impl<R: Clone> Extents<R> {
     /// For good: the writes that are to be told, each with what was promised.
     fn lose(&mut self, offset: u64) -> Vec<(u64, Stability)> {
         let Some((_, extent)) = self.remove(offset) else { return Vec::new() };
-        let Extent { sequence, first_waiter, stability, .. } = extent;
+        let BufferExtent { sequence, first_waiter, stability, .. } = extent;
         let earlier = (first_waiter < sequence).then_some((first_waiter, stability));
         earlier.into_iter().chain([(sequence, stability)]).collect()
     }
 
-    fn remove(&mut self, offset: u64) -> Option<(ByteRange, Extent<R>)> {
+    fn remove(&mut self, offset: u64) -> Option<(ByteRange, BufferExtent<R>)> {
         let (range, extent) = self.map.remove(offset)?;
         self.uncount(range, &extent);
         Some((range, extent))
     }
 
     /// This range of the extent has left the map.
-    fn uncount(&mut self, range: ByteRange, extent: &Extent<R>) {
+    fn uncount(&mut self, range: ByteRange, extent: &BufferExtent<R>) {
         self.count(extent.phase, range.length, false, range.offset);
         if let Some(bytes) = self.open.get_mut(&extent.first_waiter) {
             *bytes -= range.length;
@@ -619,22 +631,22 @@ impl<R: Clone> Extents<R> {
         }
     }
 
-    fn set_phase(&mut self, offset: u64, phase: Phase) {
+    fn set_phase(&mut self, offset: u64, phase: ExtentPhase) {
         let Some(extent) = self.map.at_mut(offset) else { return };
         let (before, length) = (std::mem::replace(&mut extent.phase, phase), extent.data.len() as u64);
         self.count(before, length, false, offset);
         self.count(phase, length, true, offset);
     }
 
-    fn count(&mut self, phase: Phase, length: u64, comes: bool, offset: u64) {
+    fn count(&mut self, phase: ExtentPhase, length: u64, comes: bool, offset: u64) {
         let sum = match phase {
-            Phase::Waiting => {
+            ExtentPhase::Waiting => {
                 let _known = if comes { self.waiting.insert(offset) } else { self.waiting.remove(&offset) };
                 return;
             }
-            Phase::Sending(_) => return,
-            Phase::Unstable { .. } => &mut self.unstable_bytes,
-            Phase::Stored | Phase::Laying => &mut self.stored_bytes,
+            ExtentPhase::Sending(_) => return,
+            ExtentPhase::Unstable { .. } => &mut self.unstable_bytes,
+            ExtentPhase::Stored | ExtentPhase::Laying => &mut self.stored_bytes,
         };
         *sum = if comes { *sum + length } else { *sum - length };
     }
@@ -642,18 +654,18 @@ impl<R: Clone> Extents<R> {
 
 /// Where the extents begin of which this is true.
 fn offsets<'a, R: 'a>(
-    extents: impl Iterator<Item = (ByteRange, &'a Extent<R>)>,
-    is_wanted: impl Fn(&Extent<R>) -> bool,
+    extents: impl Iterator<Item = (ByteRange, &'a BufferExtent<R>)>,
+    is_wanted: impl Fn(&BufferExtent<R>) -> bool,
 ) -> Vec<u64> {
     extents.filter(|(_, extent)| is_wanted(extent)).map(|(range, _)| range.offset).collect()
 }
 
-fn is_stored<R>(extent: &Extent<R>) -> bool {
-    matches!(extent.phase, Phase::Stored | Phase::Laying)
+fn is_stored<R>(extent: &BufferExtent<R>) -> bool {
+    matches!(extent.phase, ExtentPhase::Stored | ExtentPhase::Laying)
 }
 
-fn there<R>(extent: &Extent<R>) -> bool {
-    is_stored(extent) || matches!(extent.phase, Phase::Unstable { .. })
+fn there<R>(extent: &BufferExtent<R>) -> bool {
+    is_stored(extent) || matches!(extent.phase, ExtentPhase::Unstable { .. })
 }
 
 pub fn overlap(one: &ByteRange, other: &ByteRange) -> bool {

@@ -12,7 +12,7 @@ use super::state::State;
 /// Room in the budget, shared by all that is left of one write.
 pub type BudgetPermit = Arc<OwnedSemaphorePermit>;
 
-pub struct File {
+pub struct BufferedFile {
     pub id: FileId,
     pub junction: JunctionId,
     /// See [`origin::Origin::commits_whole_files`].
@@ -24,11 +24,17 @@ pub struct File {
     pub progress: watch::Sender<()>,
 }
 
-impl File {
-    pub fn new(id: FileId, junction: JunctionId, clean: CacheKey, part_max: u32, whole: bool) -> Arc<File> {
+impl BufferedFile {
+    pub fn new(
+        id: FileId,
+        junction: JunctionId,
+        clean: CacheKey,
+        part_max: u32,
+        whole: bool,
+    ) -> Arc<BufferedFile> {
         let state = State::new(clean, part_max, whole);
         let (wake, progress) = (Notify::new(), watch::Sender::new(()));
-        Arc::new(File { id, junction, whole, state: Mutex::new(state), wake, progress })
+        Arc::new(BufferedFile { id, junction, whole, state: Mutex::new(state), wake, progress })
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
@@ -77,7 +83,7 @@ impl File {
         self.request()?.granted().await
     }
 
-    /// The first half of [`File::hold`]: from now on it is not closed.
+    /// The first half of [`BufferedFile::hold`]: from now on it is not closed.
     pub fn request(self: &Arc<Self>) -> Option<ExclusiveAccess> {
         let epoch = {
             let mut state = self.lock();
@@ -91,14 +97,14 @@ impl File {
     }
 }
 
-/// See [`File::hold`].
+/// See [`BufferedFile::hold`].
 pub struct ExclusiveAccess {
-    file: Arc<File>,
+    file: Arc<BufferedFile>,
     epoch: u64,
 }
 
 impl ExclusiveAccess {
-    /// The second half of [`File::hold`].
+    /// The second half of [`BufferedFile::hold`].
     pub async fn granted(self) -> Option<ExclusiveAccess> {
         let mut progress = self.file.progress.subscribe();
         loop {
@@ -139,12 +145,12 @@ impl Drop for ExclusiveAccess {
 
 /// A write whose writer waits for it: its failure is told to that one.
 pub struct Waiter {
-    file: Arc<File>,
+    file: Arc<BufferedFile>,
     sequence: u64,
 }
 
 impl Waiter {
-    pub fn new(file: &Arc<File>, state: &mut State, sequence: u64) -> Waiter {
+    pub fn new(file: &Arc<BufferedFile>, state: &mut State, sequence: u64) -> Waiter {
         state.wait_for(sequence);
         Waiter { file: file.clone(), sequence }
     }

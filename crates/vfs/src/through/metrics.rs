@@ -35,15 +35,15 @@ impl WriteBuffer {
         for (name, help, counter) in counters {
             registry.register(format!("forebay_write_{name}"), help, counter.clone());
         }
-        registry.register_collector(Box::new(Now(Arc::downgrade(self))));
+        registry.register_collector(Box::new(BufferCollector(Arc::downgrade(self))));
     }
 }
 
 /// What is pending is counted when somebody asks.
 #[derive(Debug)]
-struct Now(Weak<WriteBuffer>);
+struct BufferCollector(Weak<WriteBuffer>);
 
-impl Collector for Now {
+impl Collector for BufferCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let Some(buffer) = self.0.upgrade() else { return Ok(()) };
         let files: Vec<_> = buffer.files().values().cloned().collect();

@@ -10,9 +10,9 @@ use std::time::Duration;
 use cache::Piece;
 use types::{ByteRange, ErrorKind, Result};
 
-use super::file::File;
+use super::file::BufferedFile;
 use crate::Vfs;
-use crate::gather::Reach;
+use crate::gather::GatherReach;
 use crate::read::key_of;
 
 /// Longest pause of a sender that is waited for; then the reader is told to try again.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// and as many because the origin has another version.
 const PLANS_MAX: usize = 8;
 
-impl File {
+impl BufferedFile {
     /// Dirty bytes over clean ones. `None` if nothing is pending any more.
     pub async fn read(self: &Arc<Self>, vfs: &Vfs, range: ByteRange) -> Result<Option<Vec<Piece>>> {
         let (mut relaid, mut changed) = (0, 0);
@@ -33,7 +33,7 @@ impl File {
                 }
                 (state.extents.segments(range.clamp_to(state.size())), state.clean, state.is_readable())
             };
-            if is_readable && let Some(data) = vfs.gather(segments, Some(&clean), Reach::Cache).await? {
+            if is_readable && let Some(data) = vfs.gather(segments, Some(&clean), GatherReach::Cache).await? {
                 return Ok(Some(data));
             }
             // What was here is being given to the cache, or was: no need to hold up the sender.
@@ -47,7 +47,7 @@ impl File {
                 let state = self.lock();
                 (state.extents.segments(range.clamp_to(state.size())), state.clean)
             };
-            match vfs.gather(segments, Some(&clean), Reach::CacheAndOrigin).await {
+            match vfs.gather(segments, Some(&clean), GatherReach::CacheAndOrigin).await {
                 Err(e) if e.kind() == ErrorKind::VersionChanged => {
                     let now = vfs.namespace.refresh_changed(self.id).await?;
                     self.lock().found(key_of(&now)?);

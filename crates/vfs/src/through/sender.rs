@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
 use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability, Version};
 
-use super::extents::{Lay, Part};
-use super::file::File;
+use super::extents::{BufferPart, Lay};
+use super::file::BufferedFile;
 use super::foreign_write::{WriteAck, WriteVerdict, detect_foreign_write};
-use super::state::{Limits, State, Step};
+use super::state::{SendLimits, SendStep, State};
 use super::write_buffer::WriteBuffer;
 use crate::at_origin::at_origin;
 use crate::read::key_of;
@@ -28,7 +28,7 @@ const PARTS_MIN: u64 = 4;
 const LOOKED_LATELY_MS: u64 = 3_000;
 
 /// What became of a step.
-enum Done {
+enum StepOutcome {
     /// What it is, where that is in the cache, and whether it was asked for.
     Looked(Result<(Version, CacheKey, bool)>),
     Sent {
@@ -43,25 +43,27 @@ enum Done {
     Laid(Result<CacheKey>, Vec<WriteAck>),
 }
 
-impl Done {
+impl StepOutcome {
     /// What becomes of a step that panics: nobody knows what it did, and it is done again.
-    fn failed(step: &Step) -> Done {
+    fn failed(step: &SendStep) -> StepOutcome {
         let e = Error::new(ErrorKind::OutcomeUnknown, "write to the origin:", "a fault in this program");
         match step {
-            Step::Look => Done::Looked(Err(e)),
-            Step::Send(part) => Done::Sent { number: part.number, stability: part.stability, answer: Err(e) },
-            Step::Commit { arrivals } => Done::Committed { arrivals: *arrivals, answer: Err(e) },
-            _ => Done::Laid(Err(e), Vec::new()),
+            SendStep::Look => StepOutcome::Looked(Err(e)),
+            SendStep::Send(part) => {
+                StepOutcome::Sent { number: part.number, stability: part.stability, answer: Err(e) }
+            }
+            SendStep::Commit { arrivals } => StepOutcome::Committed { arrivals: *arrivals, answer: Err(e) },
+            _ => StepOutcome::Laid(Err(e), Vec::new()),
         }
     }
 }
 
-pub fn start(buffer: &Arc<WriteBuffer>, file: &Arc<File>) {
+pub fn start(buffer: &Arc<WriteBuffer>, file: &Arc<BufferedFile>) {
     let (buffer, file) = (buffer.clone(), file.clone());
     tokio::spawn(async move { run(&buffer, &file).await });
 }
 
-async fn run(buffer: &Arc<WriteBuffer>, file: &Arc<File>) {
+async fn run(buffer: &Arc<WriteBuffer>, file: &Arc<BufferedFile>) {
     let mut tasks = JoinSet::new();
     // Before what answers that are not laid tell.
     let mut asked = buffer.namespace.asking();
@@ -75,15 +77,15 @@ async fn run(buffer: &Arc<WriteBuffer>, file: &Arc<File>) {
             state.next_step(&limits)
         };
         let wait = match step {
-            Step::Over if buffer.close(file) => return,
-            Step::Over => continue,
-            Step::Granted => {
+            SendStep::Over if buffer.close(file) => return,
+            SendStep::Over => continue,
+            SendStep::Granted => {
                 file.progress.send_replace(());
                 continue;
             }
-            Step::Wait(wait) => wait,
+            SendStep::Wait(wait) => wait,
             other => {
-                let failed = Done::failed(&other);
+                let failed = StepOutcome::failed(&other);
                 let task = {
                     let (buffer, file) = (buffer.clone(), file.clone());
                     tokio::spawn(async move { buffer.act(&file, asked, other).await })
@@ -111,15 +113,15 @@ async fn run(buffer: &Arc<WriteBuffer>, file: &Arc<File>) {
 }
 
 impl WriteBuffer {
-    fn limits(&self, file: &File) -> Limits {
+    fn limits(&self, file: &BufferedFile) -> SendLimits {
         let pressed = self.pressed.load(Ordering::SeqCst) > 0;
         let stopping = self.stopping.load(Ordering::SeqCst) || self.settling().contains(&file.junction);
         let parts_max = self.parts_of_one(file);
-        Limits { now_ms: self.now_ms(), parts_max, pressed, stopping, unstable_max: self.bytes_max / 4 }
+        SendLimits { now_ms: self.now_ms(), parts_max, pressed, stopping, unstable_max: self.bytes_max / 4 }
     }
 
     /// Twice what fits on the line: one half is on the way while the other is answered.
-    fn parts_of_one(&self, file: &File) -> usize {
+    fn parts_of_one(&self, file: &BufferedFile) -> usize {
         let Ok((origin, _)) = self.reach(file.id) else { return PARTS_MIN as usize };
         let on_the_line = |distance: Distance| distance.bytes_in(distance.latency).saturating_mul(2);
         let window = origin.distance().map_or(WINDOW_UNKNOWN, on_the_line);
@@ -135,7 +137,7 @@ impl WriteBuffer {
     }
 
     /// Nothing is pending: no trace is left, but for an error that is to be told. False if something came meanwhile.
-    fn close(&self, file: &File) -> bool {
+    fn close(&self, file: &BufferedFile) -> bool {
         let mut files = self.files();
         let mut state = file.lock();
         if !state.is_done() {
@@ -151,11 +153,11 @@ impl WriteBuffer {
         true
     }
 
-    async fn act(&self, file: &File, asked: Asked, step: Step) -> Done {
+    async fn act(&self, file: &BufferedFile, asked: Asked, step: SendStep) -> StepOutcome {
         match step {
-            Step::Look => Done::Looked(self.look(file).await),
-            Step::Send(part) => {
-                let Part { number, offset, data, stability } = part;
+            SendStep::Look => StepOutcome::Looked(self.look(file).await),
+            SendStep::Send(part) => {
+                let BufferPart { number, offset, data, stability } = part;
                 let _turn = self.parts.acquire().await;
                 self.metrics.sent_parts.inc();
                 self.metrics.sent_bytes.inc_by(data.len() as u64);
@@ -163,29 +165,33 @@ impl WriteBuffer {
                     let data = data.clone();
                     async move { origin.write(&reference, offset, data, stability).await }
                 };
-                Done::Sent { number, stability, answer: at_origin(&self.namespace, file.id, write).await }
+                StepOutcome::Sent {
+                    number,
+                    stability,
+                    answer: at_origin(&self.namespace, file.id, write).await,
+                }
             }
-            Step::Commit { arrivals } => {
+            SendStep::Commit { arrivals } => {
                 let commit = |origin: Arc<dyn Origin>, reference: Reference| async move {
                     origin.commit(&reference, ByteRange::new(0, 0)).await
                 };
-                Done::Committed { arrivals, answer: at_origin(&self.namespace, file.id, commit).await }
+                StepOutcome::Committed { arrivals, answer: at_origin(&self.namespace, file.id, commit).await }
             }
-            Step::LayProvisional { old, size, lay } => {
+            SendStep::LayProvisional { old, size, lay } => {
                 let provisional = self.provisional(&old, size);
-                self.cache.succeed(old, provisional, lay.written, lay.unknown).await;
-                Done::Laid(Ok(provisional), Vec::new())
+                self.cache.rebase(old, provisional, lay.written, lay.unknown).await;
+                StepOutcome::Laid(Ok(provisional), Vec::new())
             }
-            Step::LayExact { old, base, acks, asked_before, unsure, lay } => {
+            SendStep::LayExact { old, base, acks, asked_before, unsure, lay } => {
                 let verdict = (!unsure).then(|| detect_foreign_write(base, &acks, asked_before));
                 let laid = self.lay(file.id, asked, old, verdict, lay).await;
                 if laid.as_ref().is_err_and(|e| !may_pass(e)) {
                     // What was stored is not kept here for it, and is not to read as what was before.
                     self.cache.forget(old).await;
                 }
-                Done::Laid(laid, acks)
+                StepOutcome::Laid(laid, acks)
             }
-            Step::Granted | Step::Wait(_) | Step::Over => unreachable!("nothing to act on"),
+            SendStep::Granted | SendStep::Wait(_) | SendStep::Over => unreachable!("nothing to act on"),
         }
     }
 
@@ -193,7 +199,7 @@ impl WriteBuffer {
     /// writes are over. The clock of an origin may stand still between two changes of a file (4 ms and more on Linux
     /// before 6.13): if this tier ends in the middle of a write, what was cached before it must not pass for what is
     /// there after it, under the same version. Whether that is known, or left to what the answers tell, is the third.
-    async fn look(&self, file: &File) -> Result<(Version, CacheKey, bool)> {
+    async fn look(&self, file: &BufferedFile) -> Result<(Version, CacheKey, bool)> {
         let clean = file.lock().clean;
         let asked = !self.tells_before(file.junction);
         let now = if asked { key_of(&self.lately(file.id).await?)? } else { clean };
@@ -202,7 +208,7 @@ impl WriteBuffer {
             return Ok((now.version, now, asked));
         }
         let aside = self.provisional(&now, now.size);
-        self.cache.succeed(now, aside, Vec::new(), Vec::new()).await;
+        self.cache.rebase(now, aside, Vec::new(), Vec::new()).await;
         Ok((now.version, aside, asked))
     }
 
@@ -232,7 +238,7 @@ impl WriteBuffer {
         };
         let new = key_of(&known)?;
         if verdict.is_some_and(|verdict| verdict.is_ours(new.version)) {
-            self.cache.succeed(old, new, lay.written, lay.unknown).await;
+            self.cache.rebase(old, new, lay.written, lay.unknown).await;
         } else {
             debug!(%id, "was changed by another while it was written to: what is cached of it is not kept");
             // Begun by a reader meanwhile, it may be from before our write: an origin may show the version first.
@@ -241,10 +247,10 @@ impl WriteBuffer {
         Ok(new)
     }
 
-    fn note(&self, file: &Arc<File>, done: Done) {
+    fn note(&self, file: &Arc<BufferedFile>, done: StepOutcome) {
         match done {
-            Done::Looked(Ok((base, clean, asked))) => file.lock().looked(base, clean, asked),
-            Done::Looked(Err(e)) => {
+            StepOutcome::Looked(Ok((base, clean, asked))) => file.lock().looked(base, clean, asked),
+            StepOutcome::Looked(Err(e)) => {
                 let mut state = file.lock();
                 if may_pass(&e) {
                     state.not_looked();
@@ -254,13 +260,15 @@ impl WriteBuffer {
                     state.looked_in_vain();
                 }
             }
-            Done::Sent { number, stability, answer } => self.note_sent(file, number, stability, answer),
-            Done::Committed { arrivals, answer } => self.note_committed(file, arrivals, answer),
-            Done::Laid(Ok(clean), _) => {
+            StepOutcome::Sent { number, stability, answer } => {
+                self.note_sent(file, number, stability, answer)
+            }
+            StepOutcome::Committed { arrivals, answer } => self.note_committed(file, arrivals, answer),
+            StepOutcome::Laid(Ok(clean), _) => {
                 let mut state = file.lock();
                 state.laid(clean);
             }
-            Done::Laid(Err(e), acks) => {
+            StepOutcome::Laid(Err(e), acks) => {
                 let mut state = file.lock();
                 state.not_laid(acks);
                 if may_pass(&e) {
@@ -279,7 +287,7 @@ impl WriteBuffer {
         state.later(self.now_ms());
     }
 
-    fn note_sent(&self, file: &File, number: u64, asked: Stability, answer: Result<Written>) {
+    fn note_sent(&self, file: &BufferedFile, number: u64, asked: Stability, answer: Result<Written>) {
         let mut state = file.lock();
         match answer {
             Ok(written) => {
@@ -307,7 +315,7 @@ impl WriteBuffer {
         }
     }
 
-    fn note_committed(&self, file: &File, arrivals: u64, answer: Result<Committed>) {
+    fn note_committed(&self, file: &BufferedFile, arrivals: u64, answer: Result<Committed>) {
         let mut state = file.lock();
         state.commit_is_over();
         match answer {

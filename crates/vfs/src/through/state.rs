@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cache::CacheKey;
 use types::{Attr, ByteRange, Error, Stability, Timestamp, Version, WeakAttr};
 
-use super::extents::{Due, Extents, Lay, Part};
+use super::extents::{BufferExtents, BufferPart, Due, Lay};
 use super::file::BudgetPermit;
 use super::foreign_write::WriteAck;
 
@@ -25,7 +25,7 @@ const PAUSE_FIRST_MS: u64 = 100;
 const PAUSE_MAX_MS: u64 = 5_000;
 
 pub struct State {
-    pub extents: Extents<BudgetPermit>,
+    pub extents: BufferExtents<BudgetPermit>,
     whole: bool,
     /// The bytes below: in the cache under this key, as far as they are there.
     pub clean: CacheKey,
@@ -50,7 +50,7 @@ pub struct State {
     target_done: u64,
     commit_due_ms: Option<u64>,
     committing: bool,
-    laying: Option<Laying>,
+    laying: Option<CacheHandover>,
     /// Readers that want the file left alone at the origin, and those that have it so.
     requests: usize,
     grants: usize,
@@ -71,14 +71,14 @@ pub struct State {
 
 /// What is being given to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Laying {
+enum CacheHandover {
     Provisional,
     Exact,
 }
 
 /// What the sender has to decide by.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SendLimits {
     pub now_ms: u64,
     pub parts_max: usize,
     /// Someone waits for room.
@@ -90,10 +90,10 @@ pub struct Limits {
 }
 
 #[derive(Debug)]
-pub enum Step {
+pub enum SendStep {
     /// Make sure that the origin has `clean` still, and put aside what is in the cache of it.
     Look,
-    Send(Part),
+    Send(BufferPart),
     /// About all that arrived before.
     Commit {
         arrivals: u64,
@@ -129,7 +129,7 @@ pub struct BufferedWrite {
 impl State {
     pub fn new(clean: CacheKey, part_max: u32, whole: bool) -> State {
         State {
-            extents: Extents::new(part_max),
+            extents: BufferExtents::new(part_max),
             whole,
             clean,
             base: clean.version,
@@ -233,7 +233,7 @@ impl State {
 
     /// What makes room is being given to the cache.
     pub fn lays_provisional(&self) -> bool {
-        self.laying == Some(Laying::Provisional)
+        self.laying == Some(CacheHandover::Provisional)
     }
 
     /// Have all that was written until now stored. Returns up to which write that is.
@@ -251,7 +251,7 @@ impl State {
         self.acks.is_empty() && self.clean.version == self.base && !self.unsure
     }
 
-    /// See [`super::File::over`].
+    /// See [`super::BufferedFile::over`].
     pub fn is_over(&self, range: ByteRange, sequence: u64) -> bool {
         if self.closed || self.told(sequence).is_some() {
             return true;
@@ -283,13 +283,13 @@ impl State {
         left_alone && self.extents.is_empty() && self.is_quiet() && self.is_exact()
     }
 
-    pub fn next_step(&mut self, limits: &Limits) -> Step {
+    pub fn next_step(&mut self, limits: &SendLimits) -> SendStep {
         let now = limits.now_ms;
         if self.grants > 0 {
-            return Step::Wait(None);
+            return SendStep::Wait(None);
         }
         if now < self.retry_at_ms {
-            return Step::Wait(Some(self.retry_at_ms - now));
+            return SendStep::Wait(Some(self.retry_at_ms - now));
         }
         let due = self.commit_due_ms.is_some_and(|due| due <= now);
         // What the origin keeps takes no room here.
@@ -301,8 +301,8 @@ impl State {
         if self.requests > 0 && (self.writers_went || !held_up) {
             return self.step_for_readers();
         }
-        if self.laying == Some(Laying::Exact) {
-            return Step::Wait(None);
+        if self.laying == Some(CacheHandover::Exact) {
+            return SendStep::Wait(None);
         }
         // What arrived so far is enough: the line stays full meanwhile, and does not run empty before each commit.
         let much = self.extents.unstable_bytes() >= limits.unstable_max
@@ -323,24 +323,24 @@ impl State {
             }
             if let Some(part) = self.extents.next_part(due) {
                 self.writers_went = true;
-                return Step::Send(part);
+                return SendStep::Send(part);
             }
         }
         if let Some(lay) = self.step_of_laying(limits) {
             return lay;
         }
         if self.is_done() {
-            return Step::Over;
+            return SendStep::Over;
         }
         if self.extents.is_empty() && self.is_quiet() {
             return self.lay_exact();
         }
-        Step::Wait(self.next_due(limits))
+        SendStep::Wait(self.next_due(limits))
     }
 
-    fn step_for_readers(&mut self) -> Step {
+    fn step_for_readers(&mut self) -> SendStep {
         if !self.is_quiet() {
-            return Step::Wait(None);
+            return SendStep::Wait(None);
         }
         if self.extents.is_kept() {
             // What the origin shows is not what is written yet.
@@ -353,28 +353,28 @@ impl State {
         self.epoch += 1;
         // They may have it cached under what it is now.
         (self.writers_went, self.looked, self.asked_before) = (false, false, false);
-        Step::Granted
+        SendStep::Granted
     }
 
     /// Nothing was sent since the file was laid last, or left to readers. It was committed, perhaps.
-    fn step_before_sending(&mut self) -> Step {
+    fn step_before_sending(&mut self) -> SendStep {
         if !self.is_quiet() {
-            return Step::Wait(None);
+            return SendStep::Wait(None);
         }
         if !self.is_exact() {
             return self.lay_exact();
         }
         self.looked = true;
-        self.laying = Some(Laying::Exact);
-        Step::Look
+        self.laying = Some(CacheHandover::Exact);
+        SendStep::Look
     }
 
-    fn commit(&mut self) -> Step {
+    fn commit(&mut self) -> SendStep {
         (self.committing, self.writers_went) = (true, true);
-        Step::Commit { arrivals: self.extents.arrivals() }
+        SendStep::Commit { arrivals: self.extents.arrivals() }
     }
 
-    fn step_of_commit(&mut self) -> Option<Step> {
+    fn step_of_commit(&mut self) -> Option<SendStep> {
         if self.committing {
             return None;
         }
@@ -393,7 +393,7 @@ impl State {
         }
     }
 
-    fn step_of_laying(&mut self, limits: &Limits) -> Option<Step> {
+    fn step_of_laying(&mut self, limits: &SendLimits) -> Option<SendStep> {
         if self.laying.is_some() || self.extents.stored_bytes() == 0 {
             return None;
         }
@@ -404,18 +404,18 @@ impl State {
         if !limits.pressed && self.extents.stored_bytes() < limits.unstable_max {
             return None;
         }
-        self.laying = Some(Laying::Provisional);
+        self.laying = Some(CacheHandover::Provisional);
         let lay = self.extents.lay(false);
         let end = lay.written.last().map_or(0, |(offset, bytes)| offset + bytes.len() as u64);
-        Some(Step::LayProvisional { old: self.clean, size: self.clean.size.max(end), lay })
+        Some(SendStep::LayProvisional { old: self.clean, size: self.clean.size.max(end), lay })
     }
 
     /// What the origin has now is to be known, and the cache to have it. What it has in memory only is part of that.
-    fn lay_exact(&mut self) -> Step {
-        self.laying = Some(Laying::Exact);
+    fn lay_exact(&mut self) -> SendStep {
+        self.laying = Some(CacheHandover::Exact);
         let (acks, unsure) = (std::mem::take(&mut self.acks), std::mem::take(&mut self.unsure));
         let lay = self.extents.lay(true);
-        Step::LayExact {
+        SendStep::LayExact {
             old: self.clean,
             base: self.base,
             acks,
@@ -426,7 +426,7 @@ impl State {
     }
 
     /// When something is to be done though nothing happens.
-    fn next_due(&self, limits: &Limits) -> Option<u64> {
+    fn next_due(&self, limits: &SendLimits) -> Option<u64> {
         let gather = if self.extents.parts_under_way() < limits.parts_max {
             // What is due already waits for a part under way to be over, and needs no clock.
             self.extents.waiting_since_ms().map(|since| since + GATHER_MS).filter(|due| *due > limits.now_ms)
@@ -480,7 +480,7 @@ impl State {
     }
 
     pub fn laid(&mut self, clean: CacheKey) {
-        let is_exact = self.laying.take() == Some(Laying::Exact);
+        let is_exact = self.laying.take() == Some(CacheHandover::Exact);
         if is_exact {
             (self.base, self.tainted) = (clean.version, false);
             (self.looked, self.asked_before) = (false, false);

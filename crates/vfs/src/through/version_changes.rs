@@ -24,7 +24,7 @@ impl Through {
 
     pub(super) async fn keep_bytes(&self, vfs: &Vfs, renewed: &Renewed) {
         if self.buffer.get(renewed.id).is_none() {
-            vfs.successors.keep(&vfs.cache, renewed).await;
+            vfs.version_chain.keep(&vfs.cache, renewed).await;
         }
     }
 
@@ -39,15 +39,15 @@ impl Through {
             }
             return;
         }
-        let (namespace, cache, successors) =
-            (vfs.namespace.clone(), vfs.cache.clone(), vfs.successors.clone());
+        let (namespace, cache, version_chain) =
+            (vfs.namespace.clone(), vfs.cache.clone(), vfs.version_chain.clone());
         tokio::spawn(async move {
             // A client who wrote meanwhile may have set the times back.
             if let Ok(Found::Node(now)) = namespace.getattr(was.id, Ask::Use).await
                 && now.own == told.own
                 && let Some(renewed) = same_bytes(&was, &now)
             {
-                successors.keep(&cache, &renewed).await;
+                version_chain.keep(&cache, &renewed).await;
             }
         });
     }

@@ -18,7 +18,7 @@ use types::{
     Attr, Error, ErrorKind, FileId, JunctionId, Result, Stability, Timestamp, Version, WriteVerifier,
 };
 
-use super::file::{BudgetPermit, ExclusiveAccess, File, Waiter};
+use super::file::{BudgetPermit, BufferedFile, ExclusiveAccess, Waiter};
 use super::metrics::Metrics;
 use super::sender;
 use super::state::BufferedWrite;
@@ -32,7 +32,7 @@ const UNREPORTED_MAX: usize = 1024;
 pub struct WriteBuffer {
     pub(super) namespace: Arc<Namespace>,
     pub(super) cache: Arc<Cache>,
-    files: Mutex<HashMap<FileId, Arc<File>>>,
+    files: Mutex<HashMap<FileId, Arc<BufferedFile>>>,
     /// In units of `BUDGET_UNIT`.
     budget: Arc<Semaphore>,
     pub(super) bytes_max: u64,
@@ -87,7 +87,7 @@ impl WriteBuffer {
         })
     }
 
-    pub(super) fn files(&self) -> MutexGuard<'_, HashMap<FileId, Arc<File>>> {
+    pub(super) fn files(&self) -> MutexGuard<'_, HashMap<FileId, Arc<BufferedFile>>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -95,7 +95,7 @@ impl WriteBuffer {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn get(&self, id: FileId) -> Option<Arc<File>> {
+    pub fn get(&self, id: FileId) -> Option<Arc<BufferedFile>> {
         self.files().get(&id).cloned()
     }
 
@@ -132,7 +132,7 @@ impl WriteBuffer {
         (offset, data): (u64, &Bytes),
         stability: Stability,
         permit: &BudgetPermit,
-    ) -> Result<(Arc<File>, BufferedWrite, Option<Waiter>)> {
+    ) -> Result<(Arc<BufferedFile>, BufferedWrite, Option<Waiter>)> {
         loop {
             let (file, found, fresh) = self.file(id)?;
             let taken = {
@@ -173,7 +173,7 @@ impl WriteBuffer {
 
     /// The pending file, what is known of it, and whether it was made now: then its sender is to be started. It is known
     /// what the last one left before that is closed, and so what is known now is what lies below.
-    fn file(&self, id: FileId) -> Result<(Arc<File>, Found, bool)> {
+    fn file(&self, id: FileId) -> Result<(Arc<BufferedFile>, Found, bool)> {
         let mut files = self.files();
         let found = self.namespace.getattr_known(id)?;
         let Found::Node(node) = &found else {
@@ -183,7 +183,7 @@ impl WriteBuffer {
             return Ok((file.clone(), found, false));
         }
         let (clean, (origin, _)) = (key_of(&found)?, self.namespace.origin_of(node)?);
-        let file = File::new(
+        let file = BufferedFile::new(
             id,
             node.junction(),
             clean,
@@ -242,7 +242,7 @@ impl WriteBuffer {
     }
 
     /// Waits until nothing of these files is pending, for as long as `patience` lasts.
-    async fn not_stored(&self, patience: Duration, of: impl Fn(&File) -> bool) -> Vec<(FileId, u64)> {
+    async fn not_stored(&self, patience: Duration, of: impl Fn(&BufferedFile) -> bool) -> Vec<(FileId, u64)> {
         let empty = async {
             loop {
                 let next = self.files().values().find(|file| of(file)).cloned();

@@ -386,7 +386,7 @@ async fn after_a_long_outage(far: &Arc<Far>) -> (BackTier, impl Fn() -> u64) {
     (t, tries)
 }
 
-async fn ends_soon(far: &Far, flushing: vfs::Flushing) {
+async fn ends_soon(far: &Far, flushing: vfs::FlushRequest) {
     let refused = tokio::time::timeout(Duration::from_secs(10), flushing.wait()).await.expect("soon");
     assert!(refused.is_empty());
     assert_eq!(bytes_of(&*far.memory, "/file").await, b"written in the dark");

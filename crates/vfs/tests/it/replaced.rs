@@ -94,7 +94,7 @@ async fn gets_home(t: &BackTier, far: &Far, another: &MemoryOrigin) {
     comes_back(t, far, another, flushing).await;
 }
 
-async fn comes_back(t: &BackTier, far: &Far, another: &MemoryOrigin, flushing: vfs::Flushing) {
+async fn comes_back(t: &BackTier, far: &Far, another: &MemoryOrigin, flushing: vfs::FlushRequest) {
     assert!(another.is_empty().await.unwrap(), "nothing goes to the wrong place");
     far.bring_back();
     assert!(flushing.wait().await.is_empty());

@@ -6,34 +6,38 @@ const OLD: Version = Version([1; 16]);
 const NEW: Version = Version([2; 16]);
 const OWN: Version = Version([3; 16]);
 
-fn based() -> Known {
-    Known { base: Some(OLD), ..Known::default() }
+fn based() -> KnownVersions {
+    KnownVersions { base: Some(OLD), ..KnownVersions::default() }
 }
 
 #[test]
 fn what_nobody_else_changed_is_flushed_under_every_policy() {
-    let flushed = Known { own: Some(OWN), ..based() };
+    let flushed = KnownVersions { own: Some(OWN), ..based() };
     for policy in [KeepBoth, Ours, TheirsStay] {
         for doing in [Doing::Bytes, Doing::Attributes, Doing::Removal] {
-            assert_eq!(decide(policy, doing, based(), Theirs::Version(OLD)), Decision::Proceed);
-            assert_eq!(decide(policy, doing, flushed, Theirs::Version(OWN)), Decision::Proceed);
-            let first = Known { making: true, ..Known::default() };
-            assert_eq!(decide(policy, doing, first, Theirs::Version(NEW)), Decision::Proceed);
+            assert_eq!(decide(policy, doing, based(), ForeignState::Version(OLD)), Decision::Proceed);
+            assert_eq!(decide(policy, doing, flushed, ForeignState::Version(OWN)), Decision::Proceed);
+            let first = KnownVersions { making: true, ..KnownVersions::default() };
+            assert_eq!(decide(policy, doing, first, ForeignState::Version(NEW)), Decision::Proceed);
         }
-        assert_eq!(decide(policy, Doing::Removal, based(), Theirs::Gone), Decision::Proceed);
+        assert_eq!(decide(policy, Doing::Removal, based(), ForeignState::Gone), Decision::Proceed);
     }
 }
 
 #[test]
 fn a_foreign_change_is_decided_by_the_policy() {
     let table = [
-        (Doing::Bytes, Theirs::Version(NEW), [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
-        (Doing::Bytes, Theirs::Gone, [Decision::Beside, Decision::Beside, Decision::Drop]),
-        (Doing::Attributes, Theirs::Version(NEW), [Decision::TakeOurs, Decision::TakeOurs, Decision::Drop]),
-        (Doing::Attributes, Theirs::Gone, [Decision::Drop; 3]),
-        (Doing::Name, Theirs::Other, [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
-        (Doing::Removal, Theirs::Version(NEW), [Decision::Drop, Decision::TakeOurs, Decision::Drop]),
-        (Doing::Removal, Theirs::Other, [Decision::Drop; 3]),
+        (Doing::Bytes, ForeignState::Version(NEW), [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
+        (Doing::Bytes, ForeignState::Gone, [Decision::Beside, Decision::Beside, Decision::Drop]),
+        (
+            Doing::Attributes,
+            ForeignState::Version(NEW),
+            [Decision::TakeOurs, Decision::TakeOurs, Decision::Drop],
+        ),
+        (Doing::Attributes, ForeignState::Gone, [Decision::Drop; 3]),
+        (Doing::Name, ForeignState::Other, [Decision::Beside, Decision::TakeOurs, Decision::Drop]),
+        (Doing::Removal, ForeignState::Version(NEW), [Decision::Drop, Decision::TakeOurs, Decision::Drop]),
+        (Doing::Removal, ForeignState::Other, [Decision::Drop; 3]),
     ];
     for (doing, theirs, expected) in table {
         for (policy, expected) in [KeepBoth, Ours, TheirsStay].into_iter().zip(expected) {
@@ -46,20 +50,20 @@ fn a_foreign_change_is_decided_by_the_policy() {
 
 #[test]
 fn an_interrupted_flush_goes_on_over_its_own_traces_only() {
-    let begun = Known { begun: true, ..based() };
-    assert_eq!(decide(KeepBoth, Doing::Bytes, begun, Theirs::Version(NEW)), Decision::Resume);
-    assert_eq!(decide(KeepBoth, Doing::Bytes, begun, Theirs::Gone), Decision::Beside);
-    let made = Known { begun: true, making: true, ..Known::default() };
-    assert_eq!(decide(KeepBoth, Doing::Bytes, made, Theirs::Version(NEW)), Decision::Resume);
+    let begun = KnownVersions { begun: true, ..based() };
+    assert_eq!(decide(KeepBoth, Doing::Bytes, begun, ForeignState::Version(NEW)), Decision::Resume);
+    assert_eq!(decide(KeepBoth, Doing::Bytes, begun, ForeignState::Gone), Decision::Beside);
+    let made = KnownVersions { begun: true, making: true, ..KnownVersions::default() };
+    assert_eq!(decide(KeepBoth, Doing::Bytes, made, ForeignState::Version(NEW)), Decision::Resume);
 }
 
 #[test]
 fn what_nothing_is_known_of_is_not_changed_unsaid() {
-    let theirs = Theirs::Version(NEW);
+    let theirs = ForeignState::Version(NEW);
     for doing in [Doing::Bytes, Doing::Attributes] {
-        assert_eq!(decide(KeepBoth, doing, Known::default(), theirs), Decision::Resume);
+        assert_eq!(decide(KeepBoth, doing, KnownVersions::default(), theirs), Decision::Resume);
     }
-    assert_eq!(decide(KeepBoth, Doing::Removal, Known::default(), theirs), Decision::Drop);
+    assert_eq!(decide(KeepBoth, Doing::Removal, KnownVersions::default(), theirs), Decision::Drop);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::random::Random;
+use crate::random::TestRandom;
 
 fn position(sequence: u64, length: u64) -> Position {
     Position { sequence, segment: 1, offset: 64, head_length: 0, data_length: length as u32 }
@@ -11,8 +11,8 @@ fn range(offset: u64, length: u64) -> ByteRange {
     ByteRange::new(offset, length)
 }
 
-fn dirty(offset: u64, length: u64, position: Position, skip: u64) -> Piece {
-    Piece::Dirty { range: range(offset, length), position, skip }
+fn dirty(offset: u64, length: u64, position: Position, skip: u64) -> DirtyPiece {
+    DirtyPiece::Dirty { range: range(offset, length), position, skip }
 }
 
 #[test]
@@ -32,14 +32,14 @@ fn clean_bytes_never_shine_through_beyond_a_truncation() {
     let mut overlay = Overlay::new(1000);
     overlay.truncate(1, 100);
     overlay.truncate(2, 1000);
-    let plan = [Piece::Clean { range: range(0, 100) }, Piece::Zero { range: range(100, 900) }];
+    let plan = [DirtyPiece::Clean { range: range(0, 100) }, DirtyPiece::Zero { range: range(100, 900) }];
     assert_eq!(overlay.plan(range(0, 5000)), plan);
     // A flush of the first cut alone: the clean version is short now, and the growth is still ours.
     overlay.flushed(1, 100);
     assert_eq!(overlay.plan(range(0, 5000)), plan);
     assert!(!overlay.is_clean());
     overlay.flushed(2, 1000);
-    assert_eq!(overlay.plan(range(0, 5000)), [Piece::Clean { range: range(0, 1000) }]);
+    assert_eq!(overlay.plan(range(0, 5000)), [DirtyPiece::Clean { range: range(0, 1000) }]);
     assert!(overlay.is_clean());
 }
 
@@ -50,7 +50,7 @@ fn a_flush_of_what_was_before_a_cut_does_not_bring_the_cut_bytes_back() {
     overlay.truncate(2, 10);
     overlay.truncate(3, 100);
     overlay.flushed(1, 100);
-    let plan = [Piece::Clean { range: range(0, 10) }, Piece::Zero { range: range(10, 90) }];
+    let plan = [DirtyPiece::Clean { range: range(0, 10) }, DirtyPiece::Zero { range: range(10, 90) }];
     assert_eq!(overlay.plan(range(0, 100)), plan);
 }
 
@@ -59,8 +59,11 @@ fn holes_beyond_the_old_end_are_zeros() {
     let mut overlay = Overlay::new(10);
     let far = position(1, 5);
     overlay.write(20, far);
-    let plan =
-        [Piece::Clean { range: range(0, 10) }, Piece::Zero { range: range(10, 10) }, dirty(20, 5, far, 0)];
+    let plan = [
+        DirtyPiece::Clean { range: range(0, 10) },
+        DirtyPiece::Zero { range: range(10, 10) },
+        dirty(20, 5, far, 0),
+    ];
     assert_eq!(overlay.plan(range(0, 100)), plan);
     assert_eq!(overlay.plan(range(25, 100)), []);
     assert_eq!(overlay.plan(range(7, 0)), []);
@@ -97,9 +100,9 @@ impl Model {
             at = range.end();
             let (from, to) = (range.offset as usize, range.end() as usize);
             match piece {
-                Piece::Zero { .. } => bytes.resize(bytes.len() + to - from, 0),
-                Piece::Clean { .. } => bytes.extend_from_slice(&clean[from..to]),
-                Piece::Dirty { position, skip, .. } => {
+                DirtyPiece::Zero { .. } => bytes.resize(bytes.len() + to - from, 0),
+                DirtyPiece::Clean { .. } => bytes.extend_from_slice(&clean[from..to]),
+                DirtyPiece::Dirty { position, skip, .. } => {
                     let data = &self.written[&position.sequence];
                     bytes.extend_from_slice(&data[skip as usize..skip as usize + to - from]);
                 }
@@ -110,7 +113,7 @@ impl Model {
 }
 
 fn play(seed: u64) {
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     let length = random.below(200) as usize;
     let first = random.bytes(length);
     let mut model = Model { now: first.clone(), after: vec![first], clean: 0, written: BTreeMap::new() };

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 
 use super::{Disk, DiskFile};
 use crate::covered::COVERED_NAME;
-use crate::random::Random;
+use crate::random::TestRandom;
 
 /// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
 #[derive(Default)]
 pub struct FaultyDisk {
-    names: Mutex<Names>,
+    names: Mutex<FaultyNames>,
     pub faults: Arc<Faults>,
 }
 
@@ -45,16 +45,16 @@ impl Faults {
 }
 
 #[derive(Default)]
-struct Names {
-    now: BTreeMap<String, Arc<MemoryFile>>,
-    durable: BTreeMap<String, Arc<MemoryFile>>,
+struct FaultyNames {
+    now: BTreeMap<String, Arc<FaultyDiskFile>>,
+    durable: BTreeMap<String, Arc<FaultyDiskFile>>,
     pending: Vec<NameChange>,
 }
 
 #[derive(Clone)]
 enum NameChange {
-    Set(String, Arc<MemoryFile>),
-    Move(String, String, Arc<MemoryFile>),
+    Set(String, Arc<FaultyDiskFile>),
+    Move(String, String, Arc<FaultyDiskFile>),
     Unset(String),
 }
 
@@ -66,7 +66,7 @@ impl NameChange {
         }
     }
 
-    fn apply(&self, names: &mut BTreeMap<String, Arc<MemoryFile>>) {
+    fn apply(&self, names: &mut BTreeMap<String, Arc<FaultyDiskFile>>) {
         match self {
             NameChange::Set(name, file) => {
                 names.insert(name.clone(), file.clone());
@@ -82,13 +82,13 @@ impl NameChange {
     }
 }
 
-impl Names {
+impl FaultyNames {
     fn change(&mut self, change: NameChange) {
         change.apply(&mut self.now);
         self.pending.push(change);
     }
 
-    fn get(&self, name: &str) -> io::Result<Arc<MemoryFile>> {
+    fn get(&self, name: &str) -> io::Result<Arc<FaultyDiskFile>> {
         self.now.get(name).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
@@ -106,12 +106,12 @@ enum Mercy {
 
 impl FaultyDisk {
     /// The disk as it comes back after the power was cut now.
-    pub fn after_power_cut(&self, random: &mut Random) -> Arc<FaultyDisk> {
+    pub fn after_power_cut(&self, random: &mut TestRandom) -> Arc<FaultyDisk> {
         let mercy = [Mercy::None, Mercy::All, Mercy::First, Mercy::Any][random.below(4) as usize];
         let names = self.names.lock().unwrap();
         let mut left = names.durable.clone();
         // Of a file that says nothing when it is lost: by chances of its own, so that the others' are the same without it.
-        let mut apart = Random(names.pending.len() as u64);
+        let mut apart = TestRandom(names.pending.len() as u64);
         let (of_it, pending): (Vec<_>, Vec<_>) =
             names.pending.iter().partition(|change| change.is_of(COVERED_NAME));
         of_it.iter().filter(|_| apart.below(2) == 0).for_each(|change| change.apply(&mut left));
@@ -134,7 +134,8 @@ impl FaultyDisk {
             for (name, file) in left {
                 let random = if name == COVERED_NAME { &mut apart } else { &mut *random };
                 let content = file.content.lock().unwrap().after_power_cut(mercy, random);
-                let file = Arc::new(MemoryFile { content: Mutex::new(content), faults: disk.faults.clone() });
+                let file =
+                    Arc::new(FaultyDiskFile { content: Mutex::new(content), faults: disk.faults.clone() });
                 names.now.insert(name.clone(), file.clone());
                 names.durable.insert(name, file);
             }
@@ -179,12 +180,12 @@ impl Disk for FaultyDisk {
             self.faults.refused.fetch_add(1, SeqCst);
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let content = Content {
+        let content = FaultyContent {
             now: vec![0; length as usize],
             durable: Vec::new(),
-            pending: vec![Change::Length(length as usize)],
+            pending: vec![DiskChange::Length(length as usize)],
         };
-        let file = Arc::new(MemoryFile { content: Mutex::new(content), faults: self.faults.clone() });
+        let file = Arc::new(FaultyDiskFile { content: Mutex::new(content), faults: self.faults.clone() });
         self.names.lock().unwrap().change(NameChange::Set(name.into(), file.clone()));
         Ok(Arc::new(Handle(file)))
     }
@@ -223,43 +224,43 @@ impl Disk for FaultyDisk {
     }
 }
 
-struct MemoryFile {
-    content: Mutex<Content>,
+struct FaultyDiskFile {
+    content: Mutex<FaultyContent>,
     faults: Arc<Faults>,
 }
 
 #[derive(Clone, Default)]
-struct Content {
+struct FaultyContent {
     /// What a read sees.
     now: Vec<u8>,
     durable: Vec<u8>,
     /// What was done since the last sync; after a failed one the disk never hears of what was done before it, and
     /// reads show it all the same.
-    pending: Vec<Change>,
+    pending: Vec<DiskChange>,
 }
 
 #[derive(Clone)]
-enum Change {
+enum DiskChange {
     Write(usize, Vec<u8>),
     Length(usize),
 }
 
-impl Change {
+impl DiskChange {
     fn apply(&self, content: &mut Vec<u8>) {
         match self {
-            Change::Write(at, bytes) => {
+            DiskChange::Write(at, bytes) => {
                 if content.len() < at + bytes.len() {
                     content.resize(at + bytes.len(), 0);
                 }
                 content[*at..at + bytes.len()].copy_from_slice(bytes);
             }
-            Change::Length(length) => content.resize(*length, 0),
+            DiskChange::Length(length) => content.resize(*length, 0),
         }
     }
 }
 
-impl Content {
-    fn change(&mut self, change: Change) {
+impl FaultyContent {
+    fn change(&mut self, change: DiskChange) {
         change.apply(&mut self.now);
         self.pending.push(change);
     }
@@ -270,7 +271,7 @@ impl Content {
         }
     }
 
-    fn after_power_cut(&self, mercy: Mercy, random: &mut Random) -> Content {
+    fn after_power_cut(&self, mercy: Mercy, random: &mut TestRandom) -> FaultyContent {
         let mut states = vec![self.durable.clone()];
         for change in &self.pending {
             let mut next = states[states.len() - 1].clone();
@@ -295,12 +296,12 @@ impl Content {
                 left
             }
         };
-        Content { now: left.clone(), durable: left, pending: Vec::new() }
+        FaultyContent { now: left.clone(), durable: left, pending: Vec::new() }
     }
 }
 
 /// An open file: who holds one is counted.
-struct Handle(Arc<MemoryFile>);
+struct Handle(Arc<FaultyDiskFile>);
 
 impl DiskFile for Handle {
     fn length(&self) -> io::Result<u64> {
@@ -324,16 +325,16 @@ impl DiskFile for Handle {
         let bytes = parts.concat();
         if self.0.faults.full.load(SeqCst) && self.0.faults.copies_on_write.load(SeqCst) {
             let half = bytes[..bytes.len() / 2].to_vec();
-            self.0.content.lock().unwrap().change(Change::Write(offset as usize, half));
+            self.0.content.lock().unwrap().change(DiskChange::Write(offset as usize, half));
             return Err(io::ErrorKind::StorageFull.into());
         }
-        self.0.content.lock().unwrap().change(Change::Write(offset as usize, bytes));
+        self.0.content.lock().unwrap().change(DiskChange::Write(offset as usize, bytes));
         Ok(())
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
         self.0.faults.powered()?;
-        self.0.content.lock().unwrap().change(Change::Length(length as usize));
+        self.0.content.lock().unwrap().change(DiskChange::Length(length as usize));
         Ok(())
     }
 
@@ -345,7 +346,7 @@ impl DiskFile for Handle {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if grows {
-            content.change(Change::Length(length as usize));
+            content.change(DiskChange::Length(length as usize));
         }
         Ok(())
     }

@@ -20,29 +20,29 @@ mod undo;
 
 use types::{Error, ErrorKind, FileId, Name, Result, Version};
 
-use super::Shared;
-use crate::conflict::{Alarm, AlarmKind, Decision, Known, Theirs, conflict_name, decide};
+use super::FlushEngine;
+use crate::conflict::{Alarm, AlarmKind, Decision, ForeignState, KnownVersions, conflict_name, decide};
 use crate::conflict::{ConflictPolicy, Doing};
-use crate::home::{Flushed, Found, Own, Seen, Told};
-use crate::plan::{Content, Unit, Work};
+use crate::flush_target::{ChangeAnswer, Flushed, OwnFlush, TargetObject, TargetPresence};
+use crate::plan::{ContentChange, FlushUnit, FlushWork};
 use crate::sabotage::Bug;
 
 /// One unit on its way.
 pub struct Carry<'a> {
-    pub shared: &'a Shared,
-    pub unit: &'a Unit,
+    pub shared: &'a FlushEngine,
+    pub unit: &'a FlushUnit,
     pub policy: ConflictPolicy,
-    own: Own,
+    own: OwnFlush,
     /// Nobody else changed the object as far as we saw.
     intact: bool,
-    replaced: Option<Found>,
+    replaced: Option<TargetObject>,
     /// What was there serves for what was to be made.
     adopted: bool,
 }
 
 impl<'a> Carry<'a> {
-    pub fn new(shared: &'a Shared, unit: &'a Unit, policy: ConflictPolicy) -> Carry<'a> {
-        Carry { shared, unit, policy, own: Own::default(), intact: true, replaced: None, adopted: false }
+    pub fn new(shared: &'a FlushEngine, unit: &'a FlushUnit, policy: ConflictPolicy) -> Carry<'a> {
+        Carry { shared, unit, policy, own: OwnFlush::default(), intact: true, replaced: None, adopted: false }
     }
 
     pub async fn out(mut self) -> Result<Flushed> {
@@ -59,41 +59,43 @@ impl<'a> Carry<'a> {
         let found = found.filter(|_| self.intact);
         if (found.is_some() || self.own.begun) && !shared.sabotage.is(Bug::ForgetOwnVersion) {
             let version = found.as_ref().map(|found| found.version);
-            shared.home.remember(self.unit.object, version.or(self.own.version)).await?;
+            shared.target.remember(self.unit.object, version.or(self.own.version)).await?;
         }
         let (object, sequences) = (self.unit.object, self.unit.sequences.clone());
         let content = match &self.unit.work {
-            Work::Object { content, .. } | Work::Replace { content, .. } => content.clone(),
-            Work::Names(_) | Work::Moved(_) | Work::Retract(_) | Work::Together(_) | Work::Vanished => {
-                Content::default()
-            }
+            FlushWork::Object { content, .. } | FlushWork::Replace { content, .. } => content.clone(),
+            FlushWork::Names(_)
+            | FlushWork::Moved(_)
+            | FlushWork::Retract(_)
+            | FlushWork::Together(_)
+            | FlushWork::Vanished => ContentChange::default(),
         };
         Ok(Flushed { object, sequences, content, found, replaced: self.replaced })
     }
 
-    async fn work(&mut self) -> Result<Option<Found>> {
+    async fn work(&mut self) -> Result<Option<TargetObject>> {
         let unit = self.unit;
-        if matches!(unit.work, Work::Vanished) {
+        if matches!(unit.work, FlushWork::Vanished) {
             return Ok(None);
         }
-        self.own = self.shared.home.own(unit.object).await?;
+        self.own = self.shared.target.own(unit.object).await?;
         for rename in &unit.over {
             self.end_replaced(rename).await?;
         }
         match &unit.work {
             // Its parts are carried out, each as one unit.
-            Work::Together(_) | Work::Vanished => Ok(None),
-            Work::Object { make: Some(making), content, set } => {
+            FlushWork::Together(_) | FlushWork::Vanished => Ok(None),
+            FlushWork::Object { make: Some(making), content, set } => {
                 let making = self.perhaps_staged(making)?;
                 self.make(&making, content, set).await
             }
-            Work::Object { make: None, content, set } => self.alter(content, set).await,
-            Work::Names(action) => self.names(action).await,
-            Work::Replace { making, content, set, rename } => {
+            FlushWork::Object { make: None, content, set } => self.alter(content, set).await,
+            FlushWork::Names(action) => self.names(action).await,
+            FlushWork::Replace { making, content, set, rename } => {
                 self.replace_at_once(making, content, set, rename).await
             }
-            Work::Moved(renames) => self.moved(renames).await,
-            Work::Retract(retract) => self.retract(retract).await,
+            FlushWork::Moved(renames) => self.moved(renames).await,
+            FlushWork::Retract(retract) => self.retract(retract).await,
         }
     }
 
@@ -104,29 +106,30 @@ impl<'a> Carry<'a> {
             return Ok(false);
         }
         for dir in self.unit.dirs() {
-            if !matches!(self.shared.look(dir).await?, Seen::Found(_)) {
+            if !matches!(self.shared.look(dir).await?, TargetPresence::Found(_)) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn known(&self) -> Known {
-        let making = matches!(self.unit.work, Work::Object { make: Some(_), .. } | Work::Replace { .. });
-        Known { base: self.unit.base, own: self.own.version, begun: self.own.begun, making }
+    fn known(&self) -> KnownVersions {
+        let making =
+            matches!(self.unit.work, FlushWork::Object { make: Some(_), .. } | FlushWork::Replace { .. });
+        KnownVersions { base: self.unit.base, own: self.own.version, begun: self.own.begun, making }
     }
 
     /// All that happened to it was our doing, as far as we know. What of that was not known yet when the unit began is
     /// asked for.
     async fn is_ours(&mut self, version: Version) -> Result<bool> {
         if !self.known().explains(version) {
-            self.own = self.shared.home.own_now(self.unit.object).await?;
+            self.own = self.shared.target.own_now(self.unit.object).await?;
         }
         Ok(self.known().explains(version))
     }
 
     /// The same of what an interrupted attempt left: it moved the version, and perhaps it was not alone in that.
-    async fn is_resumed(&mut self, found: &Found) -> Result<bool> {
+    async fn is_resumed(&mut self, found: &TargetObject) -> Result<bool> {
         if self.is_ours(found.version).await? {
             return Ok(true);
         }
@@ -139,7 +142,7 @@ impl<'a> Carry<'a> {
 
     /// After our change of its names. What others wrote since it `was` looked at is in the same version, which is not ours
     /// then. A directory's names are not looked at by its version.
-    fn follow(&mut self, was: &Found, told: Told) -> Found {
+    fn follow(&mut self, was: &TargetObject, told: ChangeAnswer) -> TargetObject {
         self.intact &= was.attr.is_dir() || told.follows(was);
         told.after
     }
@@ -147,7 +150,7 @@ impl<'a> Carry<'a> {
     /// Others changed it between our look and our change, which goes over theirs.
     async fn overtaken(&mut self, object: FileId, seen: Option<Version>) -> Result<()> {
         self.intact = false;
-        let place = self.shared.home.place(object).await?;
+        let place = self.shared.target.place(object).await?;
         let why = "it was changed at the origin while it was written";
         self.note_seen(seen, AlarmKind::Overtaken, place, None, why);
         Ok(())
@@ -156,25 +159,25 @@ impl<'a> Carry<'a> {
     /// From here on the object is changed.
     async fn begin(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.own.begun, true) {
-            self.shared.home.begin(self.unit.object).await?;
+            self.shared.target.begin(self.unit.object).await?;
         }
         Ok(())
     }
 
-    fn decide(&self, doing: Doing, theirs: Theirs) -> Decision {
+    fn decide(&self, doing: Doing, theirs: ForeignState) -> Decision {
         self.decide_knowing(self.known(), doing, theirs)
     }
 
-    fn decide_knowing(&self, known: Known, doing: Doing, theirs: Theirs) -> Decision {
-        if self.shared.sabotage.is(Bug::SkipConflictCheck) && matches!(theirs, Theirs::Version(_)) {
+    fn decide_knowing(&self, known: KnownVersions, doing: Doing, theirs: ForeignState) -> Decision {
+        if self.shared.sabotage.is(Bug::SkipConflictCheck) && matches!(theirs, ForeignState::Version(_)) {
             return Decision::Proceed;
         }
         decide(self.policy, doing, known, theirs)
     }
 
     /// `theirs` has the name that ours is to have. Nothing takes a name from a directory, whatever the policy.
-    fn decide_taken(&self, theirs: &Found) -> Decision {
-        match self.decide(Doing::Name, Theirs::Other) {
+    fn decide_taken(&self, theirs: &TargetObject) -> Decision {
+        match self.decide(Doing::Name, ForeignState::Other) {
             Decision::TakeOurs if theirs.attr.is_dir() => Decision::Beside,
             decision => decision,
         }
@@ -232,6 +235,6 @@ fn absent_name<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-fn is_same(found: &Found, object: FileId) -> bool {
+fn is_same(found: &TargetObject, object: FileId) -> bool {
     found.id == object
 }

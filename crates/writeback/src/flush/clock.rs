@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use types::Timeline;
 
-use crate::plan::Moment;
+use crate::plan::FlushMoment;
 
-pub trait Clock: Send + Sync + 'static {
-    fn now(&self) -> Moment;
+pub trait FlushClock: Send + Sync + 'static {
+    fn now(&self) -> FlushMoment;
 }
 
 /// The machine's: ages by the tier's time line, times of day by the wall clock as it is, wherever it was set.
@@ -39,11 +39,11 @@ const DAY: i64 = 86_400;
 /// Offsets change at times that are whole quarters of an hour.
 const QUARTER: i64 = 900;
 
-impl Clock for SystemClock {
-    fn now(&self) -> Moment {
+impl FlushClock for SystemClock {
+    fn now(&self) -> FlushMoment {
         let seconds = self.timeline.wall().seconds;
         let of_day = seconds.saturating_add(self.offset(seconds).into()).rem_euclid(DAY);
-        Moment { steady: self.timeline.now(), time_of_day: Duration::from_secs(of_day.unsigned_abs()) }
+        FlushMoment { steady: self.timeline.now(), time_of_day: Duration::from_secs(of_day.unsigned_abs()) }
     }
 }
 

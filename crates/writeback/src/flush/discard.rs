@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
-use super::{Flusher, Shared};
-use crate::home::GivenUp;
+use super::{FlushEngine, Flusher};
+use crate::flush_target::DroppedOperations;
 use crate::journal::{Journal, RecoveredEntry};
-use crate::operation::Operation;
-use crate::plan::{Parked, Pending, Plan};
+use crate::operation::JournalOperation;
+use crate::plan::{FlushPlan, Parked, Pending};
 use crate::sabotage::{Bug, Sabotage};
 
 /// An operation that is not at the origin.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct UnflushedEntry {
     pub pending: Pending,
     pub refused: Option<Parked>,
     /// These come first.
@@ -27,29 +27,34 @@ pub struct Listed {
 
 /// Operations that are held back. Dropping it lets them go on.
 pub struct Withheld {
-    shared: Arc<Shared>,
+    shared: Arc<FlushEngine>,
     sequences: BTreeSet<u64>,
     parked: Vec<Parked>,
 }
 
 /// What waits for what in a journal whose tier is not running.
-pub struct Waits(Plan);
+pub struct Waits(FlushPlan);
 
-fn listed(plan: &Plan, pending: &Pending) -> Listed {
+fn listed(plan: &FlushPlan, pending: &Pending) -> UnflushedEntry {
     let refused = plan.refusal(pending.sequence).cloned();
-    Listed { pending: pending.clone(), refused, waits_for: plan.waits_for(pending.sequence) }
+    UnflushedEntry { pending: pending.clone(), refused, waits_for: plan.waits_for(pending.sequence) }
 }
 
 impl Flusher {
     /// At most `max` after `after`, in the order of their sequences, of those that are wanted.
-    pub fn list(&self, after: u64, max: usize, wanted: &dyn Fn(JunctionId, bool) -> bool) -> Vec<Listed> {
+    pub fn list(
+        &self,
+        after: u64,
+        max: usize,
+        wanted: &dyn Fn(JunctionId, bool) -> bool,
+    ) -> Vec<UnflushedEntry> {
         let plan = self.shared.plan();
         let later = plan.all().filter(|pending| pending.sequence > after);
         let is_wanted = |it: &&Pending| wanted(it.operation.junction, plan.refusal(it.sequence).is_some());
         later.filter(is_wanted).take(max).map(|pending| listed(&plan, pending)).collect()
     }
 
-    pub fn find(&self, sequence: u64) -> Option<Listed> {
+    pub fn find(&self, sequence: u64) -> Option<UnflushedEntry> {
         let plan = self.shared.plan();
         plan.get(sequence).map(|pending| listed(&plan, pending))
     }
@@ -82,7 +87,7 @@ impl Flusher {
 
 impl Withheld {
     /// `None`: one of them is on its way.
-    pub(super) fn take(shared: &Arc<Shared>, sequences: &BTreeSet<u64>) -> Result<Option<Withheld>> {
+    pub(super) fn take(shared: &Arc<FlushEngine>, sequences: &BTreeSet<u64>) -> Result<Option<Withheld>> {
         let mut plan = shared.plan();
         if let Some(gone) = sequences.iter().find(|sequence| !plan.contains(**sequence)) {
             return Err(Error::new(ErrorKind::NotFound, "give up operation", gone));
@@ -96,7 +101,7 @@ impl Withheld {
     }
 
     /// In the order of their sequences.
-    pub fn operations(&self) -> Vec<Listed> {
+    pub fn operations(&self) -> Vec<UnflushedEntry> {
         let plan = self.shared.plan();
         let all = self.sequences.iter().filter_map(|sequence| plan.get(*sequence));
         all.map(|pending| listed(&plan, pending)).collect()
@@ -107,7 +112,7 @@ impl Withheld {
         let given_up = self.given_up();
         self.mark().await?;
         self.shared.entries.done_synced().await?;
-        self.shared.home.given_up(&given_up).await;
+        self.shared.target.given_up(&given_up).await;
         let forwards: Vec<u64> = self.sequences.iter().copied().collect();
         self.shared.plan().done(&forwards);
         let mut told = self.shared.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -124,7 +129,7 @@ impl Withheld {
         self.shared.entries.done(&backwards).await
     }
 
-    fn given_up(&self) -> GivenUp {
+    fn given_up(&self) -> DroppedOperations {
         let plan = self.shared.plan();
         let gone: Vec<Pending> = self.sequences.iter().filter_map(|it| plan.get(*it).cloned()).collect();
         let objects: BTreeSet<FileId> = gone.iter().flat_map(|it| it.operation.objects()).collect();
@@ -132,7 +137,7 @@ impl Withheld {
         for object in objects {
             kept.extend(plan.others_on(object, &self.sequences).into_iter().map(|it| (it.sequence, it)));
         }
-        GivenUp { gone, kept: kept.into_values().collect() }
+        DroppedOperations { gone, kept: kept.into_values().collect() }
     }
 }
 
@@ -145,8 +150,8 @@ impl Drop for Withheld {
 }
 
 impl Waits {
-    pub fn of(recovered: &[(RecoveredEntry, Operation)]) -> Waits {
-        let mut plan = Plan::new(Default::default(), Sabotage::default());
+    pub fn of(recovered: &[(RecoveredEntry, JournalOperation)]) -> Waits {
+        let mut plan = FlushPlan::new(Default::default(), Sabotage::default());
         for (entry, operation) in recovered {
             plan.add(Pending {
                 sequence: entry.sequence,
@@ -161,7 +166,7 @@ impl Waits {
         Waits(plan)
     }
 
-    pub fn list(&self) -> Vec<Listed> {
+    pub fn list(&self) -> Vec<UnflushedEntry> {
         self.0.all().map(|pending| listed(&self.0, pending)).collect()
     }
 

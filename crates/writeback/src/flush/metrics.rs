@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::conflict::AlarmKind;
-use crate::plan::{Moment, Plan, Unit};
+use crate::plan::{FlushMoment, FlushPlan, FlushUnit};
 
 #[derive(Default)]
 pub struct FlushMetrics {
@@ -49,7 +49,7 @@ impl FlushMetrics {
         registry.register("forebay_flush_oldest_operation_seconds", oldest, self.oldest_seconds.clone());
     }
 
-    pub(super) fn flushed(&self, unit: &Unit) {
+    pub(super) fn flushed(&self, unit: &FlushUnit) {
         self.units.inc();
         self.operations.inc_by(unit.sequences.len() as u64);
         self.bytes.inc_by(unit.bytes);
@@ -69,7 +69,7 @@ impl FlushMetrics {
     }
 
     /// Bring the gauges up to date.
-    pub(super) fn note(&self, plan: &Plan, now: Moment) {
+    pub(super) fn note(&self, plan: &FlushPlan, now: FlushMoment) {
         let (bytes, oldest) = plan.load(None);
         self.waiting.set(plan.len() as i64);
         self.waiting_bytes.set(bytes as i64);

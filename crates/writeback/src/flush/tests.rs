@@ -5,13 +5,13 @@
 mod directed;
 mod given_up;
 mod gone;
-mod home;
 mod operations;
 mod power;
 mod refused;
 mod rings;
 mod said;
 mod sums;
+mod test_target;
 mod tree;
 mod world;
 
@@ -21,11 +21,11 @@ use tree::{difference, tree};
 use world::World;
 
 use crate::conflict::{AlarmKind, ConflictPolicy};
-use crate::random::Random;
+use crate::random::TestRandom;
 use crate::sabotage::{Bug, Sabotage};
 
 #[derive(Default, Debug)]
-struct Seen {
+struct TargetPresence {
     operations: u64,
     compared: u64,
     crashes: u64,
@@ -38,8 +38,8 @@ struct Seen {
     resumed_over: u64,
 }
 
-impl Seen {
-    fn add(&mut self, other: &Seen) {
+impl TargetPresence {
+    fn add(&mut self, other: &TargetPresence) {
         self.operations += other.operations;
         self.compared += other.compared;
         self.crashes += other.crashes;
@@ -53,7 +53,7 @@ impl Seen {
     }
 }
 
-type Played = Result<Seen, String>;
+type Played = Result<TargetPresence, String>;
 
 /// Clients and the flush, and crashes if they are to be.
 fn play(seed: u64, crashes: bool, bug: Option<Bug>) -> Played {
@@ -72,8 +72,8 @@ struct Trouble {
 /// Clients and the flush in trouble.
 fn play_over(seed: u64, Trouble { crashes, swaps, halves }: Trouble, bug: Option<Bug>) -> Played {
     let mut world = World::new(seed, Sabotage(bug), ConflictPolicy::KeepBoth);
-    world.home.halves.store(halves, Ordering::SeqCst);
-    let mut seen = Seen::default();
+    world.target.halves.store(halves, Ordering::SeqCst);
+    let mut seen = TargetPresence::default();
     let mut last = String::from("nothing yet");
     let steps = 20 + world.random.below(100);
     for step in 0..steps {
@@ -111,9 +111,9 @@ fn play_over(seed: u64, Trouble { crashes, swaps, halves }: Trouble, bug: Option
     }
     world.replace_origin(false);
     world.flush_all()?;
-    seen.half_renames = world.home.interrupted.load(Ordering::SeqCst);
+    seen.half_renames = world.target.interrupted.load(Ordering::SeqCst);
     compare_view(&mut seen, &world, "the end")?;
-    if let Some(difference) = difference(&tree(&world.want), &tree(&world.home.origin)) {
+    if let Some(difference) = difference(&tree(&world.want), &tree(&world.target.origin)) {
         return Err(format!("at the origin {difference}"));
     }
     let told = world::alarms(&world);
@@ -121,13 +121,13 @@ fn play_over(seed: u64, Trouble { crashes, swaps, halves }: Trouble, bug: Option
     unexpected.map_or(Ok(seen), |alarm| Err(format!("nobody else was there: {alarm}")))
 }
 
-fn compare_view(seen: &mut Seen, world: &World, after: &str) -> Result<(), String> {
+fn compare_view(seen: &mut TargetPresence, world: &World, after: &str) -> Result<(), String> {
     seen.compared += 1;
     let found = difference(&tree(&world.want), &world.view()?).or_else(|| world.moved_ctime());
     found.map_or(Ok(()), |it| Err(format!("seen by clients {it}, after {after}")))
 }
 
-fn crash(seen: &mut Seen, world: &mut World) -> Result<(), String> {
+fn crash(seen: &mut TargetPresence, world: &mut World) -> Result<(), String> {
     seen.crashes += 1;
     seen.crashes_in_flush += u64::from(world.is_flushing());
     seen.crashes_with_pending += u64::from(world.pending() > 0);
@@ -140,7 +140,7 @@ fn crash(seen: &mut Seen, world: &mut World) -> Result<(), String> {
 /// meanwhile, nobody can tell these apart: that is said too.
 fn play_with_others(seed: u64, crashes: bool, policy: ConflictPolicy, bug: Option<Bug>) -> Played {
     let mut world = World::new(seed, Sabotage(bug), policy);
-    let mut seen = Seen::default();
+    let mut seen = TargetPresence::default();
     let (mut theirs, mut ended) = (Vec::new(), Vec::new());
     let steps = 20 + world.random.below(60);
     for step in 0..steps {
@@ -188,7 +188,7 @@ fn play_with_others(seed: u64, crashes: bool, policy: ConflictPolicy, bug: Optio
         if holds(&there, text) || holds(&ended, text) {
             continue;
         }
-        let object = world.home.database().id(object);
+        let object = world.target.database().id(object);
         if !is_said(object, *before) {
             return Err(format!("{text} in {object} was overwritten: {told:?}"));
         }
@@ -204,7 +204,7 @@ fn play_with_others(seed: u64, crashes: bool, policy: ConflictPolicy, bug: Optio
         }
     }
     let kept_both: Vec<_> = told.iter().filter_map(|alarm| alarm.beside.as_ref()).collect();
-    let at_origin = tree(&world.home.origin);
+    let at_origin = tree(&world.target.origin);
     let names = at_origin.keys().filter_map(|path| path.rsplit('/').next());
     for name in names.filter(|name| name.contains(".conflict-")) {
         if !kept_both.iter().any(|beside| beside.as_bytes() == name.as_bytes()) {
@@ -222,8 +222,8 @@ fn seeds(last: u64) -> std::ops::RangeInclusive<u64> {
     asked.map_or(1..=last, |(first, last)| first.parse().expect("a seed")..=last.parse().expect("a seed"))
 }
 
-fn play_all(last: u64, play: impl Fn(u64) -> Played) -> Seen {
-    let mut all = Seen::default();
+fn play_all(last: u64, play: impl Fn(u64) -> Played) -> TargetPresence {
+    let mut all = TargetPresence::default();
     let mut wrong = Vec::new();
     for seed in seeds(last) {
         match play(seed) {
@@ -306,8 +306,8 @@ fn planted_bugs_of_the_flush_are_found() {
         Bug::ForgetHalfRenames,
     ];
     for bug in BUGS {
-        let play = |seed, bug| match Random(seed).below(3) {
-            2 => refused::play(seed, seed % 2 == 0, seed % 4 < 2, bug).map(|_| Seen::default()),
+        let play = |seed, bug| match TestRandom(seed).below(3) {
+            2 => refused::play(seed, seed % 2 == 0, seed % 4 < 2, bug).map(|_| TargetPresence::default()),
             0 => play_with_others(seed, seed % 4 == 0, ConflictPolicy::KeepBoth, bug),
             _ => play_over(seed, Trouble { crashes: true, swaps: seed % 3 == 0, halves: seed % 5 == 0 }, bug),
         };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
 use crate::disk::faulty::FaultyDisk;
-use crate::replica::Entry;
+use crate::replica::JournalEntry;
 
 const SEGMENT: u64 = 16 << 10;
 
@@ -182,7 +182,7 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
 }
 
 struct Copies {
-    kept: Mutex<Vec<Entry>>,
+    kept: Mutex<Vec<JournalEntry>>,
     gate: Semaphore,
     fails: std::sync::atomic::AtomicBool,
 }
@@ -197,7 +197,7 @@ impl Copies {
 
 #[async_trait::async_trait]
 impl Replica for Copies {
-    async fn append(&self, entry: Entry) -> Result<()> {
+    async fn append(&self, entry: JournalEntry) -> Result<()> {
         if self.fails.load(SeqCst) {
             return Err(Error::new(ErrorKind::Unavailable, "copy journal entry", entry.sequence));
         }

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use types::Result;
 
-use super::{Log, Tail, Writer, place_of};
+use super::{Log, RecordWriter, Tail, place_of};
+use crate::crash_points::JournalStep;
 use crate::disk::{DiskFile, is_full};
-use crate::index::Segment;
+use crate::index::IndexedSegment;
 use crate::sabotage::Bug;
 use crate::segment::{self, HEADER_BYTES, Header};
-use crate::step::Step;
 
 /// Bytes of a commit.
 const LITTLE: u64 = 64 << 10;
@@ -45,7 +45,7 @@ impl Log {
                 _ => return Ok(self.now_durable(last)),
             }
         };
-        self.step(Step::BeforeSync);
+        self.step(JournalStep::BeforeSync);
         if self.sabotage.is(Bug::AcknowledgeBeforeSync) {
             self.now_durable(last);
         }
@@ -60,7 +60,7 @@ impl Log {
         drop(writer);
         self.covered.note(number as u32, end as u32);
         self.now_durable(last);
-        self.step(Step::AfterSync);
+        self.step(JournalStep::AfterSync);
         Ok(last)
     }
 
@@ -113,14 +113,14 @@ impl Log {
     /// Leave the tail and go on in `file`, which has the name of an unborn segment. When this returns, all that was
     /// written before is durable, and so is the new segment's name. `false`: a file system that copies on write has no
     /// room even for what has room, or one that is read-only: the file is given up, and there may be no tail then.
-    pub(super) fn begin(&self, writer: &mut Writer, file: Arc<dyn DiskFile>) -> Result<bool> {
+    pub(super) fn begin(&self, writer: &mut RecordWriter, file: Arc<dyn DiskFile>) -> Result<bool> {
         let number = writer.next_number;
         let fail = |e| self.latch("begin journal segment", &segment::name(number), e);
         if number > u32::MAX.into() {
             // Names and positions end here. Not in our time, unless somebody put such a name there.
             return Err(fail(std::io::ErrorKind::FileTooLarge.into()));
         }
-        self.step(Step::SegmentCreated);
+        self.step(JournalStep::SegmentCreated);
         if self.seal(writer)?.is_err() {
             let _ = self.disk.remove(&segment::unborn_name(number));
             return Ok(false);
@@ -140,7 +140,7 @@ impl Log {
             }
             written => written.map_err(fail)?,
         }
-        self.step(Step::HeaderWritten);
+        self.step(JournalStep::HeaderWritten);
         file.sync().map_err(fail)?;
         match self.disk.rename(&segment::unborn_name(number), &segment::name(number)) {
             Err(e) if is_full(&e) => return Ok(false),
@@ -149,10 +149,10 @@ impl Log {
         if !self.sabotage.is(Bug::SkipSyncDir) {
             self.disk.sync_dir().map_err(fail)?;
         }
-        self.step(Step::SegmentNamed);
+        self.step(JournalStep::SegmentNamed);
         // Not synced: it is for what people and file systems do to the journal's directory, and lags without harm.
         self.note_bond(number as u32, writer.next_sequence, false);
-        self.index().segments.insert(number, Segment::new(file.clone(), HEADER_BYTES));
+        self.index().segments.insert(number, IndexedSegment::new(file.clone(), HEADER_BYTES));
         writer.next_number += 1;
         writer.tail =
             Some(Tail { number, file, end: HEADER_BYTES, covered: HEADER_BYTES, prepared: HEADER_BYTES });
@@ -162,7 +162,7 @@ impl Log {
     /// Make the tail durable, then cut it to its length; it is written no more. In this order, so that after a crash a
     /// tail that is shorter than its room and ends in the midst of a record was cut by somebody else. The error inside is one
     /// that passes: the tail is what it was.
-    pub(super) fn seal(&self, writer: &mut Writer) -> Result<io::Result<()>> {
+    pub(super) fn seal(&self, writer: &mut RecordWriter) -> Result<io::Result<()>> {
         let Some(tail) = &writer.tail else { return Ok(Ok(())) };
         let fail = |e| self.latch("seal journal segment", &place_of(tail.number, tail.end), e);
         if !self.sabotage.is(Bug::SkipSyncOnSeal) {
@@ -179,7 +179,7 @@ impl Log {
         writer.previous_end = tail.end as u32;
         writer.tail = None;
         self.now_durable(writer.next_sequence - 1);
-        self.step(Step::SegmentSealed);
+        self.step(JournalStep::SegmentSealed);
         Ok(Ok(()))
     }
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use types::Result;
 
-use super::{Full, Log, Writer};
+use super::{Full, Log, RecordWriter};
+use crate::crash_points::JournalStep;
 use crate::disk::{DiskFile, is_full};
 use crate::segment;
-use crate::step::Step;
 
 /// As large as a segment.
 pub const RESERVE_NAME: &str = "RESERVE";
@@ -29,7 +29,7 @@ pub fn spare_name(number: u64) -> String {
 
 impl Log {
     /// Room for an entry's record at the tail; the reason if there is none.
-    pub(super) fn make_room(&self, writer: &mut Writer, span: u64) -> Result<Option<Full>> {
+    pub(super) fn make_room(&self, writer: &mut RecordWriter, span: u64) -> Result<Option<Full>> {
         if !writer.reserve {
             // Without the reserve the last room is for what frees room.
             if let Some(full) = self.make_reserve(writer)? {
@@ -51,7 +51,7 @@ impl Log {
     }
 
     /// Room for what helps to free room (Done, Moved): from the reserve, if there is no other.
-    pub(super) fn make_room_from_reserve(&self, writer: &mut Writer, span: u64) -> Result<bool> {
+    pub(super) fn make_room_from_reserve(&self, writer: &mut RecordWriter, span: u64) -> Result<bool> {
         if self.fits(writer, span) {
             return Ok(true);
         }
@@ -73,24 +73,24 @@ impl Log {
                     renamed => renamed.map_err(fail)?,
                 }
                 writer.reserve = false;
-                self.step(Step::ReserveTaken);
+                self.step(JournalStep::ReserveTaken);
                 file
             }
         };
         self.begin(writer, file)
     }
 
-    pub(super) fn fits(&self, writer: &Writer, span: u64) -> bool {
+    pub(super) fn fits(&self, writer: &RecordWriter, span: u64) -> bool {
         writer.tail.as_ref().is_some_and(|tail| tail.end + span <= self.segment_size)
     }
 
     /// One more segment beside the reserve. The tail is cut to its length only after the new one is made.
-    fn another_fits(&self, writer: &Writer) -> bool {
+    fn another_fits(&self, writer: &RecordWriter) -> bool {
         self.held_bytes() + self.tail_rest(writer) + 2 * self.segment_size <= self.size_max
     }
 
     /// A file for a new segment, under this name: a spare, or a new one.
-    fn unborn(&self, writer: &mut Writer, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+    fn unborn(&self, writer: &mut RecordWriter, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let Some(spare) = writer.spares.last() else { return self.disk.create(name, self.segment_size) };
         self.disk.rename(spare, name)?;
         writer.spares.pop();
@@ -108,7 +108,7 @@ impl Log {
     }
 
     /// May a segment of `end` bytes that leaves stay on the disk as a spare?
-    pub(super) fn spare_fits(&self, writer: &Writer, end: u64) -> bool {
+    pub(super) fn spare_fits(&self, writer: &RecordWriter, end: u64) -> bool {
         let held = self.held_bytes() - end + self.tail_rest(writer);
         writer.reserve && self.spares_fit(held, writer.spares.len() as u64 + 1)
     }
@@ -119,7 +119,7 @@ impl Log {
         bytes <= self.size_max / SPARES_SHARE && held + self.segment_size + bytes <= self.size_max
     }
 
-    fn tail_rest(&self, writer: &Writer) -> u64 {
+    fn tail_rest(&self, writer: &RecordWriter) -> u64 {
         writer.tail.as_ref().map_or(0, |tail| self.segment_size - tail.end)
     }
 
@@ -152,14 +152,14 @@ impl Log {
     }
 
     /// Set a segment's room aside again. Its name needs no sync: a reserve that is lost is made anew.
-    pub(super) fn make_reserve(&self, writer: &mut Writer) -> Result<Option<Full>> {
+    pub(super) fn make_reserve(&self, writer: &mut RecordWriter) -> Result<Option<Full>> {
         if self.held_bytes() + self.tail_rest(writer) + self.segment_size > self.size_max {
             return Ok(Some(Full::Quota));
         }
         match self.unborn(writer, RESERVE_NAME) {
             Ok(_) => {
                 writer.reserve = true;
-                self.step(Step::ReserveMade);
+                self.step(JournalStep::ReserveMade);
                 Ok(None)
             }
             Err(e) if is_full(&e) => Ok(Some(Full::Disk)),

@@ -6,11 +6,11 @@ use types::{ByteRange, Error, ErrorKind, Result};
 
 use super::Log;
 use super::room::spare_name;
+use crate::crash_points::JournalStep;
 use crate::disk::is_full;
-use crate::index::{Live, Position, Segment};
+use crate::index::{IndexedSegment, LiveEntry, Position};
 use crate::sabotage::Bug;
-use crate::segment::{self, Frame, Kind};
-use crate::step::Step;
+use crate::segment::{self, RecordFrame, RecordKind};
 
 /// What `compact` came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Log {
             self.usable()?;
             self.let_go(number)?;
             removed += 1;
-            self.step(Step::SegmentRemoved);
+            self.step(JournalStep::SegmentRemoved);
         }
         let mut writer = self.writer();
         if !writer.reserve && self.usable().is_ok() {
@@ -57,7 +57,7 @@ impl Log {
             false => self.latch("remove journal segment", &name, e),
         };
         self.covered.leave(self.disk.as_ref(), number as u32 + 1).map_err(fail)?;
-        let unread = |one: &&Segment| Arc::strong_count(&one.file) == 1;
+        let unread = |one: &&IndexedSegment| Arc::strong_count(&one.file) == 1;
         let unread = self.index().segments.get(&number).filter(unread).map(|one| one.end);
         let mut writer = self.writer();
         if unread.is_some_and(|end| self.spare_fits(&writer, end)) {
@@ -103,10 +103,10 @@ impl Log {
         let (mut copies, mut no_room) = (Vec::new(), false);
         for sequence in sequences {
             match self.copy_forward(sequence)? {
-                Copied::To(live) => copies.push(live),
-                Copied::Done => {}
+                CompactionCopy::To(live) => copies.push(live),
+                CompactionCopy::Done => {}
                 // What was copied until now stays where it is, so that the next attempt has less to do.
-                Copied::NoRoom => {
+                CompactionCopy::NoRoom => {
                     no_room = true;
                     break;
                 }
@@ -115,7 +115,7 @@ impl Log {
         if !self.sabotage.is(Bug::RemoveBeforeCopy) {
             self.commit()?;
         }
-        self.step(Step::CompactCopied);
+        self.step(JournalStep::CompactCopied);
         let mut moved = 0;
         {
             let mut index = self.index();
@@ -132,27 +132,27 @@ impl Log {
         Ok(if no_room { Compacted::NoRoom } else { Compacted::Moved(moved) })
     }
 
-    fn copy_forward(&self, sequence: u64) -> Result<Copied> {
-        let Ok((live, _)) = self.find(sequence) else { return Ok(Copied::Done) };
+    fn copy_forward(&self, sequence: u64) -> Result<CompactionCopy> {
+        let Ok((live, _)) = self.find(sequence) else { return Ok(CompactionCopy::Done) };
         let whole = ByteRange::new(0, live.position.data_length.into());
         // Read whole and checked, so that a copy does not make rot look right.
         let read = self.head(sequence).and_then(|(_, head)| Ok((head, self.read(live.position, whole)?)));
         let (head, data) = match read {
-            Err(e) if e.kind() == ErrorKind::Stale => return Ok(Copied::Done),
+            Err(e) if e.kind() == ErrorKind::Stale => return Ok(CompactionCopy::Done),
             read => read?,
         };
         let mut writer = self.writer();
         if !self.index().live.contains_key(&sequence) {
-            return Ok(Copied::Done);
+            return Ok(CompactionCopy::Done);
         }
         if !self.make_room_from_reserve(&mut writer, live.position.span())? {
-            return Ok(Copied::NoRoom);
+            return Ok(CompactionCopy::NoRoom);
         }
         if self.sabotage.is(Bug::DoneBeforeMove) && !self.write_done(&mut writer, sequence)? {
-            return Ok(Copied::NoRoom);
+            return Ok(CompactionCopy::NoRoom);
         }
-        let frame = Frame {
-            kind: Kind::Moved,
+        let frame = RecordFrame {
+            kind: RecordKind::Moved,
             sequence,
             head_length: live.position.head_length,
             data_length: live.position.data_length,
@@ -162,16 +162,16 @@ impl Log {
             written_ms: live.written_ms,
         };
         if !self.make_room_from_reserve(&mut writer, live.position.span())? {
-            return Ok(Copied::NoRoom);
+            return Ok(CompactionCopy::NoRoom);
         }
         let position = self.write_record(&mut writer, frame, &head, &data)?;
         Ok(match position {
             Some(position) if self.sabotage.is(Bug::StalePosition) => {
                 let position = Position { offset: live.position.offset, ..position };
-                Copied::To(Live { position, ..live })
+                CompactionCopy::To(LiveEntry { position, ..live })
             }
-            Some(position) => Copied::To(Live { position, verified: false, ..live }),
-            None => Copied::NoRoom,
+            Some(position) => CompactionCopy::To(LiveEntry { position, verified: false, ..live }),
+            None => CompactionCopy::NoRoom,
         })
     }
 
@@ -192,8 +192,8 @@ impl Log {
     }
 }
 
-enum Copied {
-    To(Live),
+enum CompactionCopy {
+    To(LiveEntry),
     /// Nobody needs it any more.
     Done,
     NoRoom,

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use history::{Outcome, play};
 
-use super::{Append, Log, Options};
+use super::{Append, Log, LogOptions};
+use crate::crash_points::JournalStep;
 use crate::disk::Disk;
 use crate::disk::faulty::FaultyDisk;
 use crate::sabotage::{Bug, Sabotage};
-use crate::step::Step;
 
 #[test]
 fn what_was_acknowledged_survives_every_cut() {
@@ -34,7 +34,7 @@ fn what_was_acknowledged_survives_every_cut() {
         return;
     }
     // The harness would find nothing if these did not happen.
-    for step in Step::ALL {
+    for step in JournalStep::ALL {
         assert!(total.cuts_at.contains_key(&format!("{step:?}")), "no cut at {step:?}");
     }
     for (what, count) in [
@@ -95,10 +95,13 @@ fn log_on(disk: &Arc<FaultyDisk>) -> Log {
 fn log_of(disk: &Arc<FaultyDisk>, size_max: u64) -> Log {
     let sabotage = Sabotage::default();
     let (segment_size, fresh) = (4096, [1; 16]);
-    let hook: crate::step::Hook = Arc::new(|_| {});
+    let hook: crate::crash_points::Hook = Arc::new(|_| {});
     let timeline = types::Timeline::default();
-    Log::open(disk.clone(), Options { size_max, segment_size, fresh, hook, sabotage, timeline, bond: None })
-        .unwrap()
+    Log::open(
+        disk.clone(),
+        LogOptions { size_max, segment_size, fresh, hook, sabotage, timeline, bond: None },
+    )
+    .unwrap()
 }
 
 fn append(log: &Log, length: usize) -> crate::Position {
@@ -209,7 +212,7 @@ fn what_is_done_and_synced_does_not_come_back_after_a_power_cut() {
         log.commit().unwrap();
         log.done(done.sequence).unwrap();
         log.sync_done().unwrap();
-        let log = log_on(&disk.after_power_cut(&mut crate::random::Random(seed)));
+        let log = log_on(&disk.after_power_cut(&mut crate::random::TestRandom(seed)));
         assert_eq!(log.live_sequences(), [left.sequence], "seed {seed}");
     }
 }

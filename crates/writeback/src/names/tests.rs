@@ -5,9 +5,9 @@ use std::time::Duration;
 use types::{ByteRange, FileKind, JunctionId};
 
 use super::*;
-use crate::operation::{Attributes, NewObject, Replaced};
-use crate::plan::{Pending, Plan};
-use crate::random::Random;
+use crate::operation::{Attributes, NewObject, ReplacedObject};
+use crate::plan::{FlushPlan, Pending};
+use crate::random::TestRandom;
 
 const DIR: FileId = FileId([1; 16]);
 const FILE: FileId = FileId([2; 16]);
@@ -21,9 +21,9 @@ fn position(sequence: u64, data_length: u32) -> Position {
     Position { sequence, segment: 0, offset: 0, head_length: 0, data_length }
 }
 
-fn apply(names: &mut Names, sequence: u64, action: Action) {
+fn apply(names: &mut DirtyNames, sequence: u64, action: Action) {
     let acknowledged = Timestamp { seconds: sequence as i64, nanos: 0 };
-    let operation = Operation { junction: JunctionId(1), acknowledged, since: acknowledged, action };
+    let operation = JournalOperation { junction: JunctionId(1), acknowledged, since: acknowledged, action };
     names.apply(sequence, &operation, position(sequence, 10));
 }
 
@@ -32,7 +32,7 @@ fn make(given: &'static str, id: FileId) -> Action {
     Action::Make { dir: DIR, name: name(given), id, what: NewObject::File, set }
 }
 
-fn rename(from: &'static str, to: &'static str, object: FileId, replaced: Option<Replaced>) -> Action {
+fn rename(from: &'static str, to: &'static str, object: FileId, replaced: Option<ReplacedObject>) -> Action {
     let (from, to) = (name(from), name(to));
     Action::Rename(Rename {
         from_dir: DIR,
@@ -48,7 +48,7 @@ fn rename(from: &'static str, to: &'static str, object: FileId, replaced: Option
 
 #[test]
 fn a_name_is_what_the_last_operation_made_of_it_until_that_is_flushed() {
-    let mut names = Names::default();
+    let mut names = DirtyNames::default();
     assert_eq!(names.lookup(DIR, &name("a")), Lookup::AsOrigin);
     apply(&mut names, 1, make("a", FILE));
     assert_eq!(names.lookup(DIR, &name("a")), Lookup::Made(FILE));
@@ -67,7 +67,7 @@ fn a_name_is_what_the_last_operation_made_of_it_until_that_is_flushed() {
 
 #[test]
 fn attributes_follow_the_operations() {
-    let mut names = Names::default();
+    let mut names = DirtyNames::default();
     apply(&mut names, 1, make("a", FILE));
     apply(&mut names, 2, Action::Write { file: FILE, offset: 5, size_before: 0, base: None });
     apply(&mut names, 3, Action::Link { file: FILE, dir: DIR, name: name("b"), links: 2, base: None });
@@ -93,8 +93,9 @@ fn the_ctime_never_goes_back_and_stays_when_all_is_flushed() {
         let set = Attributes { mode: Some(mode), ..Attributes::default() };
         Action::Set { object: OLD, set, base: None }
     };
-    let ctime = |names: &Names, at_origin| names.attr(OLD, Some(&origin(at_origin))).unwrap().ctime.seconds;
-    let mut names = Names::default();
+    let ctime =
+        |names: &DirtyNames, at_origin| names.attr(OLD, Some(&origin(at_origin))).unwrap().ctime.seconds;
+    let mut names = DirtyNames::default();
     apply(&mut names, 1, set(0o644));
     apply(&mut names, 2, rename("a", "b", OLD, None));
     assert_eq!(ctime(&names, 100), 2);
@@ -108,11 +109,11 @@ fn the_ctime_never_goes_back_and_stays_when_all_is_flushed() {
 
 #[test]
 fn what_a_rename_replaced_loses_a_name() {
-    let mut names = Names::default();
+    let mut names = DirtyNames::default();
     apply(&mut names, 1, make("a", FILE));
     apply(&mut names, 2, make("b", OLD));
     apply(&mut names, 3, Action::Link { file: OLD, dir: DIR, name: name("c"), links: 2, base: None });
-    let replaced = Some(Replaced { object: OLD, links: 1, base: None });
+    let replaced = Some(ReplacedObject { object: OLD, links: 1, base: None });
     apply(&mut names, 4, rename("a", "b", FILE, replaced));
     assert_eq!(names.attr(OLD, None).unwrap().nlink, 1);
     assert_eq!(names.attr(FILE, None).unwrap().nlink, 1);
@@ -120,7 +121,7 @@ fn what_a_rename_replaced_loses_a_name() {
 
 #[test]
 fn since_is_the_time_of_the_oldest_operation_that_is_not_flushed() {
-    let (mut names, now) = (Names::default(), Timestamp { seconds: 99, nanos: 0 });
+    let (mut names, now) = (DirtyNames::default(), Timestamp { seconds: 99, nanos: 0 });
     assert_eq!(names.since(FILE, now), now);
     apply(&mut names, 7, Action::Write { file: FILE, offset: 0, size_before: 0, base: None });
     apply(&mut names, 8, Action::Write { file: FILE, offset: 0, size_before: 0, base: None });
@@ -130,7 +131,7 @@ fn since_is_the_time_of_the_oldest_operation_that_is_not_flushed() {
 }
 
 /// Files in one directory, changed at random.
-fn history(random: &mut Random, length: u64) -> Vec<(u64, Operation, Position)> {
+fn history(random: &mut TestRandom, length: u64) -> Vec<(u64, JournalOperation, Position)> {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
     let mut there: BTreeMap<&str, (FileId, u64)> = BTreeMap::from([("a", (OLD, 40))]);
     let mut all = Vec::new();
@@ -148,8 +149,11 @@ fn history(random: &mut Random, length: u64) -> Vec<(u64, Operation, Position)> 
                 Action::Remove { dir: DIR, name: name(given), object, links: 0, base: None }
             }
             Some((object, _)) if random.below(5) == 0 && given != other => {
-                let replaced =
-                    there.get(other).map(|(object, _)| Replaced { object: *object, links: 0, base: None });
+                let replaced = there.get(other).map(|(object, _)| ReplacedObject {
+                    object: *object,
+                    links: 0,
+                    base: None,
+                });
                 let moved = there.remove(given).expect("there");
                 there.insert(other, moved);
                 rename(given, other, object, replaced)
@@ -171,7 +175,8 @@ fn history(random: &mut Random, length: u64) -> Vec<(u64, Operation, Position)> 
                 }
             },
         };
-        let operation = Operation { junction: JunctionId(1), acknowledged, since: acknowledged, action };
+        let operation =
+            JournalOperation { junction: JunctionId(1), acknowledged, since: acknowledged, action };
         all.push((sequence, operation, position(sequence, 10)));
     }
     all
@@ -181,11 +186,11 @@ fn history(random: &mut Random, length: u64) -> Vec<(u64, Operation, Position)> 
 fn what_is_given_up_leaves_what_the_others_alone_would() {
     let seed = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_nanos() as u64;
     println!("seed {seed}");
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     for _ in 0..500 {
         let length = 5 + random.below(40);
         let all = history(&mut random, length);
-        let (mut names, mut plan) = (Names::default(), Plan::default());
+        let (mut names, mut plan) = (DirtyNames::default(), FlushPlan::default());
         for (sequence, operation, position) in &all {
             names.apply(*sequence, operation, *position);
             plan.add(Pending {
@@ -204,7 +209,7 @@ fn what_is_given_up_leaves_what_the_others_alone_would() {
         let numbers: Vec<u64> = gone.iter().copied().collect();
         let told: Vec<_> = kept.iter().map(|(sequence, operation, at)| (*sequence, operation, *at)).collect();
         names.given_up(&numbers, &told);
-        let mut alone = Names::default();
+        let mut alone = DirtyNames::default();
         kept.iter().for_each(|(sequence, operation, position)| alone.apply(*sequence, operation, *position));
         for given in ["a", "b", "c", "d"] {
             assert_eq!(names.lookup(DIR, &name(given)), alone.lookup(DIR, &name(given)), "{given}");
@@ -216,7 +221,8 @@ fn what_is_given_up_leaves_what_the_others_alone_would() {
                 (names.is_local(id), names.is_altered(id)),
                 (alone.is_local(id), alone.is_altered(id))
             );
-            let bytes = |names: &Names| names.overlay(id).map(|overlay| overlay.plan(ByteRange::new(0, 100)));
+            let bytes =
+                |names: &DirtyNames| names.overlay(id).map(|overlay| overlay.plan(ByteRange::new(0, 100)));
             assert_eq!(bytes(&names), bytes(&alone), "{id} without {gone:?}");
         }
     }

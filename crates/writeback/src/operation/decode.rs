@@ -4,10 +4,10 @@ use bytes::Bytes;
 use types::{Error, ErrorKind, FileId, JunctionId, Name, NewNode, Result, Timestamp, Version};
 
 use super::encode::FORMAT;
-use super::{Action, Attributes, NewObject, Operation, Rename, Replaced, TARGET_MAX, corrupt};
+use super::{Action, Attributes, JournalOperation, NewObject, Rename, ReplacedObject, TARGET_MAX, corrupt};
 
-pub fn decode(head: &[u8]) -> Result<Operation> {
-    let mut reader = Reader(head);
+pub fn decode(head: &[u8]) -> Result<JournalOperation> {
+    let mut reader = OperationReader(head);
     let format = reader.u8()?;
     if format != FORMAT {
         let context = format!("of format {format}; flush with the version that wrote it");
@@ -23,12 +23,12 @@ pub fn decode(head: &[u8]) -> Result<Operation> {
     if !reader.0.is_empty() {
         return Err(corrupt("that goes on behind its end"));
     }
-    Ok(Operation { junction, acknowledged, since, action })
+    Ok(JournalOperation { junction, acknowledged, since, action })
 }
 
-struct Reader<'a>(&'a [u8]);
+struct OperationReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl OperationReader<'_> {
     fn action(&mut self, kind: u8) -> Result<Action> {
         Ok(match kind {
             1 => {
@@ -68,7 +68,7 @@ impl Reader<'_> {
         let (from, to) = (self.name()?, self.name()?);
         let (is_dir, base) = (self.flag()?, self.base()?);
         let replaced = match self.flag()? {
-            true => Some(Replaced { object: self.id()?, links: self.u32()?, base: self.base()? }),
+            true => Some(ReplacedObject { object: self.id()?, links: self.u32()?, base: self.base()? }),
             false => None,
         };
         Ok(Rename { from_dir, from, to_dir, to, object, is_dir, base, replaced })

@@ -3,11 +3,11 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use types::{FileId, Name, NewNode, Timestamp, Version};
 
-use super::{Action, Attributes, NewObject, Operation, Rename};
+use super::{Action, Attributes, JournalOperation, NewObject, Rename};
 
 pub const FORMAT: u8 = 1;
 
-pub fn encode(operation: &Operation) -> Bytes {
+pub fn encode(operation: &JournalOperation) -> Bytes {
     let mut out = BytesMut::with_capacity(160);
     out.put_u8(FORMAT);
     out.put_u8(kind(&operation.action));

@@ -41,7 +41,7 @@ fn new_object() -> impl Strategy<Value = NewObject> {
 
 fn action() -> impl Strategy<Value = Action> {
     let replaced =
-        (id(), any::<u32>(), base()).prop_map(|(object, links, base)| Replaced { object, links, base });
+        (id(), any::<u32>(), base()).prop_map(|(object, links, base)| ReplacedObject { object, links, base });
     let replaced = prop::option::of(replaced);
     let rename = ((id(), id(), id()), (name(), name()), any::<bool>(), base(), replaced);
     let bytes = || (id(), any::<u64>(), any::<u64>(), base());
@@ -77,12 +77,9 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
-    (any::<u32>(), time(), time(), action()).prop_map(|(junction, acknowledged, since, action)| Operation {
-        junction: JunctionId(junction),
-        acknowledged,
-        since,
-        action,
+fn operation() -> impl Strategy<Value = JournalOperation> {
+    (any::<u32>(), time(), time(), action()).prop_map(|(junction, acknowledged, since, action)| {
+        JournalOperation { junction: JunctionId(junction), acknowledged, since, action }
     })
 }
 
@@ -91,16 +88,16 @@ proptest! {
     fn an_operation_comes_back_from_its_head(operation in operation()) {
         let head = operation.encode();
         prop_assert!(head.len() <= HEAD_MAX as usize);
-        prop_assert_eq!(Operation::decode(&head).unwrap(), operation);
+        prop_assert_eq!(JournalOperation::decode(&head).unwrap(), operation);
     }
 
     #[test]
     fn a_head_that_is_cut_or_too_long_is_corrupt(operation in operation(), cut in any::<prop::sample::Index>()) {
         let head = operation.encode();
         let short = &head[..cut.index(head.len())];
-        prop_assert_eq!(Operation::decode(short).unwrap_err().kind(), ErrorKind::Corrupt);
+        prop_assert_eq!(JournalOperation::decode(short).unwrap_err().kind(), ErrorKind::Corrupt);
         let long = [&head[..], &[0]].concat();
-        prop_assert_eq!(Operation::decode(&long).unwrap_err().kind(), ErrorKind::Corrupt);
+        prop_assert_eq!(JournalOperation::decode(&long).unwrap_err().kind(), ErrorKind::Corrupt);
     }
 
     #[test]
@@ -112,22 +109,22 @@ proptest! {
         let mut head = operation.encode().to_vec();
         let at = at.index(head.len());
         head[at] = byte;
-        if let Ok(other) = Operation::decode(&head) {
+        if let Ok(other) = JournalOperation::decode(&head) {
             prop_assert_eq!(other.encode(), head);
         }
     }
 
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..10) {
-        let _ = Operation::decode(&bytes);
+        let _ = JournalOperation::decode(&bytes);
         let head = [&[1, kind, 0, 0][..], &bytes].concat();
-        let _ = Operation::decode(&head);
+        let _ = JournalOperation::decode(&head);
     }
 }
 
 #[test]
 fn a_later_format_is_refused_and_named() {
-    let error = Operation::decode(&[2, 1]).unwrap_err();
+    let error = JournalOperation::decode(&[2, 1]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSupported);
     assert!(error.to_string().contains("format 2"), "{error}");
 }

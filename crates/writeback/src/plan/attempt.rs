@@ -7,15 +7,15 @@ use std::collections::HashSet;
 
 use types::{FileId, Name};
 
-use super::depend::{Thing, Touched};
+use super::depend::{Thing, TouchedThings};
 use super::undo::{ends, is_of_directory, rename_of};
-use super::unit::{Around, Unit};
-use super::{Pending, Plan};
+use super::unit::{FlushUnit, UnitContext};
+use super::{FlushPlan, Pending};
 use crate::operation::Action;
 
-impl Plan {
+impl FlushPlan {
     /// Of which `first` is the first.
-    pub(super) fn with_attempt(&self, unit: Unit, first: &Pending) -> Unit {
+    pub(super) fn with_attempt(&self, unit: FlushUnit, first: &Pending) -> FlushUnit {
         if unit.carried || !(unit.in_doubt || first.recovered) {
             return unit;
         }
@@ -28,7 +28,7 @@ impl Plan {
         let is_make = matches!(first.operation.action, Action::Make { .. });
         let in_doubt = unit.in_doubt || end.is_some_and(is_of_directory) && !is_make;
         let perhaps_retracted = end.is_some() && (in_doubt || self.perhaps_retracted.contains(&object));
-        Unit { later, perhaps_retracted, in_doubt, ..unit }
+        FlushUnit { later, perhaps_retracted, in_doubt, ..unit }
     }
 
     /// What a recovered operation ends an attempt before this start may have retracted as a whole.
@@ -50,7 +50,7 @@ impl Plan {
     }
 }
 
-impl Around<'_> {
+impl UnitContext<'_> {
     /// An attempt may have made it under the name that this rename gives. Not to replace another one, since then it is made
     /// under a name of its own first, and its id is known before it is moved. And not while others have the name: whoever
     /// looks for it under the name makes it there, if they leave it in the same moment.
@@ -59,7 +59,7 @@ impl Around<'_> {
         let name = Thing::Name(it.to_dir, it.to.clone());
         let leaves_it_alone = |other: &Pending| {
             other.operation.object() == it.object
-                || !Touched::by(&other.operation, self.sabotage).altered.contains(&name)
+                || !TouchedThings::by(&other.operation, self.sabotage).altered.contains(&name)
         };
         let mut blockers = self.depend.blockers(rename.sequence);
         it.replaced.is_none() && blockers.all(|other| self.pending.get(&other).is_none_or(leaves_it_alone))
@@ -67,7 +67,7 @@ impl Around<'_> {
 
     /// Where renames lead that were tried or are of before this start, and are not in the unit. Not names that it had or
     /// has by something else.
-    fn later_names(&self, unit: &Unit, first: &Pending) -> Vec<(FileId, Name)> {
+    fn later_names(&self, unit: &FlushUnit, first: &Pending) -> Vec<(FileId, Name)> {
         if !matches!(first.operation.action, Action::Make { .. } | Action::Rename(_)) {
             return Vec::new();
         }
@@ -77,7 +77,7 @@ impl Around<'_> {
             it.sequence != first.sequence && !is_of_them && !it.operation.is_content()
         });
         let others: HashSet<Thing> =
-            others.flat_map(|it| Touched::by(&it.operation, self.sabotage).altered).collect();
+            others.flat_map(|it| TouchedThings::by(&it.operation, self.sabotage).altered).collect();
         let tried = renames.into_iter().take_while(|it| it.recovered || it.in_doubt);
         let is_make = matches!(first.operation.action, Action::Make { .. });
         let later = tried.filter(|it| !unit.sequences.contains(&it.sequence));

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use types::{FileId, Name};
 
-use crate::operation::{Action, Operation};
+use crate::operation::{Action, JournalOperation};
 use crate::sabotage::{Bug, Sabotage};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,15 +21,15 @@ pub enum Thing {
 
 /// What an operation touches.
 #[derive(Clone, Debug, Default)]
-pub struct Touched {
+pub struct TouchedThings {
     pub altered: Vec<Thing>,
     /// Must be there for it and stay as it is.
     pub beside: Vec<Thing>,
 }
 
-impl Touched {
+impl TouchedThings {
     /// Two operations that share one of these must keep their order.
-    pub fn shared<'a>(&'a self, other: &'a Touched) -> impl Iterator<Item = &'a Thing> {
+    pub fn shared<'a>(&'a self, other: &'a TouchedThings) -> impl Iterator<Item = &'a Thing> {
         let altered =
             self.altered.iter().filter(|it| other.altered.contains(it) || other.beside.contains(it));
         altered.chain(self.beside.iter().filter(|it| other.altered.contains(it)))
@@ -51,7 +51,7 @@ impl Use {
 }
 
 #[derive(Default)]
-struct Node {
+struct Dependents {
     things: Vec<Thing>,
     blockers: BTreeSet<u64>,
     waiting: Vec<u64>,
@@ -60,7 +60,7 @@ struct Node {
 #[derive(Default)]
 pub struct Depend {
     uses: HashMap<Thing, Use>,
-    nodes: HashMap<u64, Node>,
+    nodes: HashMap<u64, Dependents>,
     sabotage: Sabotage,
 }
 
@@ -70,9 +70,9 @@ impl Depend {
     }
 
     /// Operations that touch the same thing come in the order of their sequences.
-    pub fn add(&mut self, sequence: u64, operation: &Operation) {
-        let Touched { altered, beside } = Touched::by(operation, self.sabotage);
-        let mut node = Node::default();
+    pub fn add(&mut self, sequence: u64, operation: &JournalOperation) {
+        let TouchedThings { altered, beside } = TouchedThings::by(operation, self.sabotage);
+        let mut node = Dependents::default();
         for (thing, alters) in
             altered.into_iter().map(|it| (it, true)).chain(beside.into_iter().map(|it| (it, false)))
         {
@@ -154,14 +154,14 @@ impl Depend {
 
 /// The later one is about what the earlier one altered, or alters what that one was done with: without it, it is another
 /// thing. Two moves of directories that merely come one after the other are not.
-pub fn leans_on(later: &Operation, earlier: &Operation) -> bool {
+pub fn leans_on(later: &JournalOperation, earlier: &JournalOperation) -> bool {
     let (later, earlier) =
-        (Touched::by(later, Sabotage::default()), Touched::by(earlier, Sabotage::default()));
+        (TouchedThings::by(later, Sabotage::default()), TouchedThings::by(earlier, Sabotage::default()));
     later.shared(&earlier).any(|thing| !matches!(thing, Thing::Tree(_)))
 }
 
-impl Touched {
-    pub fn by(operation: &Operation, sabotage: Sabotage) -> Touched {
+impl TouchedThings {
+    pub fn by(operation: &JournalOperation, sabotage: Sabotage) -> TouchedThings {
         let object = Thing::Object(operation.object());
         let (mut altered, beside) = match &operation.action {
             Action::Make { dir, name, .. }
@@ -185,7 +185,7 @@ impl Touched {
             altered.retain(|thing| !matches!(thing, Thing::Name(..)));
         }
         altered.push(object);
-        Touched { altered, beside }
+        TouchedThings { altered, beside }
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
         let mut depend = Depend::default();
         for (sequence, action) in (1..).zip(actions) {
             let (junction, acknowledged, since) = (JunctionId(1), Timestamp::default(), Timestamp::default());
-            depend.add(sequence, &Operation { junction, acknowledged, since, action });
+            depend.add(sequence, &JournalOperation { junction, acknowledged, since, action });
         }
         depend
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use types::FileId;
 
 use super::depend::leans_on;
-use super::{Parked, Pending, Plan};
+use super::{FlushPlan, Parked, Pending};
 
-impl Plan {
+impl FlushPlan {
     pub fn get(&self, sequence: u64) -> Option<&Pending> {
         self.pending.get(&sequence)
     }
@@ -47,7 +47,7 @@ impl Plan {
         sequences.iter().any(|sequence| self.running.contains(sequence))
     }
 
-    /// None of them is taken up before [`Plan::let_go`]; what waits for them goes on waiting. Returns the refusals among
+    /// None of them is taken up before [`FlushPlan::let_go`]; what waits for them goes on waiting. Returns the refusals among
     /// them.
     pub fn hold_back(&mut self, sequences: &BTreeSet<u64>) -> Vec<Parked> {
         self.held.extend(sequences);
@@ -90,8 +90,8 @@ mod tests {
 
     use super::*;
     use crate::index::Position;
-    use crate::operation::{Action, Attributes, NewObject, Operation, Rename};
-    use crate::plan::{FlushPolicy, Moment};
+    use crate::operation::{Action, Attributes, JournalOperation, NewObject, Rename};
+    use crate::plan::{FlushMoment, FlushPolicy};
     use crate::sabotage::Sabotage;
 
     const TOP: FileId = FileId([1; 16]);
@@ -127,14 +127,14 @@ mod tests {
         })
     }
 
-    fn plan(actions: Vec<Action>) -> Plan {
+    fn plan(actions: Vec<Action>) -> FlushPlan {
         let policy = FlushPolicy { delay: Duration::ZERO, ..FlushPolicy::default() };
-        let mut plan = Plan::new(HashMap::from([(JunctionId(1), policy)]), Sabotage::default());
+        let mut plan = FlushPlan::new(HashMap::from([(JunctionId(1), policy)]), Sabotage::default());
         for (sequence, action) in (1..).zip(actions) {
             let (junction, acknowledged, since) = (JunctionId(1), Timestamp::default(), Timestamp::default());
             plan.add(Pending {
                 sequence,
-                operation: Operation { junction, acknowledged, since, action },
+                operation: JournalOperation { junction, acknowledged, since, action },
                 position: Position::default(),
                 acknowledged: Duration::ZERO,
                 in_doubt: false,
@@ -145,8 +145,8 @@ mod tests {
         plan
     }
 
-    fn now() -> Moment {
-        Moment { steady: Duration::from_secs(10), time_of_day: Duration::ZERO }
+    fn now() -> FlushMoment {
+        FlushMoment { steady: Duration::from_secs(10), time_of_day: Duration::ZERO }
     }
 
     #[test]

@@ -6,13 +6,13 @@ use crate::conflict::ConflictPolicy;
 
 /// Local times of day between which flushing is allowed; the end may lie behind midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct FlushWindow {
     /// Since midnight.
     pub from: Duration,
     pub to: Duration,
 }
 
-impl Window {
+impl FlushWindow {
     fn contains(&self, time_of_day: Duration) -> bool {
         let (begun, over) = (time_of_day >= self.from, time_of_day >= self.to);
         if self.from <= self.to { begun && !over } else { begun || !over }
@@ -26,7 +26,7 @@ pub struct FlushPolicy {
     pub delay: Duration,
     pub bytes_per_second: Option<u64>,
     /// None: at any time.
-    pub windows: Vec<Window>,
+    pub windows: Vec<FlushWindow>,
     pub conflict: ConflictPolicy,
     /// The origin commits whole files: each flush of some bytes costs as much as the file is long.
     pub whole_files: bool,
@@ -34,7 +34,7 @@ pub struct FlushPolicy {
 
 /// The clocks, read once per decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct FlushMoment {
     /// The tier's time line, which never steps; operations are acknowledged by it.
     pub steady: Duration,
     /// Local, since midnight, by the wall clock as it is now.
@@ -42,15 +42,15 @@ pub struct Moment {
 }
 
 impl FlushPolicy {
-    pub fn is_open(&self, now: Moment) -> bool {
+    pub fn is_open(&self, now: FlushMoment) -> bool {
         self.windows.is_empty() || self.windows.iter().any(|window| window.contains(now.time_of_day))
     }
 
-    pub fn is_old_enough(&self, acknowledged: Duration, now: Moment) -> bool {
+    pub fn is_old_enough(&self, acknowledged: Duration, now: FlushMoment) -> bool {
         self.age_left(acknowledged, now).is_zero()
     }
 
-    pub fn age_left(&self, acknowledged: Duration, now: Moment) -> Duration {
+    pub fn age_left(&self, acknowledged: Duration, now: FlushMoment) -> Duration {
         self.delay.saturating_sub(now.steady.saturating_sub(acknowledged))
     }
 }
@@ -58,15 +58,15 @@ impl FlushPolicy {
 /// A token bucket: what is sent may run into debt once, and the next waits until it is paid. So a large unit needs no
 /// large bucket, and the average holds.
 #[derive(Clone, Copy, Debug)]
-pub struct Bucket {
+pub struct FlushRateBucket {
     per_second: u64,
     /// Until then the bucket is empty.
     empty_until: Duration,
 }
 
-impl Bucket {
-    pub fn new(per_second: u64) -> Bucket {
-        Bucket { per_second: per_second.max(1), empty_until: Duration::ZERO }
+impl FlushRateBucket {
+    pub fn new(per_second: u64) -> FlushRateBucket {
+        FlushRateBucket { per_second: per_second.max(1), empty_until: Duration::ZERO }
     }
 
     /// When something may be sent.
@@ -87,13 +87,13 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn moment(time_of_day: Duration) -> Moment {
-        Moment { steady: Duration::from_secs(1000), time_of_day }
+    fn moment(time_of_day: Duration) -> FlushMoment {
+        FlushMoment { steady: Duration::from_secs(1000), time_of_day }
     }
 
     #[test]
     fn a_window_may_reach_over_midnight() {
-        let night = Window { from: 22 * HOUR, to: 6 * HOUR };
+        let night = FlushWindow { from: 22 * HOUR, to: 6 * HOUR };
         let policy = FlushPolicy { windows: vec![night], ..FlushPolicy::default() };
         for (hour, open) in
             [(21, false), (22, true), (23, true), (0, true), (5, true), (6, false), (12, false)]
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_bucket_keeps_the_average_over_units_of_any_size() {
-        let mut bucket = Bucket::new(1_000_000);
+        let mut bucket = FlushRateBucket::new(1_000_000);
         let (mut now, mut sent) = (Duration::from_secs(50), 0);
         while now < Duration::from_secs(60) {
             now = now.max(bucket.opens());

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use types::FileId;
 
 use super::Pending;
-use super::depend::{Thing, Touched};
+use super::depend::{Thing, TouchedThings};
 use super::undo::{Net, ends, rename_of, renames_of};
-use super::unit::{Around, Retract, Unit, Work, unit};
+use super::unit::{FlushUnit, FlushWork, Retract, UnitContext, unit};
 use crate::operation::{Action, NewObject};
 use crate::sabotage::Bug;
 
@@ -21,18 +21,18 @@ use crate::sabotage::Bug;
 const TOGETHER_MAX: usize = 64;
 
 /// All operations on an object that ends.
-struct Ending<'a> {
+struct EndingObject<'a> {
     object: FileId,
     chain: Vec<&'a Pending>,
 }
 
-impl Around<'_> {
+impl UnitContext<'_> {
     /// `None`: the object of `first` does not end, or something else must be done before.
-    pub fn retract(&self, first: &Pending) -> Option<Unit> {
+    pub fn retract(&self, first: &Pending) -> Option<FlushUnit> {
         if self.sabotage.is(Bug::CarryWhatEnds) {
             return None;
         }
-        let ending = Ending { object: first.operation.object(), chain: self.of_chain().collect() };
+        let ending = EndingObject { object: first.operation.object(), chain: self.of_chain().collect() };
         match self.retract_one(&ending, &[]) {
             Ok(unit) => Some(unit),
             Err(None) => None,
@@ -41,12 +41,12 @@ impl Around<'_> {
     }
 
     /// The object of `first`, and those that end too and that it took a name from, or waits for while they wait as well.
-    fn retract_together(&self, first: &Pending, ending: Ending) -> Option<Unit> {
+    fn retract_together(&self, first: &Pending, ending: EndingObject) -> Option<FlushUnit> {
         let (mut objects, mut all, mut next) = (vec![ending.object], vec![ending], 0);
         while let Some(ending) = all.get(next) {
             // One that does not end, or has nothing to be retracted, loses its name to the rename.
             let who_lost = ending.who_lost_names().filter(|it| !objects.contains(it));
-            let mut joining: Vec<Ending> = who_lost.filter_map(|object| self.ending(object)).collect();
+            let mut joining: Vec<EndingObject> = who_lost.filter_map(|object| self.ending(object)).collect();
             if joining.is_empty() {
                 match self.retract_one(ending, &objects) {
                     Ok(_) => next += 1,
@@ -63,37 +63,37 @@ impl Around<'_> {
                 return None;
             }
         }
-        let parts: Option<Vec<Unit>> =
+        let parts: Option<Vec<FlushUnit>> =
             all.iter().map(|ending| self.retract_one(ending, &objects).ok()).collect();
         let parts = parts?;
         let sequences: BTreeSet<u64> = parts.iter().flat_map(|part| part.sequences.iter().copied()).collect();
         let in_doubt = parts.iter().any(|part| part.in_doubt);
         let sequences = sequences.into_iter().collect();
-        Some(Unit { sequences, in_doubt, ..unit(first, Vec::new(), Work::Together(parts)) })
+        Some(FlushUnit { sequences, in_doubt, ..unit(first, Vec::new(), FlushWork::Together(parts)) })
     }
 
     /// The object of an operation that is in the way, if it ends and cannot be retracted before.
-    fn waits_itself(&self, obstacle: u64, together: &[FileId]) -> Option<Ending<'_>> {
+    fn waits_itself(&self, obstacle: u64, together: &[FileId]) -> Option<EndingObject<'_>> {
         let object = self.pending.get(&obstacle)?.operation.object();
         let ending = self.ending(object).filter(|_| !together.contains(&object))?;
         self.retract_one(&ending, &[]).is_err().then_some(ending)
     }
 
     /// `None`: the object does not end, or one of its operations is under way.
-    fn ending(&self, object: FileId) -> Option<Ending<'_>> {
+    fn ending(&self, object: FileId) -> Option<EndingObject<'_>> {
         let sequences = self.chains.get(&object)?;
         let chain: Vec<&Pending> = sequences.iter().filter_map(|it| self.pending.get(it)).collect();
         let is_waiting = |it: &&Pending| !it.carried && !(self.is_running)(it.sequence);
         let has_own = chain.iter().any(|it| it.operation.object() == object);
         let ends_here = chain.last().is_some_and(|last| ends(object, &last.operation));
         let is_whole = ends_here && has_own && chain.iter().all(is_waiting);
-        is_whole.then_some(Ending { object, chain })
+        is_whole.then_some(EndingObject { object, chain })
     }
 
     /// `together`: what is retracted in the same unit, so that their renames over this one are not carried out. Fails
     /// with what must be done before, or with `None` if the object does not end.
-    fn retract_one(&self, ending: &Ending, together: &[FileId]) -> Result<Unit, Option<u64>> {
-        let Ending { object, chain } = ending;
+    fn retract_one(&self, ending: &EndingObject, together: &[FileId]) -> Result<FlushUnit, Option<u64>> {
+        let EndingObject { object, chain } = ending;
         let object = *object;
         let last = chain.last().filter(|last| ends(object, &last.operation)).ok_or(None)?;
         let (mut members, mut over) = (Vec::new(), Vec::new());
@@ -139,7 +139,7 @@ impl Around<'_> {
             }
             members.push(pending);
         }
-        let touched = Touched { altered: vec![Thing::Object(object)], beside: Vec::new() };
+        let touched = TouchedThings { altered: vec![Thing::Object(object)], beside: Vec::new() };
         let net = Net::new(object, touched, false).over(&over).together_with(together);
         let first = *members.first().ok_or(None)?;
         if let Some(obstacle) = self.obstacle(&members, &net, Some(last.sequence)) {
@@ -148,12 +148,12 @@ impl Around<'_> {
         let began = members.iter().any(|member| member.in_doubt || member.recovered)
             && !self.sabotage.is(Bug::VanishInDoubt);
         let vanished = retract.made.is_some() && !began && over.is_empty();
-        let work = if vanished { Work::Vanished } else { Work::Retract(retract) };
-        Ok(Unit { over: renames_of(&over), ..unit(first, members, work) })
+        let work = if vanished { FlushWork::Vanished } else { FlushWork::Retract(retract) };
+        Ok(FlushUnit { over: renames_of(&over), ..unit(first, members, work) })
     }
 }
 
-impl Ending<'_> {
+impl EndingObject<'_> {
     /// To renames of this one.
     fn who_lost_names(&self) -> impl Iterator<Item = FileId> {
         let own = self.chain.iter().filter(|it| it.operation.object() == self.object);

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use types::{Error, ErrorKind, JunctionId};
 
-use super::{Parked, Plan, Unit};
+use super::{FlushPlan, FlushUnit, Parked};
 
 /// Between two times that all of a junction that found no room is tried again because something was removed there.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
 
-impl Plan {
+impl FlushPlan {
     /// The origin refuses it: tried again at `again_at`; what depends on it waits, and nothing else does.
-    pub fn park(&mut self, unit: &Unit, error: &Error, again_at: Duration) {
+    pub fn park(&mut self, unit: &FlushUnit, error: &Error, again_at: Duration) {
         self.give_back(unit);
         let rooms = self.queues.get(&unit.junction).map_or(0, |queue| queue.rooms);
         // It may have been a moment too early.

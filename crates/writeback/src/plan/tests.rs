@@ -4,7 +4,7 @@ use types::{Name, Timestamp};
 
 use super::*;
 use crate::operation::{Action, Attributes, NewObject, Rename};
-use crate::{Piece, Replaced};
+use crate::{DirtyPiece, ReplacedObject};
 
 const JUNCTION: JunctionId = JunctionId(1);
 const DIR: FileId = FileId([1; 16]);
@@ -28,19 +28,19 @@ fn remove(given: &'static str, object: FileId) -> Action {
 }
 
 fn rename(from: &'static str, to: &'static str, object: FileId, replaced: Option<FileId>) -> Action {
-    let replaced = replaced.map(|object| Replaced { object, links: 0, base: None });
+    let replaced = replaced.map(|object| ReplacedObject { object, links: 0, base: None });
     let (from, to, is_dir) = (name(from), name(to), false);
     Action::Rename(Rename { from_dir: DIR, from, to_dir: DIR, to, object, is_dir, base: None, replaced })
 }
 
 /// Writes are ten bytes; each operation is acknowledged a second after the one before.
-fn plan(policy: FlushPolicy, actions: Vec<Action>) -> Plan {
-    let mut plan = Plan::new([(JUNCTION, policy)].into(), Sabotage::default());
+fn plan(policy: FlushPolicy, actions: Vec<Action>) -> FlushPlan {
+    let mut plan = FlushPlan::new([(JUNCTION, policy)].into(), Sabotage::default());
     for (sequence, action) in (1..).zip(actions) {
         let data_length = if matches!(action, Action::Write { .. }) { 10 } else { 0 };
         let position = Position { sequence, segment: 0, offset: 0, head_length: 0, data_length };
         let acknowledged = Timestamp { seconds: sequence as i64, nanos: 0 };
-        let operation = Operation { junction: JUNCTION, acknowledged, since: acknowledged, action };
+        let operation = JournalOperation { junction: JUNCTION, acknowledged, since: acknowledged, action };
         let acknowledged = Duration::from_secs(sequence);
         plan.add(Pending {
             sequence,
@@ -55,13 +55,13 @@ fn plan(policy: FlushPolicy, actions: Vec<Action>) -> Plan {
     plan
 }
 
-fn at(seconds: i64) -> Moment {
+fn at(seconds: i64) -> FlushMoment {
     let steady = Duration::from_secs(seconds as u64);
-    Moment { steady, time_of_day: Duration::ZERO }
+    FlushMoment { steady, time_of_day: Duration::ZERO }
 }
 
 /// Units as sequences, each done before the next is taken.
-fn units(plan: &mut Plan) -> Vec<Vec<u64>> {
+fn units(plan: &mut FlushPlan) -> Vec<Vec<u64>> {
     let mut all = Vec::new();
     while let Some(unit) = plan.next(at(1000), false) {
         plan.done(&unit.sequences);
@@ -86,9 +86,12 @@ fn a_new_file_travels_with_its_bytes_under_its_last_name() {
     );
     let unit = plan.next(at(1000), false).unwrap();
     assert_eq!(unit.sequences, [1, 2, 3, 4, 5]);
-    let Work::Object { make: Some(making), content, set } = &unit.work else { panic!("{:?}", unit.work) };
+    let FlushWork::Object { make: Some(making), content, set } = &unit.work else {
+        panic!("{:?}", unit.work)
+    };
     assert_eq!(making.names, [(DIR, name("tmp")), (DIR, name("final"))]);
-    let ranges: Vec<_> = content.pieces.iter().map(Piece::range).map(|it| (it.offset, it.length)).collect();
+    let ranges: Vec<_> =
+        content.pieces.iter().map(DirtyPiece::range).map(|it| (it.offset, it.length)).collect();
     assert_eq!(ranges, [(0, 5), (5, 10), (20, 10)], "what was written over does not travel");
     assert_eq!((content.size, unit.bytes), (Some(30), 25));
     assert_eq!(set.mtime, Some(Timestamp { seconds: 5, nanos: 0 }));
@@ -110,11 +113,11 @@ fn what_is_made_and_removed_vanishes_unless_something_of_it_may_have_travelled()
     let mut all = plan(FlushPolicy::default(), actions());
     let unit = all.next(at(1000), false).unwrap();
     assert_eq!(unit.sequences, [1, 2, 3, 4]);
-    assert!(matches!(unit.work, Work::Vanished));
+    assert!(matches!(unit.work, FlushWork::Vanished));
     all.hold(&unit, Duration::ZERO);
     let unit = all.next(at(1000), false).unwrap();
     assert_eq!(unit.sequences, [1, 2, 3, 4]);
-    let Work::Retract(retract) = &unit.work else { panic!("what an attempt left goes: {unit:?}") };
+    let FlushWork::Retract(retract) = &unit.work else { panic!("what an attempt left goes: {unit:?}") };
     assert!(unit.in_doubt && retract.made.is_some() && retract.ends);
 }
 
@@ -145,7 +148,7 @@ fn truncations_swallow_writes_and_attributes_merge() {
         plan(FlushPolicy::default(), vec![write(FILE, 0), write(FILE, 100), set(Some(1)), cut, set(Some(2))]);
     let unit = plan.next(at(1000), false).unwrap();
     assert_eq!((unit.sequences.len(), unit.bytes), (5, 4));
-    let Work::Object { make: None, content, set } = unit.work else { panic!() };
+    let FlushWork::Object { make: None, content, set } = unit.work else { panic!() };
     assert_eq!((content.cut, content.size, set.mode), (Some(4), Some(4), Some(2)));
 }
 
@@ -194,13 +197,13 @@ fn a_flush_takes_along_what_its_operations_wait_for() {
 
 #[test]
 fn outside_of_the_window_only_what_is_asked_for_is_flushed() {
-    let window = Window { from: Duration::from_secs(3600), to: Duration::from_secs(7200) };
+    let window = FlushWindow { from: Duration::from_secs(3600), to: Duration::from_secs(7200) };
     let policy = FlushPolicy { windows: vec![window], ..FlushPolicy::default() };
     let mut plan = plan(policy, vec![make("a", FILE), make("b", OTHER)]);
     assert!(plan.next(at(1000), true).is_none());
     plan.ask(&Scope::Objects([OTHER].into()));
     assert_eq!(plan.next(at(1000), false).unwrap().sequences, [2]);
-    let open = Moment { time_of_day: Duration::from_secs(4000), ..at(1000) };
+    let open = FlushMoment { time_of_day: Duration::from_secs(4000), ..at(1000) };
     assert_eq!(plan.next(open, false).unwrap().sequences, [1]);
 }
 

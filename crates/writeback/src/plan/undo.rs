@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use types::{FileId, Name};
 
 use super::Pending;
-use super::depend::{Thing, Touched};
-use super::unit::{Around, Retract, Unit, Work, object_work, unit};
-use crate::operation::{Action, NewObject, Operation, Rename};
+use super::depend::{Thing, TouchedThings};
+use super::unit::{FlushUnit, FlushWork, Retract, UnitContext, object_work, unit};
+use crate::operation::{Action, JournalOperation, NewObject, Rename};
 use crate::sabotage::{Bug, Sabotage};
 
 /// After it the object is not there any more, and no operation on it follows.
-pub fn ends(object: FileId, operation: &Operation) -> bool {
+pub fn ends(object: FileId, operation: &JournalOperation) -> bool {
     match &operation.action {
         Action::Remove { object: removed, links, .. } => *removed == object && *links == 0,
         Action::Rmdir { object: removed, .. } => *removed == object,
@@ -29,7 +29,7 @@ pub fn ends(object: FileId, operation: &Operation) -> bool {
 }
 
 /// Of those that end an object.
-pub fn is_of_directory(end: &Operation) -> bool {
+pub fn is_of_directory(end: &JournalOperation) -> bool {
     match &end.action {
         Action::Rmdir { .. } => true,
         Action::Rename(rename) => rename.is_dir,
@@ -38,16 +38,16 @@ pub fn is_of_directory(end: &Operation) -> bool {
 }
 
 /// The operation may go ahead of the other one, which comes before it.
-pub fn may_pass(operation: &Operation, other: &Operation, sabotage: Sabotage) -> bool {
+pub fn may_pass(operation: &JournalOperation, other: &JournalOperation, sabotage: Sabotage) -> bool {
     let stays = !matches!(operation.action, Action::Rmdir { .. });
     let net = Net::of(operation, stays, sabotage);
-    !net.is_obstructed_by(other, 0, &Touched::by(other, sabotage))
+    !net.is_obstructed_by(other, 0, &TouchedThings::by(other, sabotage))
 }
 
 /// What operations on one object come to.
 pub(super) struct Net {
     object: FileId,
-    touched: Touched,
+    touched: TouchedThings,
     /// The object is there afterwards, so that what is done inside of it, if it is a directory, may come before or after.
     stays: bool,
     /// Names that it may be looked for under. Where it has others it must not have any of these as one of them.
@@ -58,9 +58,9 @@ pub(super) struct Net {
     together: Vec<FileId>,
 }
 
-impl Around<'_> {
+impl UnitContext<'_> {
     /// All that is known of `first`, which is stuck, and of what follows it. `None`: nothing can go yet.
-    pub fn form_stuck(&self, first: &Pending) -> Option<Unit> {
+    pub fn form_stuck(&self, first: &Pending) -> Option<FlushUnit> {
         if first.carried || self.chain.iter().any(|sequence| (self.is_running)(*sequence)) {
             return None;
         }
@@ -75,13 +75,13 @@ impl Around<'_> {
     }
 
     /// Before this start it may have gone ahead in the same way.
-    pub(super) fn in_doubt_of_start(&self, unit: Unit) -> Unit {
+    pub(super) fn in_doubt_of_start(&self, unit: FlushUnit) -> FlushUnit {
         let is_recovered = |sequence: &u64| self.pending.get(sequence).is_some_and(|it| it.recovered);
         unit.each(|part| part.in_doubt |= part.sequences.iter().any(is_recovered))
     }
 
     /// A name that was given, and then moved or taken away again.
-    fn link_at_last(&self, first: &Pending) -> Option<Unit> {
+    fn link_at_last(&self, first: &Pending) -> Option<FlushUnit> {
         let Action::Link { file, dir, name, links, base } = &first.operation.action else { return None };
         let (mut members, mut over, mut names) = (vec![first], Vec::new(), vec![(*dir, name.clone())]);
         let mut is_taken_away = false;
@@ -108,17 +108,18 @@ impl Around<'_> {
         }
         let (dir, name) = names.last().cloned()?;
         let action = Action::Link { file: *file, dir, name, links: *links, base: *base };
-        let net = self.net(&Operation { action: action.clone(), ..first.operation.clone() }, true);
+        let net = self.net(&JournalOperation { action: action.clone(), ..first.operation.clone() }, true);
         let net = Net { names: names.clone(), ..net }.over(&over);
         let work = match is_taken_away {
-            true => Work::Retract(Retract { names, ..Retract::default() }),
-            false => Work::Names(action),
+            true => FlushWork::Retract(Retract { names, ..Retract::default() }),
+            false => FlushWork::Names(action),
         };
-        self.is_clear(&members, &net).then(|| Unit { over: renames_of(&over), ..unit(first, members, work) })
+        self.is_clear(&members, &net)
+            .then(|| FlushUnit { over: renames_of(&over), ..unit(first, members, work) })
     }
 
     /// Made where it ends, with all that its contents are now.
-    fn make_at_last(&self, first: &Pending) -> Option<Unit> {
+    fn make_at_last(&self, first: &Pending) -> Option<FlushUnit> {
         let mut renames = self.leading_renames(first);
         // What is no file is not known again by anything but the name that an attempt gave it.
         let is_file = matches!(&first.operation.action, Action::Make { what: NewObject::File, .. });
@@ -140,13 +141,13 @@ impl Around<'_> {
                     let Action::Make { id, what, set, .. } = &first.operation.action else { return None };
                     let (id, what, set) = (*id, what.clone(), *set);
                     let action = Action::Make { dir: *to_dir, name: to.clone(), id, what, set };
-                    Operation { action, ..first.operation.clone() }
+                    JournalOperation { action, ..first.operation.clone() }
                 }
                 // The names that it had before do not matter.
                 Some(rename) => {
                     let (from_dir, from) = (rename.to_dir, rename.to.clone());
                     let action = Action::Rename(Rename { from_dir, from, ..rename.clone() });
-                    Operation { action, ..first.operation.clone() }
+                    JournalOperation { action, ..first.operation.clone() }
                 }
                 None => first.operation.clone(),
             };
@@ -154,20 +155,20 @@ impl Around<'_> {
             let net = Net { names: names_of(taken), ..self.net(&operation, true) }.over(&over);
             self.is_clear(&members, &net).then(|| {
                 let work = match (object_work(&members), last) {
-                    (Work::Object { make: Some(making), content, set }, Some(rename))
+                    (FlushWork::Object { make: Some(making), content, set }, Some(rename))
                         if rename.replaced.is_some() =>
                     {
-                        Work::Replace { making, content, set, rename: rename.clone() }
+                        FlushWork::Replace { making, content, set, rename: rename.clone() }
                     }
                     (work, _) => work,
                 };
-                Unit { over: renames_of(&over), ..unit(first, members, work) }
+                FlushUnit { over: renames_of(&over), ..unit(first, members, work) }
             })
         })
     }
 
     /// All bytes and attributes as they are now, whatever is done to its names in between.
-    fn fill_at_last(&self, first: &Pending) -> Option<Unit> {
+    fn fill_at_last(&self, first: &Pending) -> Option<FlushUnit> {
         let members: Vec<_> = self.of_chain().filter(|pending| pending.operation.is_content()).collect();
         let net = self.net(&first.operation, true);
         self.is_clear(&members, &net).then(|| {
@@ -177,7 +178,7 @@ impl Around<'_> {
     }
 
     /// Renamed once, to where it ends.
-    fn move_at_last(&self, first: &Pending) -> Option<Unit> {
+    fn move_at_last(&self, first: &Pending) -> Option<FlushUnit> {
         let renames = self.leading_renames(first);
         (2..=renames.len()).rev().find_map(|most| {
             let members = renames[..most].to_vec();
@@ -186,20 +187,20 @@ impl Around<'_> {
             let (from, to) = (moves.first()?, moves.last()?);
             let action =
                 Action::Rename(Rename { from_dir: from.from_dir, from: from.from.clone(), ..to.clone() });
-            let net = self.net(&Operation { action, ..first.operation.clone() }, true);
+            let net = self.net(&JournalOperation { action, ..first.operation.clone() }, true);
             let net = Net { names: names_of(&members), ..net }.over(&over);
-            let work = Work::Moved(moves);
+            let work = FlushWork::Moved(moves);
             self.is_clear(&members, &net)
-                .then(|| Unit { over: renames_of(&over), ..unit(first, members, work) })
+                .then(|| FlushUnit { over: renames_of(&over), ..unit(first, members, work) })
         })
     }
 
     /// As it would go if it waited for nothing.
-    fn ahead(&self, first: &Pending) -> Option<Unit> {
+    fn ahead(&self, first: &Pending) -> Option<FlushUnit> {
         let members = vec![first];
         let stays = !matches!(first.operation.action, Action::Rmdir { .. });
         let net = self.net(&first.operation, stays);
-        let work = || Work::Names(first.operation.action.clone());
+        let work = || FlushWork::Names(first.operation.action.clone());
         self.is_clear(&members, &net).then(|| unit(first, members, work()))
     }
 
@@ -233,7 +234,7 @@ impl Around<'_> {
         renames
     }
 
-    fn net(&self, operation: &Operation, stays: bool) -> Net {
+    fn net(&self, operation: &JournalOperation, stays: bool) -> Net {
         Net::of(operation, stays, self.sabotage)
     }
 
@@ -258,7 +259,7 @@ impl Around<'_> {
                 }
                 ways.push(blocker);
                 let obstructs = |it: &Pending| {
-                    let touched = Touched::by(&it.operation, self.sabotage);
+                    let touched = TouchedThings::by(&it.operation, self.sabotage);
                     net.is_obstructed_by(&it.operation, it.sequence, &touched)
                 };
                 if !is_member(blocker) && self.pending.get(&blocker).is_none_or(obstructs) {
@@ -298,11 +299,11 @@ pub(super) fn rename_of(pending: &Pending) -> Option<&Rename> {
 }
 
 impl Net {
-    fn of(operation: &Operation, stays: bool, sabotage: Sabotage) -> Net {
-        Net::new(operation.object(), Touched::by(operation, sabotage), stays)
+    fn of(operation: &JournalOperation, stays: bool, sabotage: Sabotage) -> Net {
+        Net::new(operation.object(), TouchedThings::by(operation, sabotage), stays)
     }
 
-    pub(super) fn new(object: FileId, touched: Touched, stays: bool) -> Net {
+    pub(super) fn new(object: FileId, touched: TouchedThings, stays: bool) -> Net {
         Net { object, touched, stays, names: Vec::new(), replaced: Vec::new(), together: Vec::new() }
     }
 
@@ -317,7 +318,7 @@ impl Net {
         self
     }
 
-    fn is_obstructed_by(&self, other: &Operation, sequence: u64, touched: &Touched) -> bool {
+    fn is_obstructed_by(&self, other: &JournalOperation, sequence: u64, touched: &TouchedThings) -> bool {
         if self.together.contains(&other.object()) && other.object() != self.object {
             return false;
         }

@@ -10,7 +10,7 @@ use types::{FileId, JunctionId, Name, Timestamp, Version};
 
 use super::Pending;
 use super::depend::Depend;
-use crate::dirty::{Overlay, Piece};
+use crate::dirty::{DirtyPiece, Overlay};
 use crate::operation::{Action, Attributes, NewObject, Rename};
 use crate::sabotage::{Bug, Sabotage};
 
@@ -33,14 +33,14 @@ impl Most {
 }
 
 #[derive(Clone, Debug)]
-pub struct Unit {
+pub struct FlushUnit {
     /// In order; marked as done in this order.
     pub sequences: Vec<u64>,
     pub junction: JunctionId,
     pub object: FileId,
     pub base: Option<Version>,
     pub since: Timestamp,
-    pub work: Work,
+    pub work: FlushWork,
     /// Renames in it over others, which have lost these names in any case.
     pub over: Vec<Rename>,
     /// Names of later renames: an earlier attempt may have drawn these together with it, and given one at once.
@@ -57,35 +57,35 @@ pub struct Unit {
     pub(super) rooms: u64,
 }
 
-impl Unit {
+impl FlushUnit {
     /// In which it gives or takes names.
     pub fn dirs(&self) -> Vec<FileId> {
         match &self.work {
-            Work::Object { make: Some(making), .. } | Work::Replace { making, .. } => {
+            FlushWork::Object { make: Some(making), .. } | FlushWork::Replace { making, .. } => {
                 making.names.iter().map(|(dir, _)| *dir).collect()
             }
-            Work::Names(action) => action.dirs().into_iter().flatten().collect(),
-            Work::Moved(renames) => {
+            FlushWork::Names(action) => action.dirs().into_iter().flatten().collect(),
+            FlushWork::Moved(renames) => {
                 renames.iter().flat_map(|rename| [rename.from_dir, rename.to_dir]).collect()
             }
-            Work::Retract(retract) => retract.names.iter().map(|(dir, _)| *dir).collect(),
-            Work::Together(parts) => parts.iter().flat_map(Unit::dirs).collect(),
-            Work::Vanished | Work::Object { make: None, .. } => Vec::new(),
+            FlushWork::Retract(retract) => retract.names.iter().map(|(dir, _)| *dir).collect(),
+            FlushWork::Together(parts) => parts.iter().flat_map(FlushUnit::dirs).collect(),
+            FlushWork::Vanished | FlushWork::Object { make: None, .. } => Vec::new(),
         }
     }
 
     /// What is carried out one after the other, each on one object.
-    pub fn parts(&self) -> &[Unit] {
+    pub fn parts(&self) -> &[FlushUnit] {
         match &self.work {
-            Work::Together(parts) => parts,
+            FlushWork::Together(parts) => parts,
             _ => std::slice::from_ref(self),
         }
     }
 
     /// Changes it and its parts.
-    pub(super) fn each(mut self, change: impl Fn(&mut Unit)) -> Unit {
+    pub(super) fn each(mut self, change: impl Fn(&mut FlushUnit)) -> FlushUnit {
         change(&mut self);
-        if let Work::Together(parts) = &mut self.work {
+        if let FlushWork::Together(parts) = &mut self.work {
             parts.iter_mut().for_each(change);
         }
         self
@@ -93,12 +93,12 @@ impl Unit {
 }
 
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum FlushWork {
     /// Nothing travels: it came to nothing, or is at the origin already.
     Vanished,
     Object {
         make: Option<Making>,
-        content: Content,
+        content: ContentChange,
         set: Attributes,
     },
     /// One of link, remove, rmdir, rename.
@@ -106,7 +106,7 @@ pub enum Work {
     /// An object that is made, and takes the name of another one with its first own.
     Replace {
         making: Making,
-        content: Content,
+        content: ContentChange,
         set: Attributes,
         rename: Rename,
     },
@@ -115,26 +115,26 @@ pub enum Work {
     /// Its owner took it away again before all of it was at the origin.
     Retract(Retract),
     /// Retractions of objects that would wait for each other.
-    Together(Vec<Unit>),
+    Together(Vec<FlushUnit>),
 }
 
-impl Unit {
+impl FlushUnit {
     /// It may give room back at the origin.
     pub fn frees_room(&self) -> bool {
         if !self.over.is_empty() {
             return true;
         }
         match &self.work {
-            Work::Retract(_) => true,
-            Work::Together(parts) => parts.iter().any(Unit::frees_room),
+            FlushWork::Retract(_) => true,
+            FlushWork::Together(parts) => parts.iter().any(FlushUnit::frees_room),
             // What is made takes room, although it is cut first.
-            Work::Object { make, content, .. } => {
+            FlushWork::Object { make, content, .. } => {
                 make.is_none() && (content.cut.is_some() || content.size.is_some())
             }
-            Work::Names(Action::Remove { .. }) => true,
-            Work::Names(Action::Rename(rename)) => rename.replaced.is_some(),
-            Work::Replace { .. } => true,
-            Work::Names(_) | Work::Moved(_) | Work::Vanished => false,
+            FlushWork::Names(Action::Remove { .. }) => true,
+            FlushWork::Names(Action::Rename(rename)) => rename.replaced.is_some(),
+            FlushWork::Replace { .. } => true,
+            FlushWork::Names(_) | FlushWork::Moved(_) | FlushWork::Vanished => false,
         }
     }
 }
@@ -170,21 +170,21 @@ pub struct Making {
 
 /// What bytes become: first cut, then written, then of this size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Content {
+pub struct ContentChange {
     pub cut: Option<u64>,
     /// Dirty ones only, by offset.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<DirtyPiece>,
     pub size: Option<u64>,
 }
 
-impl Content {
+impl ContentChange {
     pub fn is_nothing(&self) -> bool {
-        *self == Content::default()
+        *self == ContentChange::default()
     }
 }
 
 /// What forming a unit looks at.
-pub struct Around<'a> {
+pub struct UnitContext<'a> {
     pub pending: &'a BTreeMap<u64, Pending>,
     /// The sequences of the operations on the object, from the first of the unit on.
     pub chain: Vec<u64>,
@@ -197,21 +197,21 @@ pub struct Around<'a> {
     pub sabotage: Sabotage,
 }
 
-impl Around<'_> {
+impl UnitContext<'_> {
     /// Of which `first`, which waits for nothing, is the first.
-    pub fn form(&self, first: &Pending) -> Unit {
+    pub fn form(&self, first: &Pending) -> FlushUnit {
         if first.carried {
-            return unit(first, vec![first], Work::Vanished);
+            return unit(first, vec![first], FlushWork::Vanished);
         }
         let is_make = matches!(first.operation.action, Action::Make { .. });
         if is_make
             && (!(first.in_doubt || first.recovered) || self.sabotage.is(Bug::VanishInDoubt))
             && let Some(all) = self.vanishes()
         {
-            return unit(first, all, Work::Vanished);
+            return unit(first, all, FlushWork::Vanished);
         }
         if !is_make && !first.operation.is_content() {
-            let work = Work::Names(first.operation.action.clone());
+            let work = FlushWork::Names(first.operation.action.clone());
             return unit(first, vec![first], work);
         }
         let members = self.absorb(first);
@@ -220,10 +220,11 @@ impl Around<'_> {
     }
 
     /// An earlier attempt may have drawn more operations together, and made the object where it was to replace another.
-    pub fn with_staged(&self, mut unit: Unit) -> Unit {
+    pub fn with_staged(&self, mut unit: FlushUnit) -> FlushUnit {
         let object = unit.object;
         if unit.in_doubt
-            && let Work::Object { make: Some(making), .. } | Work::Replace { making, .. } = &mut unit.work
+            && let FlushWork::Object { make: Some(making), .. } | FlushWork::Replace { making, .. } =
+                &mut unit.work
         {
             let chain = self.chain.iter().filter_map(|sequence| self.pending.get(sequence));
             making.staged = chain.filter_map(|pending| pending.operation.replaces_in(object)).collect();
@@ -295,15 +296,15 @@ impl Around<'_> {
     }
 }
 
-pub(super) fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit {
+pub(super) fn unit(first: &Pending, members: Vec<&Pending>, work: FlushWork) -> FlushUnit {
     let operation = &first.operation;
     let bytes = match &work {
-        Work::Object { content, .. } | Work::Replace { content, .. } => {
+        FlushWork::Object { content, .. } | FlushWork::Replace { content, .. } => {
             content.pieces.iter().map(|piece| piece.range().length).sum()
         }
         _ => 0,
     };
-    Unit {
+    FlushUnit {
         sequences: members.iter().map(|member| member.sequence).collect(),
         junction: operation.junction,
         object: operation.object(),
@@ -321,7 +322,7 @@ pub(super) fn unit(first: &Pending, members: Vec<&Pending>, work: Work) -> Unit 
 }
 
 /// What all of them leave.
-pub(super) fn object_work(members: &[&Pending]) -> Work {
+pub(super) fn object_work(members: &[&Pending]) -> FlushWork {
     let mut make = None;
     let mut set = Attributes::default();
     let mut overlay: Option<Overlay> = None;
@@ -356,21 +357,21 @@ pub(super) fn object_work(members: &[&Pending]) -> Work {
         }
     }
     let is_file = make.as_ref().is_some_and(|make| make.what == NewObject::File);
-    let mut content = overlay.map_or_else(Content::default, |overlay| content(&overlay, sized));
+    let mut content = overlay.map_or_else(ContentChange::default, |overlay| content(&overlay, sized));
     if is_file {
         // What an interrupted attempt may have left is cut.
         content.cut = Some(0);
         content.size = Some(content.size.unwrap_or_else(|| end(&content.pieces)));
     }
-    Work::Object { make, content, set }
+    FlushWork::Object { make, content, set }
 }
 
-fn content(overlay: &Overlay, sized: bool) -> Content {
+fn content(overlay: &Overlay, sized: bool) -> ContentChange {
     let pieces = overlay.dirty_up_to(u64::MAX).collect();
     let cut = Some(overlay.clean_up_to()).filter(|_| sized);
-    Content { cut, pieces, size: sized.then_some(overlay.size()) }
+    ContentChange { cut, pieces, size: sized.then_some(overlay.size()) }
 }
 
-fn end(pieces: &[Piece]) -> u64 {
+fn end(pieces: &[DirtyPiece]) -> u64 {
     pieces.last().map_or(0, |piece| piece.range().end())
 }

@@ -6,9 +6,9 @@ fn header() -> Header {
     Header { journal: ID, number: 7, first_sequence: 1 << 40, previous_end: 4096, size: 64 << 20 }
 }
 
-fn frame() -> Frame {
-    Frame {
-        kind: Kind::Entry,
+fn frame() -> RecordFrame {
+    RecordFrame {
+        kind: RecordKind::Entry,
         sequence: 0x0102_0304_0506_0708,
         head_length: 5,
         data_length: 4,
@@ -19,8 +19,8 @@ fn frame() -> Frame {
     }
 }
 
-fn place(segment: u64, offset: u64) -> Place<'static> {
-    Place { journal: &ID, segment, offset }
+fn place(segment: u64, offset: u64) -> RecordPlace<'static> {
+    RecordPlace { journal: &ID, segment, offset }
 }
 
 #[test]
@@ -51,26 +51,26 @@ fn a_header_of_another_format_tells_who_wrote_it() {
 #[test]
 fn a_frame_is_believed_to_the_bit_and_only_in_its_place() {
     let bytes = frame().encode(place(3, 64));
-    assert_eq!(Frame::decode(&bytes, place(3, 64)), Some(frame()));
+    assert_eq!(RecordFrame::decode(&bytes, place(3, 64)), Some(frame()));
     for bit in 0..bytes.len() * 8 {
         let mut other = bytes;
         other[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(Frame::decode(&other, place(3, 64)), None, "bit {bit}");
+        assert_eq!(RecordFrame::decode(&other, place(3, 64)), None, "bit {bit}");
     }
-    assert_eq!(Frame::decode(&bytes, place(4, 64)), None);
-    assert_eq!(Frame::decode(&bytes, place(3, 72)), None);
-    let other = Place { journal: &[0; 16], segment: 3, offset: 64 };
-    assert_eq!(Frame::decode(&bytes, other), None);
-    assert_eq!(Frame::decode(&bytes[..47], place(3, 64)), None);
-    assert_eq!(Frame::decode(&[0; 48], place(3, 64)), None);
+    assert_eq!(RecordFrame::decode(&bytes, place(4, 64)), None);
+    assert_eq!(RecordFrame::decode(&bytes, place(3, 72)), None);
+    let other = RecordPlace { journal: &[0; 16], segment: 3, offset: 64 };
+    assert_eq!(RecordFrame::decode(&bytes, other), None);
+    assert_eq!(RecordFrame::decode(&bytes[..47], place(3, 64)), None);
+    assert_eq!(RecordFrame::decode(&[0; 48], place(3, 64)), None);
 }
 
 #[test]
 fn lengths_beyond_their_limits_are_no_record() {
-    let long_head = Frame { head_length: HEAD_MAX + 1, ..frame() };
-    let long_data = Frame { data_length: DATA_MAX + 1, ..frame() };
+    let long_head = RecordFrame { head_length: HEAD_MAX + 1, ..frame() };
+    let long_data = RecordFrame { data_length: DATA_MAX + 1, ..frame() };
     for frame in [long_head, long_data] {
-        assert_eq!(Frame::decode(&frame.encode(place(0, 64)), place(0, 64)), None);
+        assert_eq!(RecordFrame::decode(&frame.encode(place(0, 64)), place(0, 64)), None);
     }
 }
 

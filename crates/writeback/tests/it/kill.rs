@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use writeback::{Journal, Step, abort_at};
+use writeback::{Journal, JournalStep, abort_at};
 
 use crate::content::{check_all, config, data, head};
 
@@ -115,14 +115,14 @@ async fn an_abort_at_each_step_loses_nothing_that_was_acknowledged() {
     let mut ledger = Ledger::default();
     // There is a tail to cut once something was written. The reserve is made on a fresh directory, and taken only when the journal is full to the brim: the histories
     // on the disk in memory cut there.
-    let special = [Step::ReserveMade, Step::ReserveTaken, Step::TailCut];
-    let later = Step::ALL.into_iter().filter(|step| !special.contains(step));
+    let special = [JournalStep::ReserveMade, JournalStep::ReserveTaken, JournalStep::TailCut];
+    let later = JournalStep::ALL.into_iter().filter(|step| !special.contains(step));
     let later = later.map(|step| match step {
-        Step::EntryWritten | Step::DoneWritten => (step, 40),
-        Step::BeforeSync | Step::AfterSync => (step, 6),
+        JournalStep::EntryWritten | JournalStep::DoneWritten => (step, 40),
+        JournalStep::BeforeSync | JournalStep::AfterSync => (step, 6),
         _ => (step, 1),
     });
-    let (first, last) = ([(Step::ReserveMade, 1)], [(Step::TailCut, 1)]);
+    let (first, last) = ([(JournalStep::ReserveMade, 1)], [(JournalStep::TailCut, 1)]);
     for (step, count) in first.into_iter().chain(later).chain(last) {
         let crash_at = format!("{step:?}:{count}");
         let mut child = start(dir.path(), &ledger, Some(&crash_at));

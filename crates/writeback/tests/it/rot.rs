@@ -101,9 +101,9 @@ async fn opened(place: &Path) -> Result<bool, String> {
     }
 }
 
-struct Random(u64);
+struct TestRandom(u64);
 
-impl Random {
+impl TestRandom {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 24) as usize % end
@@ -130,7 +130,7 @@ impl Places {
     }
 
     /// Records are small beside what is written: half of the flips are in them.
-    fn any(&self, random: &mut Random) -> usize {
+    fn any(&self, random: &mut TestRandom) -> usize {
         if self.used.is_empty() {
             random.below(self.length)
         } else if self.records.is_empty() || random.below(2) == 0 {
@@ -153,7 +153,7 @@ async fn a_flipped_bit_of_any_file_of_a_journal_is_told_and_no_entry_is_another(
         let files = files(from).into_iter().map(|file| (Places::of(&from.join(&file)), file));
         files.collect::<Vec<_>>()
     });
-    let (mut random, mut told) = (Random(7), 0);
+    let (mut random, mut told) = (TestRandom(7), 0);
     for flip in 0..flips {
         let from = [&closed, &killed][flip % 2];
         let (places, file) = &all[flip % 2][flip / 2 % all[flip % 2].len()];

@@ -6,15 +6,15 @@ const NONE: Due = Due { sequence: 0, written_ms: 0 };
 const ONE: WriteVerifier = [1; 8];
 const TWO: WriteVerifier = [2; 8];
 
-fn extents() -> Extents<()> {
-    Extents::new(PART)
+fn extents() -> BufferExtents<()> {
+    BufferExtents::new(PART)
 }
 
-fn write(extents: &mut Extents<()>, sequence: u64, offset: u64, length: usize) {
+fn write(extents: &mut BufferExtents<()>, sequence: u64, offset: u64, length: usize) {
     extents.write(offset, &Bytes::from(vec![sequence as u8; length]), sequence, Stability::Unstable, 5, &());
 }
 
-fn shown(part: Option<Part>) -> Option<(u64, Vec<u8>)> {
+fn shown(part: Option<BufferPart>) -> Option<(u64, Vec<u8>)> {
     part.map(|part| (part.offset, part.data.to_vec()))
 }
 
@@ -136,7 +136,7 @@ fn random_calls_do_what_an_array_of_bytes_does() {
     // What readers see, and what the origin has, stored or not.
     let (mut model, mut memory, mut disk) =
         ([0_u8; SIZE as usize], [0_u8; SIZE as usize], [0_u8; SIZE as usize]);
-    let (mut verifier, mut under_way) = (0_u8, Vec::<Part>::new());
+    let (mut verifier, mut under_way) = (0_u8, Vec::<BufferPart>::new());
     for sequence in 1..4_000_u64 {
         match below(10) {
             0..=4 => {
@@ -181,9 +181,9 @@ fn random_calls_do_what_an_array_of_bytes_does() {
         let mut seen = Vec::new();
         for segment in e.segments(ByteRange::new(0, SIZE)) {
             match segment {
-                Segment::Zeros(_) => unreachable!("no segment of zeros is made here"),
-                Segment::Dirty(bytes) => seen.extend_from_slice(&bytes),
-                Segment::Clean(range) => {
+                ReadSegment::Zeros(_) => unreachable!("no segment of zeros is made here"),
+                ReadSegment::Dirty(bytes) => seen.extend_from_slice(&bytes),
+                ReadSegment::Clean(range) => {
                     seen.extend_from_slice(&disk[range.offset as usize..range.end() as usize])
                 }
             }
@@ -197,7 +197,7 @@ fn random_calls_do_what_an_array_of_bytes_does() {
 #[test]
 fn what_the_origin_keeps_is_as_old_as_what_is_not_committed_of_it() {
     let mut e = extents();
-    let keep = |e: &mut Extents<()>, sequence, offset| {
+    let keep = |e: &mut BufferExtents<()>, sequence, offset| {
         write(e, sequence, offset, 100);
         let part = e.next_part(ALL).expect("full");
         e.arrived_to_be_kept(part.number, ONE);
@@ -215,7 +215,7 @@ fn what_the_origin_keeps_is_as_old_as_what_is_not_committed_of_it() {
 /// Who waited for his bytes to be stored was answered when others wrote over them, though neither were.
 #[test]
 fn who_waits_for_bytes_that_others_wrote_over_waits_for_theirs() {
-    let durable = |e: &mut Extents<()>| {
+    let durable = |e: &mut BufferExtents<()>| {
         e.write(10, &Bytes::from_static(&[1; 50]), 1, Stability::FileSync, 5, &());
     };
     let place = ByteRange::new(10, 50);

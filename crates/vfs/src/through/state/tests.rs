@@ -3,8 +3,8 @@ use std::sync::Arc;
 use types::{FileId, FileKind, JunctionId};
 
 use super::*;
-use crate::gather::Segment;
-use crate::through::file::File;
+use crate::gather::ReadSegment;
+use crate::through::file::BufferedFile;
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanos: 0 }
@@ -30,17 +30,17 @@ fn attr(seconds: i64) -> Attr {
     }
 }
 
-fn empty_file() -> (Arc<File>, CacheKey) {
+fn empty_file() -> (Arc<BufferedFile>, CacheKey) {
     let clean = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: 0 };
-    (File::new(clean.file, JunctionId(1), clean, 1 << 20, false), clean)
+    (BufferedFile::new(clean.file, JunctionId(1), clean, 1 << 20, false), clean)
 }
 
 fn permit() -> BudgetPermit {
     Arc::new(Arc::new(tokio::sync::Semaphore::new(1)).try_acquire_owned().expect("free"))
 }
 
-const LIMITS: Limits =
-    Limits { now_ms: 1, parts_max: 9, pressed: false, stopping: false, unstable_max: u64::MAX };
+const LIMITS: SendLimits =
+    SendLimits { now_ms: 1, parts_max: 9, pressed: false, stopping: false, unstable_max: u64::MAX };
 
 fn write_and_ask(state: &mut State, offset: u64, permit: &BudgetPermit) {
     let bytes = Bytes::from_static(b"bytes");
@@ -50,14 +50,14 @@ fn write_and_ask(state: &mut State, offset: u64, permit: &BudgetPermit) {
 
 fn send(state: &mut State) {
     match state.next_step(&LIMITS) {
-        Step::Send(part) => state.extents.arrived(part.number, Stability::Unstable, [0; 8]),
+        SendStep::Send(part) => state.extents.arrived(part.number, Stability::Unstable, [0; 8]),
         other => panic!("{other:?}"),
     }
 }
 
 fn write_look_and_send(state: &mut State, clean: CacheKey, permit: &BudgetPermit) {
     write_and_ask(state, 0, permit);
-    assert!(matches!(state.next_step(&LIMITS), Step::Look));
+    assert!(matches!(state.next_step(&LIMITS), SendStep::Look));
     state.looked(clean.version, clean, true);
     send(state);
 }
@@ -111,7 +111,7 @@ fn what_is_stored_is_told_as_the_origin_has_it() {
     state.take(&attr(1), (0, &bytes), Stability::Unstable, (0, Some(at(100))), &permit);
     let part = state.extents.next_part(Due { sequence: 1, written_ms: 0 }).expect("asked for");
     state.extents.arrived(part.number, Stability::FileSync, [0; 8]);
-    assert!(matches!(state.lay_exact(), Step::LayExact { .. }));
+    assert!(matches!(state.lay_exact(), SendStep::LayExact { .. }));
     assert_eq!(state.view(&attr(2)).mtime, at(100));
     state.laid(CacheKey { version: Version([2; 16]), size: 5, ..clean });
     assert_eq!(state.view(&attr(50)).mtime, at(50));
@@ -125,13 +125,13 @@ fn what_is_asked_for_while_a_commit_is_under_way_is_committed_after_it() {
     let permit = permit();
     let mut state = file.lock();
     write_look_and_send(&mut state, clean, &permit);
-    let Step::Commit { arrivals } = state.next_step(&LIMITS) else { panic!("all has arrived") };
+    let SendStep::Commit { arrivals } = state.next_step(&LIMITS) else { panic!("all has arrived") };
     write_and_ask(&mut state, 100, &permit);
     send(&mut state);
     assert_eq!(state.extents.committed(arrivals, [0; 8]), (0, Vec::new()));
     state.commit_is_over();
     let next = state.next_step(&LIMITS);
-    assert!(matches!(next, Step::Commit { .. }), "{next:?}");
+    assert!(matches!(next, SendStep::Commit { .. }), "{next:?}");
 }
 
 /// Two that read what is not here, one beginning before the other ends, had the file for themselves without an end.
@@ -146,8 +146,8 @@ fn who_asks_for_a_commit_is_not_kept_waiting_by_those_who_read() {
         state.requests += 1;
         state.grants = 0;
         match state.next_step(&LIMITS) {
-            Step::Granted => {}
-            Step::Commit { .. } => return,
+            SendStep::Granted => {}
+            SendStep::Commit { .. } => return,
             other => panic!("{other:?}"),
         }
     }
@@ -168,18 +168,18 @@ async fn what_was_at_the_origin_when_it_was_cut_there_is_cut_here() {
     };
     {
         let mut state = file.lock();
-        assert!(matches!(state.next_step(&LIMITS), Step::LayExact { .. }), "readers were let through");
+        assert!(matches!(state.next_step(&LIMITS), SendStep::LayExact { .. }), "readers were let through");
     }
     file.lock().laid(CacheKey { size: 5, ..clean });
-    assert!(matches!(file.lock().next_step(&LIMITS), Step::Granted));
+    assert!(matches!(file.lock().next_step(&LIMITS), SendStep::Granted));
     let held = wanted.granted().await.expect("granted");
     file.lock().take(&attr(1), (100, &Bytes::from_static(b"later")), Stability::Unstable, (0, None), &permit);
     // Somebody else made it longer just after that.
     held.is_cut(2, CacheKey { size: 50, ..clean });
     let state = file.lock();
     let segments = state.extents.segments(ByteRange::new(0, state.size()));
-    let here = |bytes: &'static [u8]| Segment::Dirty(Bytes::from_static(bytes));
-    assert_eq!(segments, [here(b"by"), Segment::Clean(ByteRange::new(2, 98)), here(b"later")]);
+    let here = |bytes: &'static [u8]| ReadSegment::Dirty(Bytes::from_static(bytes));
+    assert_eq!(segments, [here(b"by"), ReadSegment::Clean(ByteRange::new(2, 98)), here(b"later")]);
 }
 
 /// It was believed to be there still, and nobody would have sent or committed it again.
@@ -193,10 +193,10 @@ fn what_the_origin_had_when_it_was_perhaps_cut_is_sent_again_and_committed() {
     assert_eq!(state.extents.unstable_bytes(), 0);
     let again = state.next_step(&LIMITS);
     assert!(
-        matches!(&again, Step::Send(part) if (part.offset, &part.data[..]) == (0, b"bytes")),
+        matches!(&again, SendStep::Send(part) if (part.offset, &part.data[..]) == (0, b"bytes")),
         "{again:?}"
     );
-    let Step::Send(part) = again else { return };
+    let SendStep::Send(part) = again else { return };
     state.extents.arrived(part.number, Stability::Unstable, [0; 8]);
-    assert!(matches!(state.next_step(&LIMITS), Step::Commit { .. }));
+    assert!(matches!(state.next_step(&LIMITS), SendStep::Commit { .. }));
 }

@@ -3,10 +3,10 @@
 use types::{Error, ErrorKind, FileId, Name, Result};
 
 use super::{Carry, absent_name, is_same};
-use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Theirs};
-use crate::home::{Found, Seen};
+use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, ForeignState};
+use crate::flush_target::{TargetObject, TargetPresence};
 use crate::operation::{Attributes, NewObject};
-use crate::plan::{Content, Making};
+use crate::plan::{ContentChange, Making};
 
 const NAME_TAKEN: &str = "another object has the name";
 
@@ -14,25 +14,25 @@ impl Carry<'_> {
     pub(super) async fn make(
         &mut self,
         making: &Making,
-        content: &Content,
+        content: &ContentChange,
         set: &Attributes,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<TargetObject>> {
         let Some((dir, name)) = making.names.last() else { return Ok(None) };
         if self.unit.in_doubt {
             match self.find_made(making).await? {
-                Seen::Found(found) => {
+                TargetPresence::Found(found) => {
                     return self.alter_found(Some(found), Some(making), content, set).await;
                 }
-                Seen::Gone if self.unit.perhaps_retracted => {
+                TargetPresence::Gone if self.unit.perhaps_retracted => {
                     self.tell_of_nothing(Some((*dir, name.clone())));
                     return Ok(None);
                 }
-                Seen::Gone if !self.make_again((*dir, name.clone())).await? => return Ok(None),
-                Seen::Gone | Seen::Never => {}
+                TargetPresence::Gone if !self.make_again((*dir, name.clone())).await? => return Ok(None),
+                TargetPresence::Gone | TargetPresence::Never => {}
             }
         }
-        let (id, home) = (self.unit.object, self.shared.home.clone());
-        let made = match home.make(*dir, name, id, &making.what).await {
+        let (id, target) = (self.unit.object, self.shared.target.clone());
+        let made = match target.make(*dir, name, id, &making.what).await {
             Err(error) if error.kind() == ErrorKind::Exists => self.make_beside(making, *dir, name).await?,
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {
                 Some(self.make_elsewhere(making, (*dir, name), error).await?)
@@ -50,15 +50,18 @@ impl Carry<'_> {
     }
 
     /// By an earlier attempt, which may have given it an earlier or a later name, and perhaps did not learn its id.
-    async fn find_made(&self, making: &Making) -> Result<Seen> {
-        let (id, home) = (self.unit.object, self.shared.home.clone());
+    async fn find_made(&self, making: &Making) -> Result<TargetPresence> {
+        let (id, target) = (self.unit.object, self.shared.target.clone());
         let earlier = making.names.split_last().map_or(&[][..], |(_, earlier)| earlier);
         // One whose id is known is not looked for under names that others may be about to leave.
-        let is_unknown = making.what == NewObject::File && self.shared.look(id).await? == Seen::Never;
+        let is_unknown =
+            making.what == NewObject::File && self.shared.look(id).await? == TargetPresence::Never;
         for (dir, name) in earlier.iter().chain(self.unit.later.iter().filter(|_| is_unknown)) {
-            if absent_name(home.lookup(*dir, name).await)?.flatten().is_some_and(|found| !is_same(&found, id))
+            if absent_name(target.lookup(*dir, name).await)?
+                .flatten()
+                .is_some_and(|found| !is_same(&found, id))
             {
-                match home.make(*dir, name, id, &making.what).await {
+                match target.make(*dir, name, id, &making.what).await {
                     Err(error) if error.kind() != ErrorKind::Exists => return Err(error),
                     _ => {}
                 }
@@ -86,10 +89,10 @@ impl Carry<'_> {
         making: &Making,
         (dir, name): (FileId, &Name),
         error: Error,
-    ) -> Result<Found> {
+    ) -> Result<TargetObject> {
         let id = self.unit.object;
         self.shared.vouch(id).await?;
-        let near = self.shared.home.place(id).await?.map(|(near, _)| near);
+        let near = self.shared.target.place(id).await?.map(|(near, _)| near);
         let near = near.filter(|near| *near != dir && self.policy != ConflictPolicy::Theirs).ok_or(error)?;
         let (place, beside) = (Some((near, name.clone())), self.beside(name));
         let why = "the directory that it was to be in is not at the origin";
@@ -98,31 +101,36 @@ impl Carry<'_> {
     }
 
     /// Under a name that is ours alone: if it is there, an earlier attempt made it, and did not learn its id.
-    async fn make_as(&self, making: &Making, dir: FileId, beside: &Name) -> Result<Found> {
-        let (id, home) = (self.unit.object, &self.shared.home);
-        match home.make(dir, beside, id, &making.what).await {
+    async fn make_as(&self, making: &Making, dir: FileId, beside: &Name) -> Result<TargetObject> {
+        let (id, target) = (self.unit.object, &self.shared.target);
+        match target.make(dir, beside, id, &making.what).await {
             Err(error) if error.kind() == ErrorKind::Exists => {
-                let there = home.lookup(dir, beside).await?;
+                let there = target.lookup(dir, beside).await?;
                 let there = there.filter(|there| is_as_good(&making.what, there)).ok_or(error)?;
-                home.adopt(id, &there).await?;
-                Ok(Found { id, ..there })
+                target.adopt(id, &there).await?;
+                Ok(TargetObject { id, ..there })
             }
             made => made,
         }
     }
 
     /// The name is taken.
-    async fn make_beside(&mut self, making: &Making, dir: FileId, name: &Name) -> Result<Option<Found>> {
-        let (id, home) = (self.unit.object, self.shared.home.clone());
-        let Some(theirs) = home.lookup(dir, name).await? else {
+    async fn make_beside(
+        &mut self,
+        making: &Making,
+        dir: FileId,
+        name: &Name,
+    ) -> Result<Option<TargetObject>> {
+        let (id, target) = (self.unit.object, self.shared.target.clone());
+        let Some(theirs) = target.lookup(dir, name).await? else {
             // Gone meanwhile.
-            return home.make(dir, name, id, &making.what).await.map(Some);
+            return target.make(dir, name, id, &making.what).await.map(Some);
         };
         if is_as_good(&making.what, &theirs) {
-            home.adopt(id, &theirs).await?;
+            target.adopt(id, &theirs).await?;
             // Its attributes stay theirs, unless an attempt of ours may have made it.
             self.adopted = !self.unit.in_doubt;
-            return Ok(Some(Found { id, ..theirs }));
+            return Ok(Some(TargetObject { id, ..theirs }));
         }
         let place = Some((dir, name.clone()));
         match self.decide_taken(&theirs) {
@@ -133,8 +141,8 @@ impl Carry<'_> {
             }
             Decision::TakeOurs => {
                 self.note(AlarmKind::TookOurs, place, None, NAME_TAKEN);
-                home.remove(dir, name).await?;
-                home.make(dir, name, id, &making.what).await.map(Some)
+                target.remove(dir, name).await?;
+                target.make(dir, name, id, &making.what).await.map(Some)
             }
             _ => {
                 self.note(AlarmKind::Dropped, place, None, NAME_TAKEN);
@@ -144,11 +152,11 @@ impl Carry<'_> {
     }
 
     /// It was made by an earlier attempt, perhaps under an earlier name. As it is then: a rename moves its ctime.
-    async fn put_in_place(&mut self, making: &Making, mut found: Found) -> Result<Found> {
-        let (id, home) = (self.unit.object, self.shared.home.clone());
+    async fn put_in_place(&mut self, making: &Making, mut found: TargetObject) -> Result<TargetObject> {
+        let (id, target) = (self.unit.object, self.shared.target.clone());
         let Some(((to_dir, to), earlier)) = making.names.split_last() else { return Ok(found) };
         for (dir, name) in earlier {
-            let there = absent_name(home.lookup(*dir, name).await)?
+            let there = absent_name(target.lookup(*dir, name).await)?
                 .flatten()
                 .is_some_and(|found| is_same(&found, id));
             if !there && (dir, name) != (to_dir, to) {
@@ -157,16 +165,16 @@ impl Carry<'_> {
             if !there || (dir, name) == (to_dir, to) {
                 continue;
             }
-            let to = match home.lookup(*to_dir, to).await? {
+            let to = match target.lookup(*to_dir, to).await? {
                 None => to.clone(),
-                Some(target) if is_same(&target, id) => continue,
-                Some(target) if self.is_half_renamed((*to_dir, to), Some(&target)).await? => to.clone(),
-                Some(target) => match self.place_of_taken(*to_dir, to, &target) {
+                Some(taker) if is_same(&taker, id) => continue,
+                Some(taker) if self.is_half_renamed((*to_dir, to), Some(&taker)).await? => to.clone(),
+                Some(taker) => match self.place_of_taken(*to_dir, to, &taker) {
                     Some(to) => to,
                     None => continue,
                 },
             };
-            let told = home.rename((*dir, name), (*to_dir, &to), id).await?;
+            let told = target.rename((*dir, name), (*to_dir, &to), id).await?;
             if !told.follows(&found) {
                 self.overtaken(id, Some(told.after.version)).await?;
             }
@@ -176,7 +184,7 @@ impl Carry<'_> {
     }
 
     /// Others gave the name that it is to have: which one it gets, if it is moved at all.
-    fn place_of_taken(&self, dir: FileId, name: &Name, theirs: &Found) -> Option<Name> {
+    fn place_of_taken(&self, dir: FileId, name: &Name, theirs: &TargetObject) -> Option<Name> {
         let place = Some((dir, name.clone()));
         match self.decide_taken(theirs) {
             Decision::Beside => {
@@ -196,32 +204,36 @@ impl Carry<'_> {
     }
 
     /// What is at the origin already is altered.
-    pub(super) async fn alter(&mut self, content: &Content, set: &Attributes) -> Result<Option<Found>> {
+    pub(super) async fn alter(
+        &mut self,
+        content: &ContentChange,
+        set: &Attributes,
+    ) -> Result<Option<TargetObject>> {
         match self.shared.look(self.unit.object).await? {
             // Made and removed before it ever travelled, or dropped: there is nothing to alter.
-            Seen::Never => Ok(None),
-            Seen::Gone if self.unit.perhaps_retracted => {
+            TargetPresence::Never => Ok(None),
+            TargetPresence::Gone if self.unit.perhaps_retracted => {
                 self.tell_of_nothing(None);
                 Ok(None)
             }
-            Seen::Gone => self.alter_found(None, None, content, set).await,
-            Seen::Found(found) => self.alter_found(Some(found), None, content, set).await,
+            TargetPresence::Gone => self.alter_found(None, None, content, set).await,
+            TargetPresence::Found(found) => self.alter_found(Some(found), None, content, set).await,
         }
     }
 
     /// `making`: an earlier attempt made it, and nobody knows how far it came.
     async fn alter_found(
         &mut self,
-        found: Option<Found>,
+        found: Option<TargetObject>,
         making: Option<&Making>,
-        content: &Content,
+        content: &ContentChange,
         set: &Attributes,
-    ) -> Result<Option<Found>> {
-        let (object, home) = (self.unit.object, self.shared.home.clone());
-        let theirs = found.as_ref().map_or(Theirs::Gone, |found| Theirs::Version(found.version));
+    ) -> Result<Option<TargetObject>> {
+        let (object, target) = (self.unit.object, self.shared.target.clone());
+        let theirs = found.as_ref().map_or(ForeignState::Gone, |found| ForeignState::Version(found.version));
         // Who sets attributes of a directory does not speak of its names, and each name moves its version.
         let is_dir = found.as_ref().is_some_and(|found| found.attr.is_dir());
-        if let Theirs::Version(version) = theirs
+        if let ForeignState::Version(version) = theirs
             && !is_dir
         {
             self.is_ours(version).await?;
@@ -232,7 +244,7 @@ impl Carry<'_> {
         let has_bytes = found.as_ref().is_some_and(|found| found.attr.size > 0);
         known.begun |= making.is_some() && has_bytes && known.own.is_none();
         let decision = if is_dir { Decision::Proceed } else { self.decide_knowing(known, doing, theirs) };
-        let place = if decision == Decision::Proceed { None } else { home.place(object).await? };
+        let place = if decision == Decision::Proceed { None } else { target.place(object).await? };
         let why =
             if found.is_some() { "it was changed at the origin" } else { "it was removed at the origin" };
         match (decision, found) {
@@ -271,13 +283,13 @@ impl Carry<'_> {
     async fn store_beside(
         &mut self,
         (dir, name): (FileId, Name),
-        content: &Content,
+        content: &ContentChange,
         set: &Attributes,
         why: &str,
     ) -> Result<()> {
         let (beside, base) = (self.beside(&name), self.unit.base);
         self.note(AlarmKind::KeptBoth, Some((dir, name)), Some(beside.clone()), why);
-        let copy = self.shared.home.copy_base(self.unit.object, base, dir, &beside).await?;
+        let copy = self.shared.target.copy_base(self.unit.object, base, dir, &beside).await?;
         self.fill(copy.id, copy, content, set).await.map(drop)
     }
 
@@ -285,11 +297,11 @@ impl Carry<'_> {
     async fn set(
         &mut self,
         object: FileId,
-        was: Option<&Found>,
+        was: Option<&TargetObject>,
         set: &Attributes,
         size: Option<u64>,
-    ) -> Result<Found> {
-        let told = self.shared.home.set(object, set, size).await?;
+    ) -> Result<TargetObject> {
+        let told = self.shared.target.set(object, set, size).await?;
         if let Some(was) = was.filter(|was| !was.attr.is_dir()) {
             let alone = match told.before {
                 Some(before) => before == was.version || self.is_ours(before).await?,
@@ -309,10 +321,10 @@ impl Carry<'_> {
     async fn fill(
         &mut self,
         object: FileId,
-        mut found: Found,
-        content: &Content,
+        mut found: TargetObject,
+        content: &ContentChange,
         set: &Attributes,
-    ) -> Result<Found> {
+    ) -> Result<TargetObject> {
         let nothing = Attributes::default();
         // Nobody else knows what is made just now, and an origin may give what was written its times late.
         let mut is_known = self.intact && !self.known().making;
@@ -336,7 +348,7 @@ impl Carry<'_> {
 }
 
 /// Theirs serves for ours: nobody's bytes are lost. Directories become one.
-pub(super) fn is_as_good(what: &NewObject, theirs: &Found) -> bool {
+pub(super) fn is_as_good(what: &NewObject, theirs: &TargetObject) -> bool {
     match what {
         NewObject::File => false,
         NewObject::Directory => theirs.attr.is_dir(),

@@ -3,13 +3,15 @@
 use types::{Error, ErrorKind, FileId, Name, Result};
 
 use super::{Carry, absent, absent_name, is_same};
-use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, Known, Theirs, is_conflict_name};
-use crate::home::{Found, Own, Seen, Told};
+use crate::conflict::{
+    AlarmKind, ConflictPolicy, Decision, Doing, ForeignState, KnownVersions, is_conflict_name,
+};
+use crate::flush_target::{ChangeAnswer, OwnFlush, TargetObject, TargetPresence};
 use crate::operation::{Action, Rename};
 use crate::sabotage::Bug;
 
 impl Carry<'_> {
-    pub(super) async fn names(&mut self, action: &Action) -> Result<Option<Found>> {
+    pub(super) async fn names(&mut self, action: &Action) -> Result<Option<TargetObject>> {
         match action {
             Action::Link { file, dir, name, .. } => self.link(*file, *dir, name).await,
             Action::Remove { dir, name, links, .. } => self.remove(*dir, name, *links).await,
@@ -23,37 +25,37 @@ impl Carry<'_> {
     }
 
     /// What has the name; in a directory that is gone nothing has.
-    pub(super) async fn at(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
-        absent_name(self.shared.home.lookup(dir, name).await).map(Option::flatten)
+    pub(super) async fn at(&self, dir: FileId, name: &Name) -> Result<Option<TargetObject>> {
+        absent_name(self.shared.target.lookup(dir, name).await).map(Option::flatten)
     }
 
     /// Our object that should have the name, there or under a conflict name, and its name now; or another object.
-    pub(super) async fn own_place(&self, dir: FileId, name: &Name) -> Result<(Option<Found>, Name)> {
+    pub(super) async fn own_place(&self, dir: FileId, name: &Name) -> Result<(Option<TargetObject>, Name)> {
         let there = self.at(dir, name).await?;
         if there.as_ref().is_some_and(|there| is_same(there, self.unit.object)) {
             return Ok((there, name.clone()));
         }
-        let other = absent(self.shared.home.name_in(dir, self.unit.object).await)?.flatten();
+        let other = absent(self.shared.target.name_in(dir, self.unit.object).await)?.flatten();
         match other.filter(|other| is_conflict_name(other, name)) {
             Some(other) => Ok((self.at(dir, &other).await?, other)),
             None => Ok((there, name.clone())),
         }
     }
 
-    async fn link(&mut self, file: FileId, dir: FileId, name: &Name) -> Result<Option<Found>> {
-        let home = self.shared.home.clone();
+    async fn link(&mut self, file: FileId, dir: FileId, name: &Name) -> Result<Option<TargetObject>> {
+        let target = self.shared.target.clone();
         let place = Some((dir, name.clone()));
         let before = match self.shared.look(file).await? {
-            Seen::Never => return Ok(None),
-            Seen::Gone if self.unit.perhaps_retracted => {
+            TargetPresence::Never => return Ok(None),
+            TargetPresence::Gone if self.unit.perhaps_retracted => {
                 self.tell_of_nothing(place);
                 return Ok(None);
             }
-            Seen::Gone => {
+            TargetPresence::Gone => {
                 self.note(AlarmKind::Dropped, place, None, "the file was removed at the origin");
                 return Ok(None);
             }
-            Seen::Found(found) => found,
+            TargetPresence::Found(found) => found,
         };
         let there = self.at(dir, name).await?;
         if let Some(there) = there.as_ref().filter(|there| is_same(there, file)) {
@@ -70,13 +72,13 @@ impl Carry<'_> {
                 let beside = self.beside(name);
                 self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), why);
                 match self.at(dir, &beside).await?.filter(|there| is_same(there, file)) {
-                    Some(after) => Ok(Some(self.follow(&before, Told { before: None, after }))),
+                    Some(after) => Ok(Some(self.follow(&before, ChangeAnswer { before: None, after }))),
                     None => self.link_as(&before, dir, &beside).await,
                 }
             }
             Decision::TakeOurs => {
                 self.note(AlarmKind::TookOurs, place, None, why);
-                home.remove(dir, name).await?;
+                target.remove(dir, name).await?;
                 self.link_as(&before, dir, name).await
             }
             _ => {
@@ -86,13 +88,18 @@ impl Carry<'_> {
         }
     }
 
-    async fn link_as(&mut self, was: &Found, dir: FileId, name: &Name) -> Result<Option<Found>> {
-        let after = self.shared.home.link(self.unit.object, dir, name).await?;
-        Ok(Some(self.follow(was, Told { before: None, after })))
+    async fn link_as(
+        &mut self,
+        was: &TargetObject,
+        dir: FileId,
+        name: &Name,
+    ) -> Result<Option<TargetObject>> {
+        let after = self.shared.target.link(self.unit.object, dir, name).await?;
+        Ok(Some(self.follow(was, ChangeAnswer { before: None, after })))
     }
 
-    async fn remove(&mut self, dir: FileId, name: &Name, links: u32) -> Result<Option<Found>> {
-        let home = self.shared.home.clone();
+    async fn remove(&mut self, dir: FileId, name: &Name, links: u32) -> Result<Option<TargetObject>> {
+        let target = self.shared.target.clone();
         let (there, name) = self.own_place(dir, name).await?;
         let place = Some((dir, name.clone()));
         let Some(there) = there else { return self.left_before(place).await };
@@ -100,12 +107,16 @@ impl Carry<'_> {
             return self.tell_of_another(place).await.map(|()| None);
         }
         self.is_ours(there.version).await?;
-        let theirs = if is_last(links, &there) { Theirs::LastName } else { Theirs::Version(there.version) };
+        let theirs = if is_last(links, &there) {
+            ForeignState::LastName
+        } else {
+            ForeignState::Version(there.version)
+        };
         let decision = self.decide(Doing::Removal, theirs);
         if let Some(kind) = AlarmKind::of(decision) {
             self.intact = false;
             let why = match theirs {
-                Theirs::LastName => "its other names were taken away at the origin",
+                ForeignState::LastName => "its other names were taken away at the origin",
                 _ => "it was changed at the origin",
             };
             self.note(kind, place, None, why);
@@ -114,31 +125,31 @@ impl Carry<'_> {
             return Ok(None);
         }
         if there.attr.nlink < 2 {
-            return absent(home.remove(dir, &name).await).map(|_| None);
+            return absent(target.remove(dir, &name).await).map(|_| None);
         }
         self.begin().await?;
-        absent(home.remove(dir, &name).await)?;
+        absent(target.remove(dir, &name).await)?;
         self.left(&there).await
     }
 
     /// It may have another name, and the removal of this one by us moved its ctime.
-    pub(super) async fn left(&mut self, was: &Found) -> Result<Option<Found>> {
+    pub(super) async fn left(&mut self, was: &TargetObject) -> Result<Option<TargetObject>> {
         match self.shared.look(self.unit.object).await? {
-            Seen::Found(after) => Ok(Some(self.follow(was, Told { before: None, after }))),
-            Seen::Gone | Seen::Never => Ok(None),
+            TargetPresence::Found(after) => Ok(Some(self.follow(was, ChangeAnswer { before: None, after }))),
+            TargetPresence::Gone | TargetPresence::Never => Ok(None),
         }
     }
 
     /// The same, where the name is gone: by an earlier attempt, or by others.
-    async fn left_before(&mut self, place: Option<(FileId, Name)>) -> Result<Option<Found>> {
+    async fn left_before(&mut self, place: Option<(FileId, Name)>) -> Result<Option<TargetObject>> {
         self.shared.vouch(self.unit.object).await?;
         let left = match self.shared.look(self.unit.object).await? {
-            Seen::Found(left) => left,
-            Seen::Gone => {
+            TargetPresence::Found(left) => left,
+            TargetPresence::Gone => {
                 self.tell_of_nothing(place);
                 return Ok(None);
             }
-            Seen::Never => return Ok(None),
+            TargetPresence::Never => return Ok(None),
         };
         self.intact = self.is_resumed(&left).await?;
         Ok(Some(left))
@@ -151,9 +162,9 @@ impl Carry<'_> {
             return Ok(());
         }
         match self.shared.look(self.unit.object).await? {
-            Seen::Never => {}
-            Seen::Gone if self.unit.perhaps_retracted => self.tell_of_nothing(place),
-            Seen::Gone | Seen::Found(_) => {
+            TargetPresence::Never => {}
+            TargetPresence::Gone if self.unit.perhaps_retracted => self.tell_of_nothing(place),
+            TargetPresence::Gone | TargetPresence::Found(_) => {
                 self.note(AlarmKind::Dropped, place, None, "another object has the name");
             }
         }
@@ -171,12 +182,12 @@ impl Carry<'_> {
         }
     }
 
-    async fn rmdir(&mut self, dir: FileId, name: &Name) -> Result<Option<Found>> {
+    async fn rmdir(&mut self, dir: FileId, name: &Name) -> Result<Option<TargetObject>> {
         let (there, name) = self.own_place(dir, name).await?;
         let place = Some((dir, name.clone()));
         let Some(there) = there else {
             self.shared.vouch(self.unit.object).await?;
-            if self.shared.look(self.unit.object).await? == Seen::Gone {
+            if self.shared.look(self.unit.object).await? == TargetPresence::Gone {
                 self.tell_of_nothing(place);
             }
             return Ok(None);
@@ -184,7 +195,7 @@ impl Carry<'_> {
         if !is_same(&there, self.unit.object) {
             return self.tell_of_another(place).await.map(|()| None);
         }
-        match absent(self.shared.home.rmdir(dir, &name).await) {
+        match absent(self.shared.target.rmdir(dir, &name).await) {
             // Somebody put something into it: that stays, whatever the policy.
             Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::Exists) => {
                 self.note(AlarmKind::Dropped, place, None, "something is in it at the origin");
@@ -194,30 +205,30 @@ impl Carry<'_> {
         }
     }
 
-    pub(super) async fn rename(&mut self, rename: &Rename) -> Result<Option<Found>> {
-        let home = self.shared.home.clone();
+    pub(super) async fn rename(&mut self, rename: &Rename) -> Result<Option<TargetObject>> {
+        let target = self.shared.target.clone();
         let (to_dir, to) = (rename.to_dir, &rename.to);
-        let target = self.at(to_dir, to).await?;
+        let there = self.at(to_dir, to).await?;
         let (source, from) = self.own_place(rename.from_dir, &rename.from).await?;
         let Some(source) = source.filter(|source| is_same(source, rename.object)) else {
-            if target.as_ref().is_some_and(|target| is_same(target, rename.object)) {
+            if there.as_ref().is_some_and(|it| is_same(it, rename.object)) {
                 if let Some(replaced) = rename.replaced.filter(|_| !rename.is_dir) {
-                    if home.own(replaced.object).await?.begun {
+                    if target.own(replaced.object).await?.begun {
                         self.note_replaced(replaced.object);
                     }
                     self.follow_replaced(replaced.object, None).await?;
                 }
-                if let Some(target) = target.as_ref().filter(|_| !rename.is_dir) {
-                    self.intact = self.is_resumed(target).await?;
+                if let Some(there) = there.as_ref().filter(|_| !rename.is_dir) {
+                    self.intact = self.is_resumed(there).await?;
                 }
-                return Ok(target);
+                return Ok(there);
             }
-            if let Some(there) = self.moved_on().await? {
+            if let Some(moved) = self.moved_on().await? {
                 self.end_replaced(rename).await?;
-                self.intact = there.attr.is_dir() || self.is_resumed(&there).await?;
-                return Ok(Some(there));
+                self.intact = moved.attr.is_dir() || self.is_resumed(&moved).await?;
+                return Ok(Some(moved));
             }
-            if self.is_half_renamed((to_dir, to), target.as_ref()).await? {
+            if self.is_half_renamed((to_dir, to), there.as_ref()).await? {
                 return self.end_rename(rename).await;
             }
             let place = Some((rename.from_dir, rename.from.clone()));
@@ -225,22 +236,22 @@ impl Carry<'_> {
         };
         self.intact = rename.is_dir || self.is_ours(source.version).await?;
         self.begin().await?;
-        if target.as_ref().is_some_and(|target| is_same(target, rename.object)) && !rename.is_dir {
+        if there.as_ref().is_some_and(|it| is_same(it, rename.object)) && !rename.is_dir {
             // A link that was made again: renamed onto itself, both names would stay.
-            absent(home.remove(rename.from_dir, &from).await)?;
+            absent(target.remove(rename.from_dir, &from).await)?;
             return self.left(&source).await;
         }
         let from = (rename.from_dir, &from);
-        let decision = self.replace(rename, target.as_ref()).await?;
+        let decision = self.replace(rename, there.as_ref()).await?;
         if matches!(decision, Decision::Proceed | Decision::TakeOurs) {
             // Of what has foreign changes in it, no version is our doing.
             let intact = decision == Decision::Proceed;
-            let replaced = target.filter(|it| intact && it.attr.nlink > 1 && !it.attr.is_dir());
+            let replaced = there.filter(|it| intact && it.attr.nlink > 1 && !it.attr.is_dir());
             self.tell_of_rename(decision, rename, None);
             if let Some(replaced) = &replaced {
-                home.begin(replaced.id).await?;
+                target.begin(replaced.id).await?;
             }
-            let renamed = home.rename(from, (to_dir, to), rename.object).await;
+            let renamed = target.rename(from, (to_dir, to), rename.object).await;
             if let Some(replaced) = replaced {
                 self.follow_replaced(replaced.id, Some(&replaced)).await?;
             }
@@ -257,7 +268,7 @@ impl Carry<'_> {
         }
         let beside = self.beside(to);
         self.tell_of_rename(Decision::Beside, rename, Some(beside.clone()));
-        match home.rename(from, (to_dir, &beside), rename.object).await {
+        match target.rename(from, (to_dir, &beside), rename.object).await {
             Err(error) => self.stays(rename, error),
             Ok(told) => Ok(Some(self.follow(&source, told))),
         }
@@ -268,13 +279,13 @@ impl Carry<'_> {
     pub(super) async fn is_half_renamed(
         &self,
         (dir, name): (FileId, &Name),
-        there: Option<&Found>,
+        there: Option<&TargetObject>,
     ) -> Result<bool> {
         let may_be = self.may_be_half_renamed(there);
-        Ok(may_be && self.shared.home.is_half_renamed(self.unit.object, dir, name).await?)
+        Ok(may_be && self.shared.target.is_half_renamed(self.unit.object, dir, name).await?)
     }
 
-    fn may_be_half_renamed(&self, there: Option<&Found>) -> bool {
+    fn may_be_half_renamed(&self, there: Option<&TargetObject>) -> bool {
         let attempted = self.own.begun || self.unit.in_doubt;
         let is_another = there.is_some_and(|there| !is_same(there, self.unit.object));
         attempted && is_another && !self.shared.sabotage.is(Bug::ForgetHalfRenames)
@@ -289,23 +300,23 @@ impl Carry<'_> {
         let there = self.at(dir, name).await?.filter(|there| !there.attr.is_dir());
         // Where all of it was done, this is no copy: it is the object, and is found there now.
         if !self.may_be_half_renamed(there.as_ref())
-            || !matches!(self.shared.look(self.unit.object).await?, Seen::Found(_))
+            || !matches!(self.shared.look(self.unit.object).await?, TargetPresence::Found(_))
         {
             return Ok(());
         }
         let there = self.at(dir, name).await?;
         if self.may_be_half_renamed(there.as_ref())
-            && self.shared.home.is_spare_copy(self.unit.object, dir, name).await?
+            && self.shared.target.is_spare_copy(self.unit.object, dir, name).await?
         {
-            absent(self.shared.home.remove(dir, name).await)?;
+            absent(self.shared.target.remove(dir, name).await)?;
         }
         Ok(())
     }
 
     /// All of it was done, and only its end is not known.
-    async fn end_rename(&mut self, rename: &Rename) -> Result<Option<Found>> {
+    async fn end_rename(&mut self, rename: &Rename) -> Result<Option<TargetObject>> {
         let (from, to) = ((rename.from_dir, &rename.from), (rename.to_dir, &rename.to));
-        let after = match absent(self.shared.home.rename(from, to, rename.object).await)? {
+        let after = match absent(self.shared.target.rename(from, to, rename.object).await)? {
             Some(told) => {
                 self.intact = match told.before {
                     Some(before) => self.is_ours(before).await?,
@@ -316,7 +327,7 @@ impl Carry<'_> {
             // The origin remembers nothing of it any more.
             None => self.shared.look(rename.object).await?,
         };
-        let Seen::Found(after) = after else {
+        let TargetPresence::Found(after) = after else {
             let place = Some((rename.from_dir, rename.from.clone()));
             return self.source_is_gone(place, to).await;
         };
@@ -325,7 +336,7 @@ impl Carry<'_> {
     }
 
     /// A move before it was dropped, or others moved directories: where it is to go is inside of it now.
-    fn stays(&self, rename: &Rename, error: Error) -> Result<Option<Found>> {
+    fn stays(&self, rename: &Rename, error: Error) -> Result<Option<TargetObject>> {
         if !rename.is_dir || error.kind() != ErrorKind::InvalidArgument {
             return Err(error);
         }
@@ -343,14 +354,18 @@ impl Carry<'_> {
 
     /// What lost its name and has others: our rename moved its ctime, and that is no foreign change. Unless more was
     /// changed since it `was` looked at.
-    pub(super) async fn follow_replaced(&mut self, replaced: FileId, was: Option<&Found>) -> Result<()> {
-        let home = &self.shared.home;
-        let own = home.own(replaced).await?;
-        let Seen::Found(found) = self.shared.look(replaced).await? else { return Ok(()) };
+    pub(super) async fn follow_replaced(
+        &mut self,
+        replaced: FileId,
+        was: Option<&TargetObject>,
+    ) -> Result<()> {
+        let target = &self.shared.target;
+        let own = target.own(replaced).await?;
+        let TargetPresence::Found(found) = self.shared.look(replaced).await? else { return Ok(()) };
         let alone = was.is_none_or(|was| found.has_bytes_of(was));
         if own.begun {
             let version = if alone { Some(found.version) } else { own.version };
-            home.remember(replaced, version).await?;
+            target.remember(replaced, version).await?;
         }
         let is_ours = own.begun && alone || own.version == Some(found.version);
         self.replaced = Some(found).filter(|_| is_ours);
@@ -358,7 +373,7 @@ impl Carry<'_> {
     }
 
     /// An earlier attempt gave it the name of a later rename at once.
-    async fn moved_on(&self) -> Result<Option<Found>> {
+    async fn moved_on(&self) -> Result<Option<TargetObject>> {
         for (dir, name) in self.unit.later.iter().rev() {
             let there = self.at(*dir, name).await?;
             if let Some(there) = there.filter(|there| is_same(there, self.unit.object)) {
@@ -373,16 +388,16 @@ impl Carry<'_> {
         &mut self,
         place: Option<(FileId, Name)>,
         (to_dir, to): (FileId, &Name),
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<TargetObject>> {
         self.shared.vouch(self.unit.object).await?;
         let beside = self.at(to_dir, &self.beside(to)).await?;
         let beside = beside.filter(|there| is_same(there, self.unit.object));
         if beside.is_none() {
             let seen = self.shared.look(self.unit.object).await?;
             // In doubt: perhaps we moved it ourselves before, and others took it from there. Or we took it away as a whole.
-            let is_ours = self.unit.in_doubt || self.unit.perhaps_retracted && seen == Seen::Gone;
+            let is_ours = self.unit.in_doubt || self.unit.perhaps_retracted && seen == TargetPresence::Gone;
             let kind = if is_ours { AlarmKind::Resumed } else { AlarmKind::Dropped };
-            if seen != Seen::Never {
+            if seen != TargetPresence::Never {
                 self.note(kind, place, None, "it was moved or removed at the origin");
             }
         }
@@ -394,37 +409,41 @@ impl Carry<'_> {
     }
 
     /// May what has the new name be replaced?
-    pub(super) async fn replace(&self, rename: &Rename, target: Option<&Found>) -> Result<Decision> {
-        let Some(target) = target.filter(|target| !is_same(target, rename.object)) else {
+    pub(super) async fn replace(&self, rename: &Rename, there: Option<&TargetObject>) -> Result<Decision> {
+        let Some(there) = there.filter(|there| !is_same(there, rename.object)) else {
             return Ok(Decision::Proceed);
         };
-        if self.is_half_renamed((rename.to_dir, &rename.to), Some(target)).await? {
+        if self.is_half_renamed((rename.to_dir, &rename.to), Some(there)).await? {
             return Ok(Decision::Proceed);
         }
-        if let Some(replaced) = rename.replaced.filter(|replaced| is_same(target, replaced.object)) {
-            let known_by =
-                |own: Own| Known { base: replaced.base, own: own.version, begun: own.begun, making: false };
-            let mut own = self.shared.home.own(replaced.object).await?;
-            if !rename.is_dir && !known_by(own).explains(target.version) {
-                own = self.shared.home.own_now(replaced.object).await?;
+        if let Some(replaced) = rename.replaced.filter(|replaced| is_same(there, replaced.object)) {
+            let known_by = |own: OwnFlush| KnownVersions {
+                base: replaced.base,
+                own: own.version,
+                begun: own.begun,
+                making: false,
+            };
+            let mut own = self.shared.target.own(replaced.object).await?;
+            if !rename.is_dir && !known_by(own).explains(there.version) {
+                own = self.shared.target.own_now(replaced.object).await?;
             }
             let known = known_by(own);
             let skip = self.shared.sabotage.is(Bug::SkipConflictCheck);
-            let is_last = !rename.is_dir && is_last(replaced.links, target);
-            if rename.is_dir || skip || !is_last && known.explains(target.version) {
+            let is_last = !rename.is_dir && is_last(replaced.links, there);
+            if rename.is_dir || skip || !is_last && known.explains(there.version) {
                 return Ok(Decision::Proceed);
             }
             // An interrupted attempt was about to take its name and did not: it is not in doubt by that any more.
             if own.begun {
-                self.shared.home.remember(replaced.object, own.version).await?;
+                self.shared.target.remember(replaced.object, own.version).await?;
             }
         }
-        Ok(self.decide(Doing::Name, Theirs::Other))
+        Ok(self.decide(Doing::Name, ForeignState::Other))
     }
 }
 
 /// Clients saw it keep other names, and somebody took these away: with this one it would go.
-fn is_last(links: u32, found: &Found) -> bool {
+fn is_last(links: u32, found: &TargetObject) -> bool {
     links > 0 && found.attr.nlink < 2
 }
 

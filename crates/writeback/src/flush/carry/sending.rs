@@ -8,11 +8,11 @@ use bytes::{Bytes, BytesMut};
 use types::{Error, ErrorKind, FileId, Result, Version};
 
 use super::Carry;
-use crate::Piece;
-use crate::flush::Shared;
-use crate::home::{Found, Seen};
+use crate::DirtyPiece;
+use crate::flush::FlushEngine;
+use crate::flush_target::{TargetObject, TargetPresence};
 use crate::operation::Attributes;
-use crate::plan::Content;
+use crate::plan::ContentChange;
 
 /// Commits that say that something was lost, one after another, before the origin is left alone for a while.
 const COMMITS_MAX: u32 = 3;
@@ -27,12 +27,12 @@ impl Carry<'_> {
         &mut self,
         object: FileId,
         version: Version,
-        content: &Content,
+        content: &ContentChange,
         set: &Attributes,
-    ) -> Result<(Found, bool)> {
-        let home = self.shared.home.clone();
+    ) -> Result<(TargetObject, bool)> {
+        let target = self.shared.target.clone();
         let (written, ()) =
-            tokio::join!(self.send(object, version, content, set), home.travels(object, content));
+            tokio::join!(self.send(object, version, content, set), target.travels(object, content));
         written
     }
 
@@ -42,37 +42,37 @@ impl Carry<'_> {
         &mut self,
         object: FileId,
         mut version: Version,
-        content: &Content,
+        content: &ContentChange,
         set: &Attributes,
-    ) -> Result<(Found, bool)> {
-        let home = self.shared.home.clone();
+    ) -> Result<(TargetObject, bool)> {
+        let target = self.shared.target.clone();
         let parts = parts(&content.pieces);
         let Some((first, others)) = parts.split_first() else {
             return Err(Error::new(ErrorKind::InvalidArgument, "write nothing to", object));
         };
         for _ in 0..COMMITS_MAX {
             let (offset, data) = part_bytes(self.shared, first).await?;
-            let written = home.write(object, offset, data).await?;
+            let written = target.write(object, offset, data).await?;
             if let Some(before) = written.before
                 && before != version
                 && !self.is_ours(before).await?
             {
                 self.overtaken(object, written.before).await?;
             }
-            let is_set = set.is_nothing() || home.set_at_commit(object, set).await?;
+            let is_set = set.is_nothing() || target.set_at_commit(object, set).await?;
             let shared = self.shared;
             let turn = shared.turn(self.unit.junction, others.len().min(TOGETHER)).await;
             let send = |part| async move {
                 let (offset, data) = part_bytes(shared, part).await?;
-                shared.home.write(object, offset, data).await.map(drop)
+                shared.target.write(object, offset, data).await.map(drop)
             };
             together(others.iter().map(|part| send(part.as_slice()))).await?;
             drop(turn);
-            if let Some(found) = home.commit(object).await? {
+            if let Some(found) = target.commit(object).await? {
                 return Ok((found, is_set));
             }
             // What was lost took its version with it.
-            if let Seen::Found(found) = self.shared.look(object).await? {
+            if let TargetPresence::Found(found) = self.shared.look(object).await? {
                 version = found.version;
             }
         }
@@ -82,10 +82,10 @@ impl Carry<'_> {
 }
 
 /// Pieces that touch, as far as one call should carry them.
-fn parts(pieces: &[Piece]) -> Vec<Vec<Piece>> {
-    let mut parts: Vec<Vec<Piece>> = Vec::new();
+fn parts(pieces: &[DirtyPiece]) -> Vec<Vec<DirtyPiece>> {
+    let mut parts: Vec<Vec<DirtyPiece>> = Vec::new();
     let (mut end, mut length) = (0, 0);
-    for piece in pieces.iter().filter(|piece| matches!(piece, Piece::Dirty { .. })) {
+    for piece in pieces.iter().filter(|piece| matches!(piece, DirtyPiece::Dirty { .. })) {
         let range = piece.range();
         match parts.last_mut() {
             Some(part) if range.offset == end && length + range.length <= PART_MAX => {
@@ -102,7 +102,7 @@ fn parts(pieces: &[Piece]) -> Vec<Vec<Piece>> {
     parts
 }
 
-async fn part_bytes(shared: &Shared, part: &[Piece]) -> Result<(u64, Bytes)> {
+async fn part_bytes(shared: &FlushEngine, part: &[DirtyPiece]) -> Result<(u64, Bytes)> {
     let offset = part.first().map_or(0, |piece| piece.range().offset);
     if let [piece] = part {
         return Ok((offset, piece_bytes(shared, piece).await?));
@@ -115,8 +115,8 @@ async fn part_bytes(shared: &Shared, part: &[Piece]) -> Result<(u64, Bytes)> {
 }
 
 /// Bytes of a piece, whole and checked.
-async fn piece_bytes(shared: &Shared, piece: &Piece) -> Result<Bytes> {
-    let Piece::Dirty { range, position, skip } = piece else { return Ok(Bytes::new()) };
+async fn piece_bytes(shared: &FlushEngine, piece: &DirtyPiece) -> Result<Bytes> {
+    let DirtyPiece::Dirty { range, position, skip } = piece else { return Ok(Bytes::new()) };
     // The whole entry, so that its checksum is checked: nothing that went bad on the disk reaches the origin.
     let data = shared.entries.read(*position).await?;
     let (from, to) = (*skip as usize, (*skip + range.length) as usize);
@@ -155,13 +155,13 @@ mod tests {
     use super::*;
     use crate::index::Position;
 
-    fn piece(offset: u64, length: u64) -> Piece {
+    fn piece(offset: u64, length: u64) -> DirtyPiece {
         let (sequence, data_length) = (offset + 1, length as u32);
         let position = Position { sequence, segment: 0, offset: 0, head_length: 0, data_length };
-        Piece::Dirty { range: ByteRange::new(offset, length), position, skip: 0 }
+        DirtyPiece::Dirty { range: ByteRange::new(offset, length), position, skip: 0 }
     }
 
-    fn ranges(parts: &[Vec<Piece>]) -> Vec<(u64, usize)> {
+    fn ranges(parts: &[Vec<DirtyPiece>]) -> Vec<(u64, usize)> {
         parts.iter().map(|part| (part[0].range().offset, part.len())).collect()
     }
 

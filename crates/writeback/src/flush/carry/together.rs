@@ -7,16 +7,16 @@ use types::{FileId, Name, Result};
 use super::Carry;
 use super::undo::staged;
 use crate::conflict::ConflictPolicy;
-use crate::flush::Shared;
-use crate::home::Seen;
-use crate::plan::{Unit, Work};
+use crate::flush::FlushEngine;
+use crate::flush_target::TargetPresence;
+use crate::plan::{FlushUnit, FlushWork};
 
 /// The parts of a unit, in order.
 pub async fn inner_first<'a>(
-    shared: &Shared,
-    unit: &'a Unit,
+    shared: &FlushEngine,
+    unit: &'a FlushUnit,
     policy: ConflictPolicy,
-) -> Result<Vec<&'a Unit>> {
+) -> Result<Vec<&'a FlushUnit>> {
     let parts = unit.parts();
     if parts.len() < 2 {
         return Ok(parts.iter().collect());
@@ -35,14 +35,14 @@ pub async fn inner_first<'a>(
 impl Carry<'_> {
     /// The directories in which it has a name, or takes one away from another object.
     async fn is_in(&self, is_asked: &(dyn Fn(FileId) -> bool + Sync)) -> Result<Vec<FileId>> {
-        let Work::Retract(retract) = &self.unit.work else { return Ok(Vec::new()) };
+        let FlushWork::Retract(retract) = &self.unit.work else { return Ok(Vec::new()) };
         let over = self.unit.over.iter().map(|rename| rename.to_dir);
         let mut dirs: Vec<FileId> = over.filter(|dir| is_asked(*dir)).collect();
         let staged = staged(self.unit.object)?;
         let names: Vec<(FileId, &Name)> = retract.names.iter().map(|(dir, name)| (*dir, name)).collect();
         let names = names.into_iter().chain(retract.staged.iter().map(|dir| (*dir, &staged)));
         // One whose id an earlier attempt did not learn is not known again by its name.
-        let is_unknown = self.shared.look(self.unit.object).await? == Seen::Never;
+        let is_unknown = self.shared.look(self.unit.object).await? == TargetPresence::Never;
         for (dir, name) in names.filter(|(dir, _)| is_asked(*dir)) {
             if !dirs.contains(&dir) {
                 let (there, _) = self.own_place(dir, name).await?;

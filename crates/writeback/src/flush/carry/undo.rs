@@ -7,15 +7,15 @@ use types::{ErrorKind, FileId, Name, Result};
 
 use super::content::is_as_good;
 use super::{Carry, RESUMED, absent, is_same};
-use crate::conflict::{AlarmKind, Decision, Doing, Theirs};
+use crate::conflict::{AlarmKind, Decision, Doing, ForeignState};
 use crate::flush::passes;
-use crate::home::{Found, Seen};
+use crate::flush_target::{TargetObject, TargetPresence};
 use crate::operation::{Attributes, NewObject, Rename};
-use crate::plan::{Content, Making, Retract};
+use crate::plan::{ContentChange, Making, Retract};
 
 impl Carry<'_> {
     /// What of the object is at the origin goes, with its bytes that never got there; what others made of it stays.
-    pub(super) async fn retract(&mut self, retract: &Retract) -> Result<Option<Found>> {
+    pub(super) async fn retract(&mut self, retract: &Retract) -> Result<Option<TargetObject>> {
         let mut names: Vec<(FileId, Name)> = names_once(&retract.names);
         if self.unit.in_doubt {
             let staged = staged(self.unit.object)?;
@@ -44,7 +44,7 @@ impl Carry<'_> {
         // Half written, and about to be replaced: who replaces it may need its room.
         let was_begun = retract.discards && retract.makes_room && self.own.begun;
         if let Some(there) = left.as_ref().filter(|it| was_begun && it.attr.is_file() && it.attr.size > 0) {
-            let cut = self.shared.home.set(self.unit.object, &Attributes::default(), Some(0)).await?;
+            let cut = self.shared.target.set(self.unit.object, &Attributes::default(), Some(0)).await?;
             let alone = cut.before.is_none_or(|before| before == there.version);
             self.intact &= alone;
             left = Some(cut.after);
@@ -59,19 +59,23 @@ impl Carry<'_> {
         Ok(None)
     }
 
-    async fn find_begun(&mut self, retract: &Retract, names: &[(FileId, Name)]) -> Result<Option<Found>> {
+    async fn find_begun(
+        &mut self,
+        retract: &Retract,
+        names: &[(FileId, Name)],
+    ) -> Result<Option<TargetObject>> {
         let object = self.unit.object;
         let seen = self.shared.look(object).await?;
         match (seen, &retract.made) {
-            (Seen::Found(found), _) => Ok(Some(found)),
-            (Seen::Never, Some(made)) if self.unit.in_doubt => {
+            (TargetPresence::Found(found), _) => Ok(Some(found)),
+            (TargetPresence::Never, Some(made)) if self.unit.in_doubt => {
                 self.find_made_unknown(retract, made, names).await
             }
-            (Seen::Gone, None) if retract.ends => {
+            (TargetPresence::Gone, None) if retract.ends => {
                 self.tell_of_nothing(retract.names.last().cloned());
                 Ok(None)
             }
-            (Seen::Never | Seen::Gone, _) => Ok(None),
+            (TargetPresence::Never | TargetPresence::Gone, _) => Ok(None),
         }
     }
 
@@ -81,28 +85,28 @@ impl Carry<'_> {
         retract: &Retract,
         made: &NewObject,
         names: &[(FileId, Name)],
-    ) -> Result<Option<Found>> {
-        let (object, home) = (self.unit.object, &self.shared.home);
+    ) -> Result<Option<TargetObject>> {
+        let (object, target) = (self.unit.object, &self.shared.target);
         let staged = staged(object)?;
         for (dir, name) in names {
             let Some(there) = self.at(*dir, name).await? else { continue };
             let is_made_there = *name == staged || retract.perhaps_made_at.contains(&(*dir, name.clone()));
             if *made == NewObject::File {
-                match home.make(*dir, name, object, made).await {
+                match target.make(*dir, name, object, made).await {
                     Ok(found) => return Ok(Some(found)),
                     Err(error) if passes(&error) => return Err(error),
                     Err(_) => {}
                 }
             } else if is_made_there && is_as_good(made, &there) && !there.id.is_made_here() {
-                home.adopt(object, &there).await?;
-                return Ok(Some(Found { id: object, ..there }));
+                target.adopt(object, &there).await?;
+                return Ok(Some(TargetObject { id: object, ..there }));
             }
         }
         Ok(None)
     }
 
     /// Unless others changed it since clients saw it.
-    async fn may_retract(&mut self, retract: &Retract, found: &Found) -> Result<bool> {
+    async fn may_retract(&mut self, retract: &Retract, found: &TargetObject) -> Result<bool> {
         if found.attr.is_dir() || self.is_ours(found.version).await? {
             return Ok(true);
         }
@@ -112,7 +116,7 @@ impl Carry<'_> {
         let has_bytes = found.attr.is_file() && found.attr.size > 0;
         known.making |= is_made && !has_bytes;
         known.begun |= is_made && has_bytes && retract.discards;
-        let theirs = Theirs::Version(found.version);
+        let theirs = ForeignState::Version(found.version);
         let decision = match self.decide_knowing(known, Doing::Removal, theirs) {
             // What an attempt of ours left of it is in no version that is known.
             Decision::Drop if known.begun => Decision::Resume,
@@ -140,16 +144,16 @@ impl Carry<'_> {
 
     /// Whether the object had the name and has it no longer.
     async fn take_back(&mut self, dir: FileId, name: &Name, is_dir: bool) -> Result<bool> {
-        let home = self.shared.home.clone();
+        let target = self.shared.target.clone();
         let (there, name) = self.own_place(dir, name).await?;
         if !there.is_some_and(|there| is_same(&there, self.unit.object)) {
             return Ok(false);
         }
         if !is_dir {
             self.begin().await?;
-            return absent(home.remove(dir, &name).await).map(|_| true);
+            return absent(target.remove(dir, &name).await).map(|_| true);
         }
-        match absent(home.rmdir(dir, &name).await) {
+        match absent(target.rmdir(dir, &name).await) {
             Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::Exists) => {
                 self.note(AlarmKind::Dropped, Some((dir, name)), None, "something is in it at the origin");
                 Ok(true)
@@ -160,7 +164,7 @@ impl Carry<'_> {
 
     /// Another object lost its name to ours, which has it no longer or never got it.
     pub(super) async fn end_replaced(&mut self, rename: &Rename) -> Result<()> {
-        let home = self.shared.home.clone();
+        let target = self.shared.target.clone();
         let Some(replaced) = rename.replaced else { return Ok(()) };
         let (dir, name) = (rename.to_dir, &rename.to);
         let there = self.at(dir, name).await?.filter(|there| is_same(there, replaced.object));
@@ -169,7 +173,7 @@ impl Carry<'_> {
             self.shared.vouch(self.unit.object).await?;
             // An earlier attempt took the name from it, and it may have others.
             if !rename.is_dir {
-                if home.own(replaced.object).await?.begun {
+                if target.own(replaced.object).await?.begun {
                     self.note_replaced(replaced.object);
                 }
                 self.follow_replaced(replaced.object, None).await?;
@@ -185,13 +189,13 @@ impl Carry<'_> {
             return Ok(());
         }
         if there.attr.is_dir() {
-            return absent(home.rmdir(dir, name).await).map(drop);
+            return absent(target.rmdir(dir, name).await).map(drop);
         }
         let keeps_others = there.attr.nlink > 1;
         if keeps_others {
-            home.begin(there.id).await?;
+            target.begin(there.id).await?;
         }
-        absent(home.remove(dir, name).await)?;
+        absent(target.remove(dir, name).await)?;
         if keeps_others {
             self.follow_replaced(there.id, Some(&there)).await?;
         }
@@ -202,10 +206,10 @@ impl Carry<'_> {
     pub(super) async fn replace_at_once(
         &mut self,
         making: &Making,
-        content: &Content,
+        content: &ContentChange,
         set: &Attributes,
         rename: &Rename,
-    ) -> Result<Option<Found>> {
+    ) -> Result<Option<TargetObject>> {
         let staged = staged(self.unit.object)?;
         let mut names = self.perhaps_staged(making)?.names;
         names.pop();
@@ -227,7 +231,7 @@ impl Carry<'_> {
     }
 
     /// From where it is at the origin to where the last of them leads.
-    pub(super) async fn moved(&mut self, renames: &[Rename]) -> Result<Option<Found>> {
+    pub(super) async fn moved(&mut self, renames: &[Rename]) -> Result<Option<TargetObject>> {
         let (Some(first), Some(last)) = (renames.first(), renames.last()) else { return Ok(None) };
         let mut from = (first.from_dir, first.from.clone());
         for rename in renames.iter().rev() {
@@ -257,7 +261,7 @@ impl Carry<'_> {
 
     /// An attempt that was cut off carried out some of the renames, and the version that this made is not known as ours
     /// yet. Who goes on from there would take it for another's.
-    async fn take_up_moved(&mut self, there: &Found) -> Result<()> {
+    async fn take_up_moved(&mut self, there: &TargetObject) -> Result<()> {
         if !there.attr.is_dir() && self.is_resumed(there).await? {
             self.own.version = Some(there.version);
         }

@@ -3,7 +3,7 @@
 use origin::{Change, Origin};
 use types::{ErrorKind, FileId};
 
-use super::home::JUNCTION;
+use super::test_target::JUNCTION;
 use super::tree::tree;
 use super::world::{World, alarms, name};
 use crate::conflict::{AlarmKind, ConflictPolicy};
@@ -21,8 +21,8 @@ pub fn file(world: &World, path: &str) -> FileId {
 }
 
 fn now_list(world: &World) -> Vec<(types::Name, FileId)> {
-    let root = super::world::now(origin::Origin::root(world.home.origin.as_ref())).unwrap();
-    super::world::now(world.home.list(&root.reference)).unwrap()
+    let root = super::world::now(origin::Origin::root(world.target.origin.as_ref())).unwrap();
+    super::world::now(world.target.list(&root.reference)).unwrap()
 }
 
 pub fn write(world: &mut World, id: FileId, text: &[u8]) {
@@ -42,7 +42,7 @@ fn keep_both_leaves_theirs_and_puts_the_whole_of_ours_beside() {
     let mut world = world(ConflictPolicy::KeepBoth);
     let a = file(&world, "a");
     write(&mut world, a, b"OUR");
-    world.home.origin.write_file(b"a", b"theirs").unwrap();
+    world.target.origin.write_file(b"a", b"theirs").unwrap();
     world.flush_all().unwrap();
     assert_eq!(world.at_origin("/a").unwrap(), b"theirs");
     let alarms = alarms(&world);
@@ -59,7 +59,7 @@ fn all_of_one_conflict_goes_to_one_copy_even_with_a_crash_in_between() {
     let mut world = world(ConflictPolicy::KeepBoth);
     let a = file(&world, "a");
     write(&mut world, a, b"1");
-    world.home.origin.write_file(b"a", b"theirs").unwrap();
+    world.target.origin.write_file(b"a", b"theirs").unwrap();
     world.flush_step();
     world.clock.pass(1000);
     let base = world.base(a);
@@ -68,7 +68,7 @@ fn all_of_one_conflict_goes_to_one_copy_even_with_a_crash_in_between() {
     world.crash();
     world.flush_all().unwrap();
     let copies: Vec<_> =
-        tree(&world.home.origin).into_keys().filter(|path| path.contains("conflict")).collect();
+        tree(&world.target.origin).into_keys().filter(|path| path.contains("conflict")).collect();
     let [copy] = &copies[..] else { panic!("{copies:?}") };
     assert_eq!(world.at_origin(copy).unwrap(), b"1he2first file of the origin");
     assert_eq!(world.at_origin("/a").unwrap(), b"theirs");
@@ -83,7 +83,7 @@ fn ours_and_theirs_are_taken_where_the_policy_says_so_and_both_are_said() {
         let mut world = world(policy);
         let a = file(&world, "a");
         write(&mut world, a, b"OUR");
-        world.home.origin.write_file(b"a", b"theirs").unwrap();
+        world.target.origin.write_file(b"a", b"theirs").unwrap();
         world.flush_all().unwrap();
         assert_eq!(world.at_origin("/a").unwrap(), expected);
         let kinds: Vec<_> = alarms(&world).iter().map(|alarm| alarm.kind).collect();
@@ -97,7 +97,7 @@ fn what_was_changed_at_the_origin_is_not_removed() {
     let a = file(&world, "a");
     let (dir, base) = (world.root, world.base(a));
     world.journal(Action::Remove { dir, name: name("a"), object: a, links: 0, base }, &[]);
-    world.home.origin.write_file(b"a", b"theirs").unwrap();
+    world.target.origin.write_file(b"a", b"theirs").unwrap();
     world.flush_all().unwrap();
     assert_eq!(world.at_origin("/a").unwrap(), b"theirs");
     assert_eq!(alarms(&world)[0].kind, AlarmKind::Dropped);
@@ -111,7 +111,7 @@ fn a_name_that_is_there_already_does_not_make_their_version_ours() {
     let base = world.base(c);
     world.journal(Action::Remove { dir, name: name("c"), object: c, links: 1, base }, &[]);
     world.journal(Action::Link { file: c, dir, name: name("c"), links: 2, base }, &[]);
-    world.home.origin.write_file(b"d/b", b"theirs").unwrap();
+    world.target.origin.write_file(b"d/b", b"theirs").unwrap();
     world.flush_all().unwrap();
     assert_eq!(world.base(c), base, "their version is not known by our flush");
     write(&mut world, c, b"OURS");
@@ -136,10 +136,10 @@ fn what_was_written_has_a_place_to_go_when_its_directory_is_gone() {
     world.flush_all().unwrap();
     write(&mut world, id, b"ours");
     for path in [&b"d/new"[..], b"d/b", b"d/e"] {
-        world.home.origin.remove(path).unwrap();
+        world.target.origin.remove(path).unwrap();
     }
-    let (root, given) = (super::world::now(world.home.origin.root()).unwrap().reference, name("d"));
-    super::world::change(&world.home.origin, Change::Rmdir { dir: root, name: given }).unwrap();
+    let (root, given) = (super::world::now(world.target.origin.root()).unwrap().reference, name("d"));
+    super::world::change(&world.target.origin, Change::Rmdir { dir: root, name: given }).unwrap();
     world.flush_all().unwrap();
     let alarms = alarms(&world);
     let [alarm] = &alarms[..] else { panic!("{alarms:?}") };
@@ -154,12 +154,13 @@ fn a_name_is_not_removed_when_others_took_away_the_names_that_were_to_be_left() 
         let (c, dir) = (file(&world, "c"), world.root);
         write(&mut world, c, b"OURS");
         world.flush_all().unwrap();
-        world.home.origin.remove(b"d/b").unwrap();
+        world.target.origin.remove(b"d/b").unwrap();
         let base = world.base(c);
         // They also come between a look and the removal: so the version is known, and the name is the last.
-        let found = super::world::now(crate::Home::lookup(world.home.as_ref(), dir, &name("c"))).unwrap();
+        let found =
+            super::world::now(crate::FlushTarget::lookup(world.target.as_ref(), dir, &name("c"))).unwrap();
         let version = found.map(|found| found.version);
-        super::world::now(crate::Home::remember(world.home.as_ref(), c, version)).unwrap();
+        super::world::now(crate::FlushTarget::remember(world.target.as_ref(), c, version)).unwrap();
         world.journal(Action::Remove { dir, name: name("c"), object: c, links: 1, base }, &[]);
         world.flush_all().unwrap();
         assert!(world.at_origin("/c").unwrap().starts_with(b"OURS"));
@@ -175,14 +176,17 @@ fn what_an_earlier_attempt_made_beside_is_taken_as_ours() {
     let (dir, set, since) = (world.root, Attributes::default(), world.clock.wall());
     let what = NewObject::Symlink("to".into());
     world.journal(Action::Make { dir, name: name("new"), id, what, set }, &[]);
-    world.home.origin.write_file(b"new", b"theirs").unwrap();
+    world.target.origin.write_file(b"new", b"theirs").unwrap();
     let beside = crate::conflict::conflict_name(&name("new"), "tier", since, id);
-    world.home.origin.symlink(beside.as_bytes(), b"to").unwrap();
+    world.target.origin.symlink(beside.as_bytes(), b"to").unwrap();
     world.crash();
     world.flush_all().unwrap();
     let kinds: Vec<_> = alarms(&world).iter().map(|alarm| alarm.kind).collect();
     assert_eq!(kinds, [AlarmKind::KeptBoth]);
-    assert_eq!(super::world::now(crate::Home::name_in(world.home.as_ref(), dir, id)).unwrap(), Some(beside));
+    assert_eq!(
+        super::world::now(crate::FlushTarget::name_in(world.target.as_ref(), dir, id)).unwrap(),
+        Some(beside)
+    );
 }
 
 /// The tier died after it had made and filled a file, before the journal knew; others wrote to the file meanwhile.
@@ -201,13 +205,13 @@ fn what_others_wrote_to_a_new_file_while_the_tier_was_dead_is_kept_or_said() {
         if world.at_origin("/new").is_none() || world.pending() == 0 {
             continue;
         }
-        world.home.origin.write_file(b"new", b"theirs").unwrap();
+        world.target.origin.write_file(b"new", b"theirs").unwrap();
         world.flush_all().unwrap();
         let alarms = alarms(&world);
         let is_said = alarms.iter().any(|alarm| alarm.kind == AlarmKind::Resumed);
         said += u32::from(is_said);
         assert!(is_said || world.at_origin("/new").unwrap() == b"theirs", "seed {seed}: {alarms:?}");
-        let both: Vec<u8> = tree(&world.home.origin).into_values().flat_map(|shown| shown.bytes).collect();
+        let both: Vec<u8> = tree(&world.target.origin).into_values().flat_map(|shown| shown.bytes).collect();
         assert!(both.windows(4).any(|part| part == b"ours"), "seed {seed}: {alarms:?}");
     }
     assert!(said > 0, "no crash came in between");
@@ -218,7 +222,7 @@ fn a_name_that_others_gave_meanwhile_stays_theirs() {
     let mut world = world(ConflictPolicy::KeepBoth);
     let id = make(&mut world, "new");
     write(&mut world, id, b"ours");
-    world.home.origin.write_file(b"new", b"theirs").unwrap();
+    world.target.origin.write_file(b"new", b"theirs").unwrap();
     world.flush_all().unwrap();
     assert_eq!(world.at_origin("/new").unwrap(), b"theirs");
     let beside = format!("/{}", alarms(&world)[0].beside.as_ref().unwrap());
@@ -234,19 +238,19 @@ fn a_name_that_others_gave_meanwhile_stays_theirs() {
 #[test]
 fn what_is_made_and_removed_never_travels() {
     let mut world = world(ConflictPolicy::KeepBoth);
-    let before = super::world::now(origin::Origin::root(world.home.origin.as_ref())).unwrap();
+    let before = super::world::now(origin::Origin::root(world.target.origin.as_ref())).unwrap();
     let id = make(&mut world, "short");
     write(&mut world, id, b"lived");
     let dir = world.root;
     world.journal(Action::Remove { dir, name: name("short"), object: id, links: 0, base: None }, &[]);
     world.flush_all().unwrap();
-    assert_eq!(super::world::now(origin::Origin::root(world.home.origin.as_ref())).unwrap(), before);
+    assert_eq!(super::world::now(origin::Origin::root(world.target.origin.as_ref())).unwrap(), before);
 }
 
 #[test]
 fn a_refusal_is_parked_and_said_once_and_tried_again() {
     let mut world = world(ConflictPolicy::KeepBoth);
-    *world.home.refuses.lock().unwrap() = Some(ErrorKind::NoSpace);
+    *world.target.refuses.lock().unwrap() = Some(ErrorKind::NoSpace);
     let id = make(&mut world, "new");
     write(&mut world, id, b"ours");
     for _ in 0..500 {
@@ -260,7 +264,7 @@ fn a_refusal_is_parked_and_said_once_and_tried_again() {
     assert_eq!((metrics.waiting.get(), metrics.parked.get(), metrics.waiting_bytes.get()), (2, 2, 4));
     assert!(metrics.retries.get() > 1 && metrics.oldest_seconds.get() >= 400.0);
     assert_eq!((metrics.units.get(), metrics.conflicts.get()), (0, 0));
-    *world.home.refuses.lock().unwrap() = None;
+    *world.target.refuses.lock().unwrap() = None;
     world.flush_all().unwrap();
     assert_eq!(world.at_origin("/new").unwrap(), b"ours");
 }
@@ -268,7 +272,7 @@ fn a_refusal_is_parked_and_said_once_and_tried_again() {
 #[test]
 fn an_outage_is_waited_out() {
     let mut world = world(ConflictPolicy::KeepBoth);
-    *world.home.refuses.lock().unwrap() = Some(ErrorKind::Unavailable);
+    *world.target.refuses.lock().unwrap() = Some(ErrorKind::Unavailable);
     let id = make(&mut world, "new");
     write(&mut world, id, b"ours");
     for _ in 0..500 {
@@ -276,7 +280,7 @@ fn an_outage_is_waited_out() {
         world.flush_step();
     }
     assert!(alarms(&world).is_empty());
-    *world.home.refuses.lock().unwrap() = None;
+    *world.target.refuses.lock().unwrap() = None;
     world.clock.pass(31);
     world.flush_all().unwrap();
     assert_eq!(world.at_origin("/new").unwrap(), b"ours");
@@ -292,10 +296,10 @@ fn what_fails_together_is_one_failure() {
             make(&mut world, &format!("new{n}"));
         }
         world.clock.pass(3600);
-        *world.home.refuses.lock().unwrap() = Some(ErrorKind::Unavailable);
+        *world.target.refuses.lock().unwrap() = Some(ErrorKind::Unavailable);
         while world.flush_step() {}
         together = together.max(world.metrics().retries.get());
-        *world.home.refuses.lock().unwrap() = None;
+        *world.target.refuses.lock().unwrap() = None;
         let waiting = world.pending();
         world.clock.pass(2);
         for _ in 0..100 {
@@ -315,7 +319,7 @@ mod waiting {
     use super::*;
     use crate::flush::{FlushConfig, Flusher, SystemClock};
     use crate::journal::{Config, Journal};
-    use crate::operation::Operation;
+    use crate::operation::JournalOperation;
     use crate::plan::FlushPolicy;
     use types::Timestamp;
 
@@ -330,14 +334,14 @@ mod waiting {
         let policy = FlushPolicy { delay, ..FlushPolicy::default() };
         let config = FlushConfig { policies: [(JUNCTION, policy)].into(), ..FlushConfig::new("tier") };
         let clock = Arc::new(SystemClock::new(types::Timeline::default(), |_| 0));
-        let flusher = Flusher::start(journal.clone(), world.home.clone(), clock, config, Vec::new());
+        let flusher = Flusher::start(journal.clone(), world.target.clone(), clock, config, Vec::new());
         let far = Timestamp { seconds: 1 << 40, nanos: 0 };
         let mut add = Vec::new();
         for given in ["x", "y"] {
             let id = world.ids.give(JUNCTION);
             let (dir, name, set) = (world.root, name(given), Attributes::default());
             let action = Action::Make { dir, name, id, what: NewObject::File, set };
-            add.push(Operation { junction: JUNCTION, acknowledged: far, since: far, action });
+            add.push(JournalOperation { junction: JUNCTION, acknowledged: far, since: far, action });
         }
         for operation in add {
             let deadline = Instant::now() + Duration::from_secs(60);
@@ -371,7 +375,7 @@ fn parts_of_many_large_files_take_turns() {
     }
     world.clock.pass(1000);
     world.flush_all().unwrap();
-    assert_eq!(world.home.writing.lock().unwrap().1, 4);
+    assert_eq!(world.target.writing.lock().unwrap().1, 4);
     for n in 0..5 {
         assert_eq!(world.at_origin(&format!("/large{n}")).unwrap(), "x\0".repeat(40).as_bytes()[..79]);
     }

@@ -4,8 +4,8 @@
 use types::FileId;
 
 use super::directed::{file, make};
-use super::home::{JUNCTION, Refusals};
 use super::sums::{cut_after, outcome, rename, world};
+use super::test_target::{JUNCTION, Refusals};
 use super::world::{World, alarms, name};
 use crate::conflict::AlarmKind;
 use crate::operation::{Action, Attributes, NewObject, Rename};
@@ -91,8 +91,8 @@ fn what_still_has_a_later_name_of_a_directory_is_not_taken_for_it() {
         let (there, said) = outcome(&world);
         let paths: Vec<&String> = there.iter().map(|it| &it.0).collect();
         assert_eq!(paths, ["/x", "/x/b", "/x/e"], "seed {seed}: {said:?}");
-        let known = world.home.database().reference(d).unwrap();
-        let inside = super::world::now(world.home.list(&known)).unwrap();
+        let known = world.target.database().reference(d).unwrap();
+        let inside = super::world::now(world.target.list(&known)).unwrap();
         assert_eq!(inside.len(), 2, "seed {seed}: the directory is known as what it was");
     }
 }

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use origin::{Change, Object, Origin, Reference};
 use types::{CreateHow, FileId, FileKind, Name, NewNode, SetAttr, Stability, TimeChange, Timestamp};
 
-use super::home::JUNCTION;
+use super::test_target::JUNCTION;
 use super::world::{World, change, name, now};
-use crate::operation::{Action, Attributes, NewObject, Rename, Replaced};
+use crate::operation::{Action, Attributes, NewObject, Rename, ReplacedObject};
 
 /// A name in the tree that clients see.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ impl World {
         if target.is_some_and(|target| target.id == object) {
             return None;
         }
-        let replaced = target.map(|target| Replaced {
+        let replaced = target.map(|target| ReplacedObject {
             object: target.id,
             links: target.object.attr.nlink - 1,
             base: self.base(target.id),
@@ -194,7 +194,7 @@ impl World {
 
     /// Somebody else changes the origin: overwrites a file, makes one, or removes one.
     pub fn interfere(&mut self, token: u64) -> Interference {
-        let origin = self.home.origin.clone();
+        let origin = self.target.origin.clone();
         let before = super::tree::tree(&origin);
         let paths: Vec<String> = before
             .iter()
@@ -209,34 +209,34 @@ impl World {
         let before = before.get(&path).map(|shown| shown.bytes.clone());
         if before.is_some() && self.random.below(4) == 0 {
             let object = self.object_at(&path);
-            super::world::tell(|| format!("others remove {path}, {}", self.home.database().id(&object)));
+            super::world::tell(|| format!("others remove {path}, {}", self.target.database().id(&object)));
             origin.remove(path.as_bytes()).unwrap();
             return Interference { object, wrote: None, before: before.unwrap_or_default() };
         }
         let text = format!("<theirs-{token}>");
         origin.write_file(path.as_bytes(), text.as_bytes()).unwrap();
         let object = self.object_at(&path);
-        let id = self.home.database().id(&object);
+        let id = self.target.database().id(&object);
         super::world::tell(|| format!("others write {path}, {id}: {text}, {:?}", object.version));
         Interference { object, wrote: Some(text), before: before.unwrap_or_default() }
     }
 
     fn object_at(&self, path: &str) -> Object {
-        let mut object = now(self.home.origin.root()).unwrap();
+        let mut object = now(self.target.origin.root()).unwrap();
         for part in path.split('/').filter(|part| !part.is_empty()) {
-            object = now(self.home.origin.lookup(&object.reference, &name(part))).unwrap();
+            object = now(self.target.origin.lookup(&object.reference, &name(part))).unwrap();
         }
         object
     }
 
     /// All bytes of all files at the origin, conflict copies included.
     pub fn all_bytes(&self) -> Vec<u8> {
-        let tree = super::tree::tree(&self.home.origin);
+        let tree = super::tree::tree(&self.target.origin);
         tree.into_values().flat_map(|shown| [shown.bytes, b"|".to_vec()].concat()).collect()
     }
 
     /// The bytes of one file at the origin.
     pub fn at_origin(&self, path: &str) -> Option<Vec<u8>> {
-        super::tree::tree(&self.home.origin).get(path).map(|shown| shown.bytes.clone())
+        super::tree::tree(&self.target.origin).get(path).map(|shown| shown.bytes.clone())
     }
 }

@@ -8,19 +8,19 @@ use types::FileId;
 use super::tree::{Tree, tree};
 use super::world::{World, alarms, name};
 use crate::conflict::{AlarmKind, ConflictPolicy};
-use crate::operation::{Action, Attributes, NewObject, Rename, Replaced};
+use crate::operation::{Action, Attributes, NewObject, Rename, ReplacedObject};
 use crate::sabotage::{Bug, Sabotage};
 
 type History = fn(&mut World);
 
 fn file(world: &World, given: &str) -> FileId {
-    let root = super::world::now(origin::Origin::root(world.home.origin.as_ref())).unwrap();
-    let names = super::world::now(world.home.list(&root.reference)).unwrap();
+    let root = super::world::now(origin::Origin::root(world.target.origin.as_ref())).unwrap();
+    let names = super::world::now(world.target.list(&root.reference)).unwrap();
     names.into_iter().find(|(there, _)| *there == name(given)).expect("is there").1
 }
 
 fn make(world: &mut World, given: &str) -> FileId {
-    let id = world.ids.give(super::home::JUNCTION);
+    let id = world.ids.give(super::test_target::JUNCTION);
     let (dir, name, set) = (world.root, name(given), Attributes::default());
     world.journal(Action::Make { dir, name, id, what: NewObject::File, set }, &[]);
     id
@@ -38,7 +38,7 @@ fn remove(world: &mut World, given: &str, object: FileId, links: u32) {
 
 fn rename(world: &mut World, from: &str, to: &str, object: FileId, replaced: Option<(FileId, u32)>) {
     let (dir, base) = (world.root, world.base(object));
-    let replaced = replaced.map(|(object, links)| Replaced { object, links, base: world.base(object) });
+    let replaced = replaced.map(|(object, links)| ReplacedObject { object, links, base: world.base(object) });
     let (from, to) = (name(from), name(to));
     let rename = Rename { from_dir: dir, from, to_dir: dir, to, object, is_dir: false, base, replaced };
     world.journal(Action::Rename(rename), &[]);
@@ -95,7 +95,7 @@ fn ends_as(expected: &Tree, history: History, seed: u64, bug: Option<Bug>) -> Re
     }
     world.cut_power();
     world.flush_all()?;
-    if let Some(other) = super::tree::difference(expected, &tree(&world.home.origin)) {
+    if let Some(other) = super::tree::difference(expected, &tree(&world.target.origin)) {
         return Err(other);
     }
     let told = alarms(&world);
@@ -109,7 +109,7 @@ fn what_is_done_does_not_come_back_under_its_followers() {
         let mut whole = world(1, None);
         history(&mut whole);
         whole.flush_all().unwrap();
-        let expected = tree(&whole.home.origin);
+        let expected = tree(&whole.target.origin);
         for seed in 1..=300 {
             ends_as(&expected, history, seed, None).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         }

@@ -4,12 +4,12 @@
 use types::{ErrorKind, FileKind, Timestamp};
 
 use super::directed::{file, make, write};
-use super::home::{JUNCTION, Refusals};
 use super::operations::Entry;
+use super::test_target::{JUNCTION, Refusals};
 use super::tree::{Shown, difference, tree};
 use super::world::{World, alarms, change, name, now};
 use crate::conflict::{AlarmKind, ConflictPolicy};
-use crate::operation::{Action, Attributes, NewObject, Rename, Replaced};
+use crate::operation::{Action, Attributes, NewObject, Rename, ReplacedObject};
 use crate::plan::Scope;
 use crate::sabotage::{Bug, Sabotage};
 use origin::Change;
@@ -61,11 +61,11 @@ pub fn play(seed: u64, crashes: bool, undo: bool, bug: Option<Bug>) -> Result<Re
                 world.remove_what_waits();
             }
         }
-        false => *world.home.refusals.lock().unwrap() = Refusals::default(),
+        false => *world.target.refusals.lock().unwrap() = Refusals::default(),
     }
     world.flush_all()?;
     world.compare("the end", true)?;
-    if let Some(difference) = difference(&tree(&world.want), &tree(&world.home.origin)) {
+    if let Some(difference) = difference(&tree(&world.want), &tree(&world.target.origin)) {
         return Err(format!("at the origin {difference}"));
     }
     let told = alarms(&world);
@@ -99,12 +99,12 @@ impl World {
             mode: ALL.mode.filter(|_| on()),
             links: on(),
         };
-        *self.home.refusals.lock().unwrap() = some;
+        *self.target.refusals.lock().unwrap() = some;
     }
 
     /// As its owner would, by ordinary means. Returns how much there was to undo.
     fn undo_what_is_refused(&mut self, links: bool) -> Result<u64, String> {
-        *self.home.refusals.lock().unwrap() = ALL;
+        *self.target.refusals.lock().unwrap() = ALL;
         for _ in 0..self.random.below(3) {
             self.flush_steps(300);
             self.clock.pass(61);
@@ -123,7 +123,7 @@ impl World {
 
     fn is_refused(&self, entry: &Entry) -> bool {
         let attr = &entry.object.attr;
-        let has_dirty = || self.home.names.lock().unwrap().overlay(entry.id).is_some() && attr.size > 0;
+        let has_dirty = || self.target.names.lock().unwrap().overlay(entry.id).is_some() && attr.size > 0;
         let is_file = attr.kind == FileKind::Regular;
         entry.name.as_bytes()[0] == b'x'
             || attr.mode == MODE
@@ -133,8 +133,8 @@ impl World {
     }
 
     fn has_name_at_origin(&self, entry: &Entry) -> bool {
-        let reference = self.home.database().reference(entry.dir);
-        let names = reference.map(|dir| now(self.home.list(&dir)).unwrap_or_default()).unwrap_or_default();
+        let reference = self.target.database().reference(entry.dir);
+        let names = reference.map(|dir| now(self.target.list(&dir)).unwrap_or_default()).unwrap_or_default();
         names.contains(&(entry.name.clone(), entry.id))
     }
 
@@ -191,7 +191,7 @@ impl World {
     /// A file with several names that is renamed back and forth under names that are refused may have no other way out.
     fn remove_what_waits(&mut self) {
         let (_, entries) = self.entries();
-        let is_altered = |entry: &&Entry| self.home.names.lock().unwrap().is_altered(entry.id);
+        let is_altered = |entry: &&Entry| self.target.names.lock().unwrap().is_altered(entry.id);
         let mut left: Vec<Entry> = entries.iter().filter(is_altered).cloned().collect();
         while let Some(entry) = left.pop() {
             let (_, entries) = self.entries();
@@ -257,7 +257,7 @@ fn world() -> World {
 }
 
 fn refuse(world: &World, refusals: Refusals) {
-    *world.home.refusals.lock().unwrap() = refusals;
+    *world.target.refusals.lock().unwrap() = refusals;
 }
 
 fn remove(world: &mut World, given: &str, object: types::FileId) {
@@ -287,20 +287,20 @@ fn what_vanishes_after_it_was_looked_at_is_looked_at_again_and_is_parked_only_if
     let mut world = world();
     let file = make(&mut world, "file");
     write(&mut world, file, b"bytes");
-    *world.home.refuses.lock().unwrap() = Some(ErrorKind::Stale);
+    *world.target.refuses.lock().unwrap() = Some(ErrorKind::Stale);
     world.clock.pass(200);
     while world.flush_step() {}
     assert_eq!((world.metrics().retries.get(), world.metrics().parked.get()), (1, 0));
-    assert!(world.home.alarms.lock().unwrap().is_empty());
-    *world.home.refuses.lock().unwrap() = None;
+    assert!(world.target.alarms.lock().unwrap().is_empty());
+    *world.target.refuses.lock().unwrap() = None;
     world.flush_all().unwrap();
     assert_eq!(world.at_origin("/file").unwrap(), b"bytes");
-    assert!(world.home.alarms.lock().unwrap().is_empty());
+    assert!(world.target.alarms.lock().unwrap().is_empty());
 
     write(&mut world, file, b"more");
-    *world.home.refuses.lock().unwrap() = Some(ErrorKind::Stale);
+    *world.target.refuses.lock().unwrap() = Some(ErrorKind::Stale);
     assert_eq!(world.refused_at_last(), 1);
-    assert_eq!(world.home.alarms.lock().unwrap().len(), 1, "one is told, once");
+    assert_eq!(world.target.alarms.lock().unwrap().len(), 1, "one is told, once");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn what_is_renamed_over_what_is_refused_gets_there() {
     write(&mut world, valid, b"valid");
     let root = world.root;
     let (from_dir, to_dir, from, to) = (root, root, name("valid"), name("big"));
-    let replaced = Some(Replaced { object: big, links: 0, base: None });
+    let replaced = Some(ReplacedObject { object: big, links: 0, base: None });
     let rename = Rename { from_dir, from, to_dir, to, object: valid, is_dir: false, base: None, replaced };
     world.journal(Action::Rename(rename), &[]);
     world.flush_all().unwrap();
@@ -374,15 +374,15 @@ fn what_was_removed_before_a_start_is_retracted_without_a_listing_for_each_name(
     }
     world.cut_power();
     world.flush_all().unwrap();
-    assert_eq!(world.home.listings.load(std::sync::atomic::Ordering::SeqCst), 0);
-    assert!(tree(&world.home.origin).keys().all(|path| !path.starts_with("/f")));
+    assert_eq!(world.target.listings.load(std::sync::atomic::Ordering::SeqCst), 0);
+    assert!(tree(&world.target.origin).keys().all(|path| !path.starts_with("/f")));
 }
 
 /// Each of two files takes a name of the other, so that neither can be retracted before the other.
 #[test]
 fn files_that_took_names_of_each_other_while_both_are_refused_can_be_removed() {
     let mut world = world();
-    let before: Vec<String> = tree(&world.home.origin).into_keys().collect();
+    let before: Vec<String> = tree(&world.target.origin).into_keys().collect();
     refuse(&world, Refusals { size_max: Some(1000), links: true, ..Refusals::default() });
     let root = world.root;
     let mut both = Vec::new();
@@ -394,7 +394,7 @@ fn files_that_took_names_of_each_other_while_both_are_refused_can_be_removed() {
     }
     let (one, other) = (both[0], both[1]);
     for (from, to, object, loses) in [("m", "o", one, other), ("p", "n", other, one)] {
-        let replaced = Some(Replaced { object: loses, links: 1, base: None });
+        let replaced = Some(ReplacedObject { object: loses, links: 1, base: None });
         let (from_dir, to_dir, from, to) = (root, root, name(from), name(to));
         let rename = Rename { from_dir, from, to_dir, to, object, is_dir: false, base: None, replaced };
         world.journal(Action::Rename(rename), &[]);
@@ -403,7 +403,7 @@ fn files_that_took_names_of_each_other_while_both_are_refused_can_be_removed() {
     remove(&mut world, "o", one);
     remove(&mut world, "n", other);
     world.flush_all().unwrap();
-    assert_eq!(tree(&world.home.origin).into_keys().collect::<Vec<_>>(), before);
+    assert_eq!(tree(&world.target.origin).into_keys().collect::<Vec<_>>(), before);
 }
 
 /// It was made under a name of its own, to replace another one. After a crash nothing is refused, and the operations are
@@ -416,11 +416,11 @@ fn what_was_to_replace_another_when_a_crash_came_has_its_name_in_the_end() {
     let new = make(&mut world, "x");
     world.refused_at_last();
     let (from_dir, to_dir, from, to) = (world.root, world.root, name("x"), name("a"));
-    let replaced = Some(Replaced { object: replaced, links: 0, base: world.base(replaced) });
+    let replaced = Some(ReplacedObject { object: replaced, links: 0, base: world.base(replaced) });
     let rename = Rename { from_dir, from, to_dir, to, object: new, is_dir: false, base: None, replaced };
     world.journal(Action::Rename(rename), &[]);
     let is_staged = |path: &String| path.contains(".forebay-");
-    while !tree(&world.home.origin).keys().any(is_staged) {
+    while !tree(&world.target.origin).keys().any(is_staged) {
         assert!(world.flush_step(), "it is made beside what it replaces");
     }
     world.crash();
@@ -428,7 +428,7 @@ fn what_was_to_replace_another_when_a_crash_came_has_its_name_in_the_end() {
     write(&mut world, new, b"new");
     world.flush_all().unwrap();
     assert_eq!(world.at_origin("/a").unwrap(), b"new");
-    let seen = tree(&world.home.origin);
+    let seen = tree(&world.target.origin);
     assert!(!seen.keys().any(|path| is_staged(path) || path == "/x"), "{:?}", seen.keys());
     assert!(alarms(&world).iter().all(|alarm| alarm.kind != AlarmKind::Dropped));
 }

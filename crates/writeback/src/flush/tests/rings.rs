@@ -3,7 +3,7 @@
 
 use types::FileId;
 
-use super::home::{JUNCTION, Refusals};
+use super::test_target::{JUNCTION, Refusals};
 use super::tree::tree;
 use super::world::{World, alarms, name};
 use crate::conflict::{AlarmKind, ConflictPolicy};
@@ -28,7 +28,7 @@ fn remove_dir(world: &mut World, dir: FileId, given: &str, object: FileId) {
 }
 
 fn paths(world: &World) -> Vec<String> {
-    tree(&world.home.origin).into_keys().collect()
+    tree(&world.target.origin).into_keys().collect()
 }
 
 /// A chain of so many directories at the origin. The innermost one gets a name that is refused, the outermost one goes into
@@ -42,7 +42,7 @@ fn ring(seed: u64, count: usize) -> (World, Vec<String>) {
         dirs.push(make_dir(&mut world, dir, "in"));
     }
     world.flush_all().unwrap();
-    *world.home.refusals.lock().unwrap() = Refusals { names: Some(b'x'), ..Refusals::default() };
+    *world.target.refusals.lock().unwrap() = Refusals { names: Some(b'x'), ..Refusals::default() };
     let (outermost, innermost) = (dirs[0], dirs[count - 1]);
     rename_dir(&mut world, (dirs[count - 2], "in"), (root, "x"), innermost);
     rename_dir(&mut world, (root, "in"), (innermost, "in"), outermost);
@@ -79,7 +79,7 @@ fn a_ring_of_more_directories_than_go_together_waits_for_the_move() {
     world.clock.pass(200);
     while world.flush_step() {}
     assert_eq!(world.pending(), 2 + 65);
-    *world.home.refusals.lock().unwrap() = Refusals::default();
+    *world.target.refusals.lock().unwrap() = Refusals::default();
     world.flush_all().unwrap();
     assert_eq!(paths(&world), before);
 }

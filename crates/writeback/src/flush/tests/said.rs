@@ -1,7 +1,7 @@
 //! What is done to others is said before it is done: whatever moment a crash takes, nothing of theirs is gone unsaid.
 
 use super::directed::{file, make, write};
-use super::home::JUNCTION;
+use super::test_target::JUNCTION;
 use super::tree::tree;
 use super::world::{World, alarms, name, now};
 use crate::conflict::{AlarmKind, ConflictPolicy};
@@ -13,7 +13,7 @@ fn world(seed: u64, policy: ConflictPolicy) -> World {
 }
 
 fn copies(world: &World) -> Vec<String> {
-    tree(&world.home.origin).into_keys().filter(|path| path.contains(".conflict-")).collect()
+    tree(&world.target.origin).into_keys().filter(|path| path.contains(".conflict-")).collect()
 }
 
 fn is_said(world: &World, kind: AlarmKind) -> bool {
@@ -58,7 +58,7 @@ fn a_name_is_taken_from_others_or_given_beside_them_after_it_was_said() {
         for policy in [ConflictPolicy::Ours, ConflictPolicy::KeepBoth] {
             let mut world = world(seed, policy);
             history(&mut world);
-            world.home.origin.write_file(b"new", b"theirs").unwrap();
+            world.target.origin.write_file(b"new", b"theirs").unwrap();
             world.clock.pass(200);
             let mut done = false;
             while world.flush_step() {
@@ -81,8 +81,8 @@ fn a_directory_keeps_its_name_under_every_policy() {
         for history in WANTED {
             let mut world = world(1, policy);
             history(&mut world);
-            world.home.origin.mkdir(b"new").unwrap();
-            world.home.origin.write_file(b"new/theirs", b"theirs").unwrap();
+            world.target.origin.mkdir(b"new").unwrap();
+            world.target.origin.write_file(b"new/theirs", b"theirs").unwrap();
             world.flush_all().unwrap();
             assert_eq!(world.at_origin("/new/theirs").unwrap(), b"theirs");
             assert!(is_said(&world, AlarmKind::KeptBoth) && copies(&world).len() == 1, "{policy:?}");
@@ -107,7 +107,7 @@ fn what_an_interrupted_making_overwrote_is_said_though_the_file_is_removed_then(
         if world.at_origin("/new").is_none() || world.pending() == 0 {
             continue;
         }
-        world.home.origin.write_file(b"new", b"theirs").unwrap();
+        world.target.origin.write_file(b"new", b"theirs").unwrap();
         for _ in 0..steps {
             world.flush_step();
         }
@@ -115,22 +115,22 @@ fn what_an_interrupted_making_overwrote_is_said_though_the_file_is_removed_then(
         if world.pending() == 0 {
             continue;
         }
-        let lost = !tree(&world.home.origin).into_values().any(|shown| shown.bytes == b"theirs");
+        let lost = !tree(&world.target.origin).into_values().any(|shown| shown.bytes == b"theirs");
         overwritten += u32::from(lost);
         assert!(!lost || is_said(&world, AlarmKind::Resumed), "seed {seed}, {steps} steps");
         // Of what was made without an answer, and is gone, nobody can know; and one that others made is theirs.
         let dir = world.root;
-        let there = now(crate::Home::lookup(world.home.as_ref(), dir, &name("new"))).unwrap();
+        let there = now(crate::FlushTarget::lookup(world.target.as_ref(), dir, &name("new"))).unwrap();
         if there.is_none_or(|there| there.id != id) {
             continue;
         }
-        world.home.origin.remove(b"new").unwrap();
+        world.target.origin.remove(b"new").unwrap();
         removed += 1;
         let before = alarms(&world).len();
         world.flush_all().unwrap();
         let alarms = &alarms(&world)[before..];
         assert!(alarms.iter().any(|alarm| alarm.object == id), "seed {seed}, {steps} steps: {alarms:?}");
-        let ours = tree(&world.home.origin).into_values().any(|shown| shown.bytes.starts_with(b"ours"));
+        let ours = tree(&world.target.origin).into_values().any(|shown| shown.bytes.starts_with(b"ours"));
         assert!(ours, "seed {seed}, {steps} steps: {alarms:?}");
     }
     assert!(overwritten > 0 && removed > overwritten, "{overwritten}, {removed}");
@@ -148,7 +148,7 @@ fn a_file_that_was_made_under_its_earlier_name_goes_beside_who_took_the_later_on
         }
         world.cut_power();
         rename(&mut world, "x", "y", id);
-        world.home.origin.write_file(b"y", b"theirs").unwrap();
+        world.target.origin.write_file(b"y", b"theirs").unwrap();
         world.flush_all().unwrap();
         let (kind, place) = match policy {
             ConflictPolicy::KeepBoth => (AlarmKind::KeptBoth, copies(&world).pop().expect("a copy")),
@@ -175,13 +175,13 @@ fn what_others_changed_while_it_was_made_is_not_written_again_unsaid() {
         while world.at_origin("/new").is_none() {
             assert!(world.flush_step());
         }
-        world.home.origin.write_file(b"new", b"theirs").unwrap();
+        world.target.origin.write_file(b"new", b"theirs").unwrap();
         world.flush_all().unwrap();
         if !is_said(&world, AlarmKind::Overtaken) {
             continue;
         }
         overtaken += 1;
-        world.home.origin.write_file(b"new", b"theirs again").unwrap();
+        world.target.origin.write_file(b"new", b"theirs again").unwrap();
         world.journal(Action::Write { file: id, offset: 0, size_before: 4, base: None }, b"OURS");
         world.flush_all().unwrap();
         let kept = world.at_origin("/new").unwrap() == b"theirs again";

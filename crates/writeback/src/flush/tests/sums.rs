@@ -4,25 +4,25 @@
 use types::FileId;
 
 use super::directed::{file, make, write};
-use super::home::Refusals;
+use super::test_target::Refusals;
 use super::tree::tree;
 use super::world::{World, alarms, name};
 use crate::conflict::{AlarmKind, ConflictPolicy};
-use crate::operation::{Action, Rename, Replaced};
+use crate::operation::{Action, Rename, ReplacedObject};
 use crate::sabotage::Sabotage;
 
 const X: Refusals = Refusals { names: Some(b'x'), size_max: None, is_full: false, mode: None, links: false };
 
 pub fn world(seed: u64, refusals: Refusals) -> World {
     let world = World::new(seed, Sabotage::default(), ConflictPolicy::KeepBoth);
-    *world.home.refusals.lock().unwrap() = refusals;
+    *world.target.refusals.lock().unwrap() = refusals;
     world
 }
 
 pub fn rename(world: &mut World, from: &str, to: &str, object: FileId, replaced: Option<FileId>) {
     let (from_dir, to_dir, base) = (world.root, world.root, world.base(object));
     let (from, to, is_dir) = (name(from), name(to), false);
-    let replaced = replaced.map(|object| Replaced { object, links: 0, base: world.base(object) });
+    let replaced = replaced.map(|object| ReplacedObject { object, links: 0, base: world.base(object) });
     let rename = Rename { from_dir, from, to_dir, to, object, is_dir, base, replaced };
     world.journal(Action::Rename(rename), &[]);
 }
@@ -36,7 +36,7 @@ pub fn cut_after(world: &mut World, steps: u64) -> bool {
         }
     }
     world.crash();
-    *world.home.refusals.lock().unwrap() = Refusals::default();
+    *world.target.refusals.lock().unwrap() = Refusals::default();
     let is_left = world.pending() > 0;
     world.flush_all().unwrap();
     is_left
@@ -45,7 +45,7 @@ pub fn cut_after(world: &mut World, steps: u64) -> bool {
 /// What is there beside what was there from the beginning, and all that was said but that it was refused.
 pub fn outcome(world: &World) -> (Vec<(String, Vec<u8>)>, Vec<String>) {
     let at_first = ["", "/a", "/c", "/d", "/d/b", "/d/e"];
-    let new = tree(&world.home.origin).into_iter().filter(|(path, _)| !at_first.contains(&path.as_str()));
+    let new = tree(&world.target.origin).into_iter().filter(|(path, _)| !at_first.contains(&path.as_str()));
     let said = alarms(world).into_iter().filter(|alarm| alarm.kind != AlarmKind::Parked);
     (new.map(|(path, shown)| (path, shown.bytes)).collect(), said.map(|it| it.to_string()).collect())
 }
@@ -132,7 +132,7 @@ fn a_file_that_was_moved_part_of_the_way_is_known_there_after_a_crash() {
         );
         assert_eq!(world.pending(), 1, "seed {seed}: the directory's own rename waits");
         write(&mut world, a, b"THE");
-        *world.home.refusals.lock().unwrap() = Refusals::default();
+        *world.target.refusals.lock().unwrap() = Refusals::default();
         world.flush_all().unwrap();
         let (there, said) = outcome(&world);
         let file = there.iter().find(|it| it.0 == "/x/z").map(|it| &it.1[..]);
@@ -179,7 +179,7 @@ fn a_file_is_not_made_under_a_later_name_that_another_one_is_about_to_leave() {
         world.cut_power();
         world.flush_all().unwrap();
         assert_eq!(world.at_origin("/a").unwrap(), b"first", "seed {seed}");
-        let left: Vec<String> = tree(&world.home.origin).into_keys().collect();
+        let left: Vec<String> = tree(&world.target.origin).into_keys().collect();
         assert!(!left.iter().any(|path| path.contains(".conflict-")), "seed {seed}: {left:?}");
     }
 }

@@ -14,22 +14,22 @@ use origin::memory::MemoryOrigin;
 use origin::{Change, Object, Origin, Reference};
 use types::{ByteRange, Error, ErrorKind, FileId, FileKind, Name, Result, Timestamp, Version};
 
-use super::home::{Database, GiveWay, JUNCTION, TestHome};
+use super::test_target::{Database, GiveWay, JUNCTION, TestTarget};
 use super::tree::{Shown, Tree};
 use crate::conflict::{Alarm, ConflictPolicy};
 use crate::disk::faulty::FaultyDisk;
 use crate::flush::discard::Withheld;
-use crate::flush::{Clock, Entries, FlushConfig, Shared};
+use crate::flush::{Entries, FlushClock, FlushConfig, FlushEngine};
 use crate::index::Position;
 use crate::journal::RecoveredEntry;
-use crate::local::LocalIds;
-use crate::log::{Append, Log, Options};
-use crate::names::Names;
-use crate::operation::{Action, Operation};
-use crate::plan::{FlushPolicy, Moment, Scope};
-use crate::random::Random;
+use crate::local_ids::LocalIds;
+use crate::log::{Append, Log, LogOptions};
+use crate::names::DirtyNames;
+use crate::operation::{Action, JournalOperation};
+use crate::plan::{FlushMoment, FlushPolicy, Scope};
+use crate::random::TestRandom;
 use crate::sabotage::Sabotage;
-use crate::{Home, Piece};
+use crate::{DirtyPiece, FlushTarget};
 
 /// Nothing in these tests waits for anything but itself.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
@@ -65,10 +65,10 @@ impl TestClock {
     }
 }
 
-impl Clock for TestClock {
-    fn now(&self) -> Moment {
+impl FlushClock for TestClock {
+    fn now(&self) -> FlushMoment {
         let steady = Duration::from_secs(2_000_000_000 + self.seconds.load(SeqCst) as u64);
-        Moment { steady, time_of_day: Duration::ZERO }
+        FlushMoment { steady, time_of_day: Duration::ZERO }
     }
 }
 
@@ -103,9 +103,9 @@ pub fn tell(what: impl FnOnce() -> String) {
 }
 
 pub struct World {
-    pub random: Random,
+    pub random: TestRandom,
     pub clock: Arc<TestClock>,
-    pub home: Arc<TestHome>,
+    pub target: Arc<TestTarget>,
     pub root: FileId,
     /// What clients must see, with our ids for its objects.
     pub want: Arc<MemoryOrigin>,
@@ -119,13 +119,13 @@ pub struct World {
     policy: FlushPolicy,
     disk: Arc<FaultyDisk>,
     log: Arc<Log>,
-    shared: Arc<Shared>,
+    shared: Arc<FlushEngine>,
     running: Vec<Running>,
 }
 
-fn open(disk: &Arc<FaultyDisk>, random: &mut Random) -> Arc<Log> {
+fn open(disk: &Arc<FaultyDisk>, random: &mut TestRandom) -> Arc<Log> {
     let fresh = random.bytes(16).try_into().unwrap();
-    let options = Options {
+    let options = LogOptions {
         size_max: 64 << 20,
         segment_size: 1 << 20,
         fresh,
@@ -139,7 +139,7 @@ fn open(disk: &Arc<FaultyDisk>, random: &mut Random) -> Arc<Log> {
 
 impl World {
     pub fn new(seed: u64, sabotage: Sabotage, conflict: ConflictPolicy) -> World {
-        let mut random = Random(seed);
+        let mut random = TestRandom(seed);
         let (origin, want) = (MemoryOrigin::new(), MemoryOrigin::new());
         for origin in [&origin, &want] {
             origin.mkdir(b"d").unwrap();
@@ -149,12 +149,12 @@ impl World {
             origin.symlink(b"d/e", b"a").unwrap();
             origin.pass_time(Duration::from_secs(1));
         }
-        let home = Arc::new(TestHome {
+        let target = Arc::new(TestTarget {
             origin: origin.clone(),
             database: Arc::new(Mutex::new(Database::default())),
             names: Arc::default(),
             alarms: Arc::default(),
-            random: Mutex::new(Random(random.next())),
+            random: Mutex::new(TestRandom(random.next())),
             refuses: Mutex::default(),
             refusals: Mutex::default(),
             listings: AtomicU64::new(0),
@@ -168,14 +168,14 @@ impl World {
         let log = open(&disk, &mut random);
         let delay = Duration::from_secs([0, 0, 20, 100][random.below(4) as usize]);
         let policy = FlushPolicy { delay, conflict, ..FlushPolicy::default() };
-        let shared = shared(&log, &home, &clock, &policy, sabotage);
+        let shared = shared(&log, &target, &clock, &policy, sabotage);
         let ids = LocalIds::from_drawn(random.bytes(16).try_into().unwrap(), sabotage);
         let (wanted, ctimes, running) = (HashMap::new(), HashMap::new(), Vec::new());
         let root = FileId([0; 16]);
         let mut world = World {
             random,
             clock,
-            home,
+            target,
             root,
             want,
             wanted,
@@ -195,45 +195,46 @@ impl World {
 
     /// Both trees are the same now: an object of the one is that of the other.
     fn first_look(&mut self) {
-        let (ours, theirs) = (now(self.home.origin.root()).unwrap(), now(self.want.root()).unwrap());
+        let (ours, theirs) = (now(self.target.origin.root()).unwrap(), now(self.want.root()).unwrap());
         let mut ways = vec![(ours, theirs)];
         while let Some((ours, theirs)) = ways.pop() {
             let id = FileId::derive(JUNCTION, &ours.identity.0);
             if self.wanted.is_empty() {
                 self.root = id;
-                self.home.adopt_root(id, &ours);
+                self.target.adopt_root(id, &ours);
             }
             if ours.attr.is_dir() {
-                for (name, _) in now(self.home.list(&ours.reference)).expect("lists") {
-                    let object = now(self.home.origin.lookup(&ours.reference, &name)).unwrap();
+                for (name, _) in now(self.target.list(&ours.reference)).expect("lists") {
+                    let object = now(self.target.origin.lookup(&ours.reference, &name)).unwrap();
                     let other = now(self.want.lookup(&theirs.reference, &name)).unwrap();
-                    now(self.home.lookup(id, &name)).unwrap();
+                    now(self.target.lookup(id, &name)).unwrap();
                     ways.push((object, other));
                 }
             }
             self.ctimes.insert(id, ours.attr.ctime);
-            now(self.home.learn(id, ours));
+            now(self.target.learn(id, ours));
             self.wanted.insert(id, theirs.reference);
         }
     }
 
     /// What a change of the object is based on.
     pub fn base(&self, id: FileId) -> Option<Version> {
-        let database = self.home.database();
+        let database = self.target.database();
         database.known.get(&id).map(|object| object.version)
     }
 
     /// The operation was acknowledged.
     pub fn journal(&mut self, action: Action, data: &[u8]) {
         let acknowledged = self.clock.wall();
-        let mut operation = Operation { junction: JUNCTION, acknowledged, since: acknowledged, action };
-        operation.since = self.home.names.lock().unwrap().since(operation.object(), acknowledged);
+        let mut operation =
+            JournalOperation { junction: JUNCTION, acknowledged, since: acknowledged, action };
+        operation.since = self.target.names.lock().unwrap().since(operation.object(), acknowledged);
         let Append::Written(position) = self.log.append(&operation.encode(), data).expect("appends") else {
             panic!("the journal is full");
         };
         self.log.commit().expect("commits");
         tell(|| format!("{}: {:?}", position.sequence, operation.action));
-        self.home.names.lock().unwrap().apply(position.sequence, &operation, position);
+        self.target.names.lock().unwrap().apply(position.sequence, &operation, position);
         self.ctimes.extend(operation.objects().map(|object| (object, acknowledged)));
         self.clock.tick();
         self.shared.add(position.sequence, operation, position);
@@ -268,7 +269,7 @@ impl World {
         if !is_replaced {
             self.finish_units();
         }
-        self.home.is_replaced.store(is_replaced, SeqCst);
+        self.target.is_replaced.store(is_replaced, SeqCst);
     }
 
     /// What is on its way ends, and nothing new begins.
@@ -365,34 +366,34 @@ impl World {
         self.running.clear();
         self.disk = disk;
         self.log = open(&self.disk, &mut self.random);
-        let names: Arc<Mutex<Names>> = Arc::default();
-        let refusals = *self.home.refusals.lock().unwrap();
-        self.home = Arc::new(TestHome {
-            origin: self.home.origin.clone(),
-            database: self.home.database.clone(),
+        let names: Arc<Mutex<DirtyNames>> = Arc::default();
+        let refusals = *self.target.refusals.lock().unwrap();
+        self.target = Arc::new(TestTarget {
+            origin: self.target.origin.clone(),
+            database: self.target.database.clone(),
             names: names.clone(),
-            alarms: self.home.alarms.clone(),
-            random: Mutex::new(Random(self.random.next())),
+            alarms: self.target.alarms.clone(),
+            random: Mutex::new(TestRandom(self.random.next())),
             refuses: Mutex::default(),
             refusals: Mutex::new(refusals),
             listings: AtomicU64::new(0),
-            is_replaced: AtomicBool::new(self.home.is_replaced.load(SeqCst)),
-            halves: AtomicBool::new(self.home.halves.load(SeqCst)),
-            interrupted: AtomicU64::new(self.home.interrupted.load(SeqCst)),
+            is_replaced: AtomicBool::new(self.target.is_replaced.load(SeqCst)),
+            halves: AtomicBool::new(self.target.halves.load(SeqCst)),
+            interrupted: AtomicU64::new(self.target.interrupted.load(SeqCst)),
             writing: Mutex::default(),
         });
-        self.shared = shared(&self.log, &self.home, &self.clock, &self.policy, self.sabotage);
+        self.shared = shared(&self.log, &self.target, &self.clock, &self.policy, self.sabotage);
         self.ids = LocalIds::from_drawn(self.random.bytes(16).try_into().unwrap(), self.sabotage);
         for sequence in self.log.live_sequences() {
             let (position, head) = self.log.head(sequence).expect("reads");
-            let operation = Operation::decode(&head).expect("decodes");
+            let operation = JournalOperation::decode(&head).expect("decodes");
             names.lock().unwrap().apply(sequence, &operation, position);
             let written_ms = self.clock.now().steady.as_millis() as u64;
             self.shared.recover(&RecoveredEntry { sequence, head, position, written_ms }, operation);
         }
         // Of what was flushed a start knows what the origin tells.
         for (id, ctime) in &mut self.ctimes {
-            let known = self.home.database().known.get(id).map(|object| object.attr);
+            let known = self.target.database().known.get(id).map(|object| object.attr);
             if let Some(seen) = names.lock().unwrap().attr(*id, known.as_ref()) {
                 *ctime = seen.ctime;
             }
@@ -404,8 +405,8 @@ impl World {
     pub fn moved_ctime(&self) -> Option<String> {
         let (_, entries) = self.entries();
         entries.into_iter().filter(|entry| !entry.object.attr.is_dir()).find_map(|entry| {
-            let known = self.home.database().known.get(&entry.id).map(|object| object.attr);
-            let seen = self.home.names.lock().unwrap().attr(entry.id, known.as_ref())?.ctime;
+            let known = self.target.database().known.get(&entry.id).map(|object| object.attr);
+            let seen = self.target.names.lock().unwrap().attr(entry.id, known.as_ref())?.ctime;
             let told = self.ctimes[&entry.id];
             (seen != told)
                 .then(|| format!("{} ({}) changed at {seen:?} and not {told:?}", entry.name, entry.id))
@@ -414,8 +415,8 @@ impl World {
 
     /// The bytes of a file as clients see them.
     fn view_bytes(&self, id: FileId, size: u64) -> Result<Vec<u8>> {
-        let names = self.home.names.lock().unwrap();
-        let all = [Piece::Clean { range: ByteRange::new(0, size) }];
+        let names = self.target.names.lock().unwrap();
+        let all = [DirtyPiece::Clean { range: ByteRange::new(0, size) }];
         let pieces = match names.overlay(id) {
             Some(overlay) => overlay.plan(ByteRange::new(0, size)),
             None if size == 0 => Vec::new(),
@@ -424,16 +425,16 @@ impl World {
         let mut bytes = Vec::new();
         for piece in pieces {
             match piece {
-                Piece::Dirty { range, position, skip } => {
+                DirtyPiece::Dirty { range, position, skip } => {
                     bytes.extend_from_slice(&self.log.read(position, ByteRange::new(skip, range.length))?);
                 }
-                Piece::Zero { range } => bytes.resize(bytes.len() + range.length as usize, 0),
-                Piece::Clean { range } => {
-                    let reference = self.home.database().reference(id);
+                DirtyPiece::Zero { range } => bytes.resize(bytes.len() + range.length as usize, 0),
+                DirtyPiece::Clean { range } => {
+                    let reference = self.target.database().reference(id);
                     let stale = || Error::new(ErrorKind::Stale, "read clean bytes of", id);
-                    let object = now(self.home.origin.getattr(&reference.ok_or_else(stale)?))?;
+                    let object = now(self.target.origin.getattr(&reference.ok_or_else(stale)?))?;
                     let there = range.clamp_to(object.attr.size);
-                    let read = self.home.origin.read(&object.reference, object.version, there);
+                    let read = self.target.origin.read(&object.reference, object.version, there);
                     bytes.extend_from_slice(&now(read)?);
                     bytes.resize(bytes.len() + (range.length - there.length) as usize, 0);
                 }
@@ -451,23 +452,23 @@ impl World {
                 return Err("a tree without an end".into());
             }
             let (attr, target, local) = {
-                let names = self.home.names.lock().unwrap();
-                let known = self.home.database().known.get(&id).map(|object| object.attr);
+                let names = self.target.names.lock().unwrap();
+                let known = self.target.database().known.get(&id).map(|object| object.attr);
                 let attr = names.attr(id, known.as_ref()).ok_or(format!("{path} ({id}): no attributes"))?;
                 let target = names.local(id).and_then(|local| local.target.clone());
                 (attr, target, names.is_local(id))
             };
-            let reference = self.home.database().reference(id).filter(|_| !local);
+            let reference = self.target.database().reference(id).filter(|_| !local);
             let mut bytes = target.map(|target| target.to_vec()).unwrap_or_default();
             match attr.kind {
                 FileKind::Directory => {
                     let listed = match &reference {
                         Some(reference) => {
-                            now(self.home.list(reference)).map_err(|e| format!("{path}: {e}"))?
+                            now(self.target.list(reference)).map_err(|e| format!("{path}: {e}"))?
                         }
                         None => Vec::new(),
                     };
-                    let names = self.home.names.lock().unwrap();
+                    let names = self.target.names.lock().unwrap();
                     let entries = names.lay_over(id, listed, |id| id);
                     // What is staged on its way to its name shows for a moment, and nobody asks for it.
                     let shown =
@@ -480,7 +481,7 @@ impl World {
                 }
                 FileKind::Symlink if bytes.is_empty() => {
                     let reference = reference.ok_or(format!("{path}: a link that nobody has"))?;
-                    bytes = now(self.home.origin.readlink(&reference)).map_err(|e| e.to_string())?.to_vec();
+                    bytes = now(self.target.origin.readlink(&reference)).map_err(|e| e.to_string())?.to_vec();
                 }
                 _ => {}
             }
@@ -492,13 +493,13 @@ impl World {
 
 fn shared(
     log: &Arc<Log>,
-    home: &Arc<TestHome>,
+    target: &Arc<TestTarget>,
     clock: &Arc<TestClock>,
     policy: &FlushPolicy,
     sabotage: Sabotage,
-) -> Arc<Shared> {
+) -> Arc<FlushEngine> {
     let config = FlushConfig { policies: [(JUNCTION, policy.clone())].into(), ..FlushConfig::new("tier") };
-    Arc::new(Shared::new(log.clone(), home.clone(), clock.clone(), config, sabotage))
+    Arc::new(FlushEngine::new(log.clone(), target.clone(), clock.clone(), config, sabotage))
 }
 
 /// One change at an origin of the tests.
@@ -507,7 +508,7 @@ pub fn change(origin: &MemoryOrigin, change: Change) -> Result<Option<Object>> {
 }
 
 pub fn alarms(world: &World) -> Vec<Alarm> {
-    world.home.alarms.lock().unwrap().clone()
+    world.target.alarms.lock().unwrap().clone()
 }
 
 pub fn name(name: &str) -> Name {

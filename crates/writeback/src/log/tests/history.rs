@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 
 use types::{ByteRange, ErrorKind};
 
-use super::model::{Content, Model};
+use super::model::{ContentChange, Model};
+use crate::crash_points::JournalStep;
 use crate::disk::faulty::FaultyDisk;
-use crate::log::{Append, Compacted, Log, Options};
-use crate::random::Random;
+use crate::log::{Append, Compacted, Log, LogOptions};
+use crate::random::TestRandom;
 use crate::sabotage::{Bug, Sabotage};
 use crate::segment::{self, FRAME_BYTES};
-use crate::step::Step;
 
 const SEGMENT: u64 = 4096;
 const QUOTA: u64 = 8 * SEGMENT;
@@ -53,12 +53,12 @@ impl Outcome {
 /// A power cut that waits for its moment.
 #[derive(Default)]
 struct Fuse {
-    armed: Option<(Step, u64)>,
-    blown: Option<Step>,
+    armed: Option<(JournalStep, u64)>,
+    blown: Option<JournalStep>,
 }
 
 struct History {
-    random: Random,
+    random: TestRandom,
     disk: Arc<FaultyDisk>,
     log: Option<Log>,
     fuse: Arc<Mutex<Fuse>>,
@@ -74,7 +74,7 @@ type Verdict = Result<(), String>;
 
 /// The violation, if the journal broke a promise.
 pub fn play(seed: u64, bug: Option<Bug>) -> Result<Outcome, String> {
-    let mut random = Random(seed);
+    let mut random = TestRandom(seed);
     let stuck = [0, 3, 7][random.below(3) as usize];
     let mut history = History {
         random,
@@ -130,7 +130,7 @@ impl History {
         };
         let mut fresh = [0; 16];
         fresh.copy_from_slice(&self.random.bytes(16));
-        let options = Options {
+        let options = LogOptions {
             size_max: QUOTA,
             segment_size: SEGMENT,
             fresh,
@@ -166,7 +166,7 @@ impl History {
                 Ok(())
             }
             _ => {
-                let step = Step::ALL[self.random.below(Step::ALL.len() as u64) as usize];
+                let step = JournalStep::ALL[self.random.below(JournalStep::ALL.len() as u64) as usize];
                 self.fuse.lock().unwrap().armed = Some((step, 1 + self.random.below(4)));
                 Ok(())
             }
@@ -197,7 +197,7 @@ impl History {
     fn append(&mut self) -> Verdict {
         let (head, data) = (self.random.below(120) as usize, self.random.below(1500) as usize);
         let data = if self.random.below(3) == 0 { 0 } else { data };
-        let content = Content { head: self.random.bytes(head), data: self.random.bytes(data) };
+        let content = ContentChange { head: self.random.bytes(head), data: self.random.bytes(data) };
         match self.log().append(&content.head, &content.data) {
             Ok(Append::Written(position)) => self.model.appended(position.sequence, content),
             Ok(Append::Full(_)) => {
@@ -323,7 +323,8 @@ impl History {
     fn reopen(&mut self) -> Verdict {
         self.fuse.lock().unwrap().armed = None;
         if self.random.below(3) == 0 {
-            let step = [Step::TailCut, Step::StateWritten, Step::ReserveMade][self.random.below(3) as usize];
+            let step = [JournalStep::TailCut, JournalStep::StateWritten, JournalStep::ReserveMade]
+                [self.random.below(3) as usize];
             self.fuse.lock().unwrap().armed = Some((step, 1));
         }
         for _ in 0..3 {

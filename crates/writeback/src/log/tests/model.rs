@@ -7,7 +7,7 @@ use types::ByteRange;
 use crate::log::Log;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Content {
+pub struct ContentChange {
     pub head: Vec<u8>,
     pub data: Vec<u8>,
 }
@@ -15,7 +15,7 @@ pub struct Content {
 #[derive(Default)]
 pub struct Model {
     /// Every entry that an append returned, ever.
-    pub appended: BTreeMap<u64, Content>,
+    pub appended: BTreeMap<u64, ContentChange>,
     /// Of those: not done, and not known to be lost.
     pub live: BTreeSet<u64>,
     /// Of the live ones: promised to be durable.
@@ -27,13 +27,13 @@ pub struct Model {
     /// Never came back from a restart; their sequences are used up all the same.
     pub lost: BTreeSet<u64>,
     /// An append that was cut off: it may be there or not.
-    pub in_flight: Option<Content>,
+    pub in_flight: Option<ContentChange>,
 }
 
 type Verdict = Result<(), String>;
 
 impl Model {
-    pub fn appended(&mut self, sequence: u64, content: Content) -> Verdict {
+    pub fn appended(&mut self, sequence: u64, content: ContentChange) -> Verdict {
         if let Some((last, _)) = self.appended.last_key_value()
             && *last >= sequence
         {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::alteration::Alteration;
 
 #[derive(Default)]
-pub struct Changes {
+pub struct ObjectAlterations {
     /// By sequence.
     each: BTreeMap<u64, Alteration>,
     all: Alteration,
@@ -14,7 +14,7 @@ pub struct Changes {
     stale: bool,
 }
 
-impl Changes {
+impl ObjectAlterations {
     pub fn is_empty(&self) -> bool {
         self.each.is_empty()
     }
@@ -76,11 +76,11 @@ mod tests {
 
     use super::*;
     use crate::operation::Attributes;
-    use crate::random::Random;
+    use crate::random::TestRandom;
 
-    fn some(random: &mut Random) -> Alteration {
+    fn some(random: &mut TestRandom) -> Alteration {
         let now = Timestamp { seconds: random.below(1000) as i64, nanos: 0 };
-        let mode = |random: &mut Random| Attributes {
+        let mode = |random: &mut TestRandom| Attributes {
             mode: Some(random.below(512) as u32),
             ..Attributes::default()
         };
@@ -95,9 +95,9 @@ mod tests {
 
     #[test]
     fn all_is_what_each_adds_up_to() {
-        let mut random = Random(5);
+        let mut random = TestRandom(5);
         for _ in 0..200 {
-            let mut changes = Changes::default();
+            let mut changes = ObjectAlterations::default();
             for n in 0..60 {
                 let sequence = if random.below(9) == 0 { random.below(60) } else { n };
                 if random.below(2) == 0 {

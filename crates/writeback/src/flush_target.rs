@@ -11,11 +11,11 @@ use types::{Attr, FileId, Name, Result, Version};
 
 use crate::conflict::Alarm;
 use crate::operation::{Attributes, NewObject};
-use crate::plan::{Content, Pending};
+use crate::plan::{ContentChange, Pending};
 
 /// An object at the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct TargetObject {
     /// Ours, if it was made here.
     pub id: FileId,
     pub version: Version,
@@ -25,8 +25,8 @@ pub struct Found {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    Found(Found),
+pub enum TargetPresence {
+    Found(TargetObject),
     /// It was there, and is not any more.
     Gone,
     /// A local id of which the origin never had anything.
@@ -35,7 +35,7 @@ pub enum Seen {
 
 /// What is kept of our own doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnFlush {
     /// That `remember` was told last.
     pub version: Option<Version>,
     /// `begin` was told since.
@@ -44,26 +44,26 @@ pub struct Own {
 
 /// What the origin tells of a change of ours.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct ChangeAnswer {
     /// The object just before it, if that is told: nothing but our change lies between.
     pub before: Option<Version>,
     /// Just after it, or later.
-    pub after: Found,
+    pub after: TargetObject,
 }
 
-impl Found {
+impl TargetObject {
     /// All that tells of its bytes is what it `was`. Where versions are made of times, only the ctime may be another one,
     /// as a change of names, mode or owner leaves it.
-    pub fn has_bytes_of(&self, was: &Found) -> bool {
-        let is_of_times = |it: &Found| it.version == Version::from_attr(&it.attr);
-        let told = |it: &Found| (it.attr.kind, it.attr.size, it.attr.mtime);
+    pub fn has_bytes_of(&self, was: &TargetObject) -> bool {
+        let is_of_times = |it: &TargetObject| it.version == Version::from_attr(&it.attr);
+        let told = |it: &TargetObject| (it.attr.kind, it.attr.size, it.attr.mtime);
         self.version == was.version || is_of_times(self) && is_of_times(was) && told(self) == told(was)
     }
 }
 
-impl Told {
+impl ChangeAnswer {
     /// Of a change of names: nobody else changed the object since it `was` looked at.
-    pub fn follows(&self, was: &Found) -> bool {
+    pub fn follows(&self, was: &TargetObject) -> bool {
         match self.before {
             Some(before) => before == was.version,
             None => self.after.has_bytes_of(was),
@@ -77,48 +77,48 @@ pub struct Flushed {
     pub object: FileId,
     pub sequences: Vec<u64>,
     /// What became of its bytes: only these were written, and what clients wrote since is not in it.
-    pub content: Content,
+    pub content: ContentChange,
     /// The object as our own doing left it: nothing that others did is in it. `None` also where bytes went to a
     /// conflict copy, were dropped or never travelled: what is there, the origin is to be asked.
-    pub found: Option<Found>,
+    pub found: Option<TargetObject>,
     /// What a rename took the name from, if it has others.
-    pub replaced: Option<Found>,
+    pub replaced: Option<TargetObject>,
 }
 
 /// Operations that never reach the origin because an operator gave them up.
 #[derive(Clone, Debug)]
-pub struct GivenUp {
+pub struct DroppedOperations {
     pub gone: Vec<Pending>,
     /// What else waits on their objects.
     pub kept: Vec<Pending>,
 }
 
 #[async_trait]
-pub trait Home: Send + Sync + 'static {
-    async fn look(&self, object: FileId) -> Result<Seen>;
+pub trait FlushTarget: Send + Sync + 'static {
+    async fn look(&self, object: FileId) -> Result<TargetPresence>;
 
     /// An outage, unless what answers for the object's junction is the storage that it always was, at some moment after
     /// this call began. What is not there may only be taken for done or lost after that.
     async fn vouch(&self, object: FileId) -> Result<()>;
 
     /// `None`: the origin says that the name does not exist.
-    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>>;
+    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<TargetObject>>;
 
     /// A new object; `Exists` if the name is taken. A file is created exclusively with [`crate::verifier_of`] its id,
     /// so that a repetition is answered with the same file. Whatever attributes: they are set afterwards.
-    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<Found>;
+    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<TargetObject>;
 
     /// From now on the local `id` is this object of the origin, which is as good.
-    async fn adopt(&self, id: FileId, found: &Found) -> Result<()>;
+    async fn adopt(&self, id: FileId, found: &TargetObject) -> Result<()>;
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told>;
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<ChangeAnswer>;
 
     /// Stored when `commit` says so.
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told>;
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<ChangeAnswer>;
 
     /// These bytes are being written, and `flushed` will tell if they arrive: meanwhile there is time to prepare for it.
     /// `flushed` comes when both are done.
-    async fn travels(&self, object: FileId, content: &Content) {
+    async fn travels(&self, object: FileId, content: &ContentChange) {
         let _ = (object, content);
     }
 
@@ -129,15 +129,20 @@ pub trait Home: Send + Sync + 'static {
     }
 
     /// `None`: of what was written since the last commit something may be lost; it is to be written again.
-    async fn commit(&self, object: FileId) -> Result<Option<Found>>;
+    async fn commit(&self, object: FileId) -> Result<Option<TargetObject>>;
 
-    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<Found>;
+    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<TargetObject>;
 
     async fn remove(&self, dir: FileId, name: &Name) -> Result<()>;
 
     async fn rmdir(&self, dir: FileId, name: &Name) -> Result<()>;
 
-    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told>;
+    async fn rename(
+        &self,
+        from: (FileId, &Name),
+        to: (FileId, &Name),
+        object: FileId,
+    ) -> Result<ChangeAnswer>;
 
     /// What has this name now is what an earlier `rename` of ours, which had no answer, put there of the object, or began to
     /// put there: `rename` again ends it. Of a home where a renamed object keeps its identity that is never said.
@@ -161,7 +166,7 @@ pub trait Home: Send + Sync + 'static {
         base: Option<Version>,
         dir: FileId,
         name: &Name,
-    ) -> Result<Found>;
+    ) -> Result<TargetObject>;
 
     /// Where the object is or was seen last: its name, and a directory that is there now. If its own is gone, the
     /// nearest one above that is not, at last the junction's root: what clients wrote must have a place to go.
@@ -170,11 +175,11 @@ pub trait Home: Send + Sync + 'static {
     /// The name in `dir` that the object has now, if it has one there.
     async fn name_in(&self, dir: FileId, object: FileId) -> Result<Option<Name>>;
 
-    async fn own(&self, object: FileId) -> Result<Own>;
+    async fn own(&self, object: FileId) -> Result<OwnFlush>;
 
     /// With all that was on its way there when the object was looked at: a rename of ours may have given it another
     /// version, and what is known of that comes behind.
-    async fn own_now(&self, object: FileId) -> Result<Own> {
+    async fn own_now(&self, object: FileId) -> Result<OwnFlush> {
         self.own(object).await
     }
 
@@ -185,12 +190,12 @@ pub trait Home: Send + Sync + 'static {
     /// Durable: our own flush left the object like this, and is not at it any more. `None`: others changed it too.
     async fn remember(&self, object: FileId, version: Option<Version>) -> Result<()>;
 
-    /// Now is the time to show the origin's state instead of ours ([`crate::Names::flushed`]): the journal forgets the
+    /// Now is the time to show the origin's state instead of ours ([`crate::DirtyNames::flushed`]): the journal forgets the
     /// operations right after it.
     async fn flushed(&self, flushed: &Flushed);
 
     /// They are gone from the journal: what was shown before them is to be shown again.
-    async fn given_up(&self, given_up: &GivenUp) {
+    async fn given_up(&self, given_up: &DroppedOperations) {
         let _ = given_up;
     }
 

@@ -7,7 +7,7 @@ use types::{Error, ErrorKind, Result};
 
 /// What has just been done. Nothing is durable before the step that says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum JournalStep {
     /// The state file has its new content, under its new name.
     StateWritten,
     /// At open: what a crash tore off the last segment is cut off.
@@ -29,36 +29,36 @@ pub enum Step {
     ReserveMade,
 }
 
-impl Step {
-    pub const ALL: [Step; 14] = [
-        Step::StateWritten,
-        Step::TailCut,
-        Step::SegmentCreated,
-        Step::HeaderWritten,
-        Step::SegmentNamed,
-        Step::EntryWritten,
-        Step::DoneWritten,
-        Step::BeforeSync,
-        Step::AfterSync,
-        Step::SegmentSealed,
-        Step::CompactCopied,
-        Step::SegmentRemoved,
-        Step::ReserveTaken,
-        Step::ReserveMade,
+impl JournalStep {
+    pub const ALL: [JournalStep; 14] = [
+        JournalStep::StateWritten,
+        JournalStep::TailCut,
+        JournalStep::SegmentCreated,
+        JournalStep::HeaderWritten,
+        JournalStep::SegmentNamed,
+        JournalStep::EntryWritten,
+        JournalStep::DoneWritten,
+        JournalStep::BeforeSync,
+        JournalStep::AfterSync,
+        JournalStep::SegmentSealed,
+        JournalStep::CompactCopied,
+        JournalStep::SegmentRemoved,
+        JournalStep::ReserveTaken,
+        JournalStep::ReserveMade,
     ];
 }
 
-pub type Hook = Arc<dyn Fn(Step) + Send + Sync>;
+pub type Hook = Arc<dyn Fn(JournalStep) + Send + Sync>;
 
 /// A hook that aborts the process when a step is taken for the n-th time. `EntryWritten:17`, as the binary finds it
 /// in `FOREBAY_CRASH_AT`.
 pub fn abort_at(text: &str) -> Result<Hook> {
     let wrong = || {
-        let message = format!("{text} is not STEP:COUNT with one of {:?}", Step::ALL);
+        let message = format!("{text} is not STEP:COUNT with one of {:?}", JournalStep::ALL);
         Error::new(ErrorKind::Config, "crash point", message)
     };
     let (name, count) = text.split_once(':').ok_or_else(wrong)?;
-    let step = Step::ALL.into_iter().find(|step| format!("{step:?}") == name).ok_or_else(wrong)?;
+    let step = JournalStep::ALL.into_iter().find(|step| format!("{step:?}") == name).ok_or_else(wrong)?;
     let count: u64 = count.parse().ok().filter(|count| *count > 0).ok_or_else(wrong)?;
     let left = AtomicU64::new(count);
     Ok(Arc::new(move |taken| {
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_crash_point_is_a_step_and_a_count() {
-        for step in Step::ALL {
+        for step in JournalStep::ALL {
             assert!(abort_at(&format!("{step:?}:1")).is_ok());
         }
         for wrong in ["", "EntryWritten", "EntryWritten:0", "EntryWritten:x", "Nothing:1"] {

@@ -16,8 +16,8 @@ use types::{
     WriteVerifier,
 };
 use writeback::{
-    Alarm, Attributes, Content, Flushed, Found, GivenUp, Home, Journal, NewObject, Own, Seen, Told,
-    verifier_of,
+    Alarm, Attributes, ChangeAnswer, ContentChange, DroppedOperations, FlushTarget, Flushed, Journal,
+    NewObject, OwnFlush, TargetObject, TargetPresence, verifier_of,
 };
 
 use super::alarms::Alarms;
@@ -25,7 +25,7 @@ use super::lay::CacheFiller;
 use super::overlay::{CleanBase, DirtyOverlay};
 use crate::at_origin::at_origin;
 use crate::places::Places;
-use crate::successors::{BytesChanged, relabel};
+use crate::version_chain::{BytesChanged, relabel};
 
 /// Bytes of a base copied at a time.
 const COPY_PIECE: u64 = 1 << 20;
@@ -34,7 +34,7 @@ const DEPTH_MAX: usize = 512;
 /// No call to the origin lasts longer than the wrappers around it let it; this is for one that does.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-pub struct BackHome {
+pub struct BackFlushTarget {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     overlay: Arc<DirtyOverlay>,
@@ -90,7 +90,7 @@ impl FlushNote {
     }
 }
 
-impl BackHome {
+impl BackFlushTarget {
     pub fn new(
         namespace: Arc<Namespace>,
         cache: Arc<Cache>,
@@ -98,10 +98,19 @@ impl BackHome {
         journal: Arc<Journal>,
         alarms: Arc<Alarms>,
         ready: watch::Receiver<bool>,
-    ) -> BackHome {
+    ) -> BackFlushTarget {
         let layer = CacheFiller::new(cache.clone(), overlay.clone(), journal);
         let places = Places { overlay: overlay.clone(), namespace: namespace.clone() };
-        BackHome { namespace, cache, overlay, places, alarms, ready, unstable: Mutex::default(), layer }
+        BackFlushTarget {
+            namespace,
+            cache,
+            overlay,
+            places,
+            alarms,
+            ready,
+            unstable: Mutex::default(),
+            layer,
+        }
     }
 
     fn note(&self, id: FileId) -> Result<FlushNote> {
@@ -112,19 +121,19 @@ impl BackHome {
         self.namespace.alter_note(id, FlushNote::altered(by)).await
     }
 
-    async fn found(&self, found: &namespace::Found) -> Result<Found> {
+    async fn found(&self, found: &namespace::Found) -> Result<TargetObject> {
         match found {
             namespace::Found::Node(node) => Ok(self.found_node(node).await),
             namespace::Found::Virtual { id, .. } => Err(Error::new(ErrorKind::ReadOnly, "flush to", id)),
         }
     }
 
-    async fn found_node(&self, node: &Arc<Node>) -> Found {
+    async fn found_node(&self, node: &Arc<Node>) -> TargetObject {
         let target = match node.attr().kind {
             types::FileKind::Symlink => self.namespace.link_target(node).await.ok(),
             _ => None,
         };
-        Found { id: node.id, version: node.version(), attr: *node.attr(), target }
+        TargetObject { id: node.id, version: node.version(), attr: *node.attr(), target }
     }
 
     /// The file as an answer to our write tells it; asked for where it does not tell.
@@ -134,7 +143,7 @@ impl BackHome {
         asked: Asked,
         before: Option<Version>,
         after: Option<Object>,
-    ) -> Result<Found> {
+    ) -> Result<TargetObject> {
         let after = match after {
             Some(after) => after,
             None => {
@@ -142,7 +151,7 @@ impl BackHome {
             }
         };
         self.namespace.wrote(id, asked, before, &after).await?;
-        Ok(Found { id, version: after.version, attr: after.attr, target: None })
+        Ok(TargetObject { id, version: after.version, attr: after.attr, target: None })
     }
 
     /// With a directory that we renamed. If all that happened to it before was our doing, this was, too: so it is for what
@@ -176,8 +185,10 @@ impl BackHome {
     async fn if_gone<T>(&self, id: FileId, result: Result<T>) -> Result<T> {
         match result {
             Err(e) if e.kind() == ErrorKind::Stale => match self.look(id).await? {
-                Seen::Found(_) => Err(Error::new(ErrorKind::Busy, "flush to what moves,", id).with_source(e)),
-                Seen::Gone | Seen::Never => Err(e),
+                TargetPresence::Found(_) => {
+                    Err(Error::new(ErrorKind::Busy, "flush to what moves,", id).with_source(e))
+                }
+                TargetPresence::Gone | TargetPresence::Never => Err(e),
             },
             other => other,
         }
@@ -185,7 +196,7 @@ impl BackHome {
 
     /// The object was lost sight of: an origin whose references are paths knows it by its names only, and it may be under
     /// another of them than the one that was thought of.
-    async fn look_under_names(&self, id: FileId) -> Result<Option<Found>> {
+    async fn look_under_names(&self, id: FileId) -> Result<Option<TargetObject>> {
         for (dir, name) in self.overlay.altered(id).map(|altered| altered.names).unwrap_or_default() {
             match self.namespace.lookup_now(dir, &name).await {
                 Ok(Some(node)) if node.id == id => return Ok(Some(self.found_node(&node).await)),
@@ -227,14 +238,14 @@ impl BackHome {
         }
     }
 
-    async fn look_there(&self, object: FileId) -> Result<Seen> {
+    async fn look_there(&self, object: FileId) -> Result<TargetPresence> {
         match self.namespace.refresh_changed(object).await {
-            Ok(found) => Ok(Seen::Found(self.found(&found).await?)),
+            Ok(found) => Ok(TargetPresence::Found(self.found(&found).await?)),
             Err(e) if is_not_there(&e) && object.is_made_here() && !self.note(object)?.made => {
-                Ok(Seen::Never)
+                Ok(TargetPresence::Never)
             }
             Err(e) if is_not_there(&e) => {
-                Ok(self.look_under_names(object).await?.map_or(Seen::Gone, Seen::Found))
+                Ok(self.look_under_names(object).await?.map_or(TargetPresence::Gone, TargetPresence::Found))
             }
             Err(e) => Err(e),
         }
@@ -259,8 +270,8 @@ fn is_not_there(error: &Error) -> bool {
 }
 
 #[async_trait]
-impl Home for BackHome {
-    async fn look(&self, object: FileId) -> Result<Seen> {
+impl FlushTarget for BackFlushTarget {
+    async fn look(&self, object: FileId) -> Result<TargetPresence> {
         let seen = self.look_there(object).await?;
         self.vouch_for_answers(object).await?;
         Ok(seen)
@@ -270,7 +281,7 @@ impl Home for BackHome {
         self.namespace.vouch_for_junction(self.junction_of(object)?).await
     }
 
-    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
+    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<TargetObject>> {
         let found = self.namespace.lookup_now(dir, name).await;
         let found = self.if_gone(dir, found).await?;
         self.vouch_for_answers(dir).await?;
@@ -280,7 +291,7 @@ impl Home for BackHome {
         }
     }
 
-    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<Found> {
+    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<TargetObject> {
         let set = SetAttr::default();
         let new = match what {
             NewObject::File => New::File { how: CreateHow::Exclusive(verifier_of(id)), set },
@@ -293,21 +304,24 @@ impl Home for BackHome {
         self.found(&self.if_gone(dir, made).await?.found).await
     }
 
-    async fn adopt(&self, id: FileId, found: &Found) -> Result<()> {
+    async fn adopt(&self, id: FileId, found: &TargetObject) -> Result<()> {
         self.namespace.adopt(id, found.id).await?;
         self.keep(id, |note| FlushNote { made: true, ..note }).await
     }
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told> {
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<ChangeAnswer> {
         let altered = self.namespace.set(object, set.to_set(size), None).await;
         let altered = self.if_gone(object, altered).await?;
         let before = altered.before.map(|before| before.version);
         // What others did since is in what is known.
         let (version, attr) = (altered.told.version, altered.told.attr);
-        Ok(Told { before, after: Found { version, attr, ..self.found(&altered.found).await? } })
+        Ok(ChangeAnswer {
+            before,
+            after: TargetObject { version, attr, ..self.found(&altered.found).await? },
+        })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<ChangeAnswer> {
         let write = |origin: Arc<dyn Origin>, at: Reference| {
             let data = data.clone();
             async move { origin.write(&at, offset, data, Stability::Unstable).await }
@@ -317,7 +331,7 @@ impl Home for BackHome {
         let told = self.if_gone(object, told).await?;
         self.wrote_under(object, told.verifier);
         let after = self.took(object, asked, told.before, told.after).await?;
-        Ok(Told { before: told.before, after })
+        Ok(ChangeAnswer { before: told.before, after })
     }
 
     async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
@@ -326,11 +340,11 @@ impl Home for BackHome {
             .await
     }
 
-    async fn travels(&self, object: FileId, content: &Content) {
+    async fn travels(&self, object: FileId, content: &ContentChange) {
         self.layer.lay_ahead(object, content).await;
     }
 
-    async fn commit(&self, object: FileId) -> Result<Option<Found>> {
+    async fn commit(&self, object: FileId) -> Result<Option<TargetObject>> {
         let (all, asked) = (ByteRange::new(0, 0), self.namespace.asking());
         let told =
             at_origin(&self.namespace, object, |origin, at| async move { origin.commit(&at, all).await })
@@ -342,7 +356,7 @@ impl Home for BackHome {
         self.took(object, asked, told.before, told.after).await.map(Some)
     }
 
-    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<Found> {
+    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<TargetObject> {
         let made = self.namespace.make(dir, name, &New::Link { file }).await;
         self.found(&self.if_gone(dir, made).await?.found).await
     }
@@ -357,7 +371,12 @@ impl Home for BackHome {
         self.if_gone(dir, removed).await.map(drop)
     }
 
-    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told> {
+    async fn rename(
+        &self,
+        from: (FileId, &Name),
+        to: (FileId, &Name),
+        object: FileId,
+    ) -> Result<ChangeAnswer> {
         let note = |renewed: &Renewed| self.note_renewed(renewed);
         let renamed = self.namespace.rename_noting(from, to, (Some(object), Some(&note))).await;
         let renamed = self.if_gone(from.0, renamed).await;
@@ -371,7 +390,7 @@ impl Home for BackHome {
         let after = self.found(&self.namespace.getattr(object, Ask::Use).await?).await?;
         // A copy tells exactly what it is of, and what it is.
         let copied = moved.renewed.iter().find(|it| it.id == object && it.after == after.version);
-        Ok(Told { before: copied.map(|copied| copied.before), after })
+        Ok(ChangeAnswer { before: copied.map(|copied| copied.before), after })
     }
 
     async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
@@ -388,7 +407,7 @@ impl Home for BackHome {
         base: Option<Version>,
         dir: FileId,
         name: &Name,
-    ) -> Result<Found> {
+    ) -> Result<TargetObject> {
         if let Some(found) = self.lookup(dir, name).await? {
             return Ok(found);
         }
@@ -413,7 +432,7 @@ impl Home for BackHome {
         let Some((mut dir, Some(name))) = self.places.place_of(object) else { return Ok(None) };
         for _ in 0..DEPTH_MAX {
             let above = self.places.place_of(dir);
-            if matches!(self.look(dir).await?, Seen::Found(_)) {
+            if matches!(self.look(dir).await?, TargetPresence::Found(_)) {
                 return Ok(Some((dir, name)));
             }
             let Some((parent, _)) = above else { break };
@@ -430,13 +449,13 @@ impl Home for BackHome {
     }
 
     /// What every attempt begins with.
-    async fn own(&self, object: FileId) -> Result<Own> {
+    async fn own(&self, object: FileId) -> Result<OwnFlush> {
         let _ = self.ready.clone().wait_for(|ready| *ready).await; // an error: it is over
         let note = self.note(object)?;
-        Ok(Own { version: note.version, begun: note.begun })
+        Ok(OwnFlush { version: note.version, begun: note.begun })
     }
 
-    async fn own_now(&self, object: FileId) -> Result<Own> {
+    async fn own_now(&self, object: FileId) -> Result<OwnFlush> {
         self.keep(object, |note| note).await?; // comes behind all that is on its way
         self.own(object).await
     }
@@ -457,7 +476,7 @@ impl Home for BackHome {
         {
             let now = CacheKey { file: id, version: now.version, size: now.attr.size };
             let changed = if flushed.content.is_nothing() { BytesChanged::No } else { BytesChanged::Yes };
-            self.overlay.successors.note((id, old.version), now, changed);
+            self.overlay.version_chain.note((id, old.version), now, changed);
         }
         if let Some(now) = now.filter(|now| now.attr.is_file())
             && let Err(e) = tokio::time::timeout(DEADLINE, self.layer.lay(id, &flushed.content, now))
@@ -481,7 +500,7 @@ impl Home for BackHome {
         self.namespace.tell_changed(id);
     }
 
-    async fn given_up(&self, given_up: &GivenUp) {
+    async fn given_up(&self, given_up: &DroppedOperations) {
         let namespace = &self.namespace;
         let at_origin = |id| match namespace.getattr_known(id).ok()? {
             namespace::Found::Node(node) => Some((node.parent(), Name::new(node.name().clone()).ok()?)),

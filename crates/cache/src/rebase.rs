@@ -28,7 +28,7 @@ impl Cache {
     /// Version `new` of a file is `old` with `written` over it (in order, not overlapping); where `new` is longer than
     /// that, with zeros. At `unknown` it is something else. Whatever cannot be kept is missing, and is fetched when somebody
     /// reads it.
-    pub async fn succeed(
+    pub async fn rebase(
         self: &Arc<Self>,
         old: CacheKey,
         new: CacheKey,
@@ -40,7 +40,7 @@ impl Cache {
         }
         let cache = self.clone();
         let done = tokio::task::spawn_blocking(move || {
-            cache.succeed_now(&old, &new, &written, &unknown);
+            cache.rebase_now(&old, &new, &written, &unknown);
         })
         .await;
         if let Err(e) = done {
@@ -48,7 +48,7 @@ impl Cache {
         }
     }
 
-    fn succeed_now(&self, old: &CacheKey, new: &CacheKey, written: &[(u64, Bytes)], unknown: &[ByteRange]) {
+    fn rebase_now(&self, old: &CacheKey, new: &CacheKey, written: &[(u64, Bytes)], unknown: &[ByteRange]) {
         let before = self.files.open_existing(old);
         let read = |block| before.as_ref().and_then(|file| file.read_block(block));
         let mut blocks = successors(old, new, written, read);

@@ -18,11 +18,11 @@ use types::{
 
 use super::world::tell;
 use crate::conflict::Alarm;
-use crate::home::{Flushed, Found, Home, Own, Seen, Told};
-use crate::local::verifier_of;
-use crate::names::Names;
+use crate::flush_target::{ChangeAnswer, FlushTarget, Flushed, OwnFlush, TargetObject, TargetPresence};
+use crate::local_ids::verifier_of;
+use crate::names::DirtyNames;
 use crate::operation::{Attributes, NewObject};
-use crate::random::Random;
+use crate::random::TestRandom;
 
 pub const JUNCTION: JunctionId = JunctionId(1);
 
@@ -31,7 +31,7 @@ pub const JUNCTION: JunctionId = JunctionId(1);
 pub struct Database {
     references: HashMap<FileId, Reference>,
     ids: HashMap<Identity, FileId>,
-    own: HashMap<FileId, Own>,
+    own: HashMap<FileId, OwnFlush>,
     places: HashMap<FileId, (FileId, Name)>,
     /// As it was known last.
     pub known: HashMap<FileId, Object>,
@@ -54,12 +54,12 @@ impl Database {
     }
 }
 
-pub struct TestHome {
+pub struct TestTarget {
     pub origin: Arc<MemoryOrigin>,
     pub database: Arc<Mutex<Database>>,
-    pub names: Arc<Mutex<Names>>,
+    pub names: Arc<Mutex<DirtyNames>>,
     pub alarms: Arc<Mutex<Vec<Alarm>>>,
-    pub random: Mutex<Random>,
+    pub random: Mutex<TestRandom>,
     /// Calls that change something are refused with this.
     pub refuses: Mutex<Option<ErrorKind>>,
     pub refusals: Mutex<Refusals>,
@@ -140,7 +140,7 @@ impl Future for GiveWay {
     }
 }
 
-impl TestHome {
+impl TestTarget {
     pub fn database(&self) -> MutexGuard<'_, Database> {
         self.database.lock().unwrap()
     }
@@ -225,16 +225,16 @@ impl TestHome {
         reference.ok_or_else(|| Error::new(ErrorKind::NotFound, "find reference of", id))
     }
 
-    async fn found(&self, object: Object) -> Found {
+    async fn found(&self, object: Object) -> TargetObject {
         let target = match object.attr.kind {
             FileKind::Symlink => self.origin.readlink(&object.reference).await.ok(),
             _ => None,
         };
         let id = self.database().id(&object);
-        Found { id, version: object.version, attr: object.attr, target }
+        TargetObject { id, version: object.version, attr: object.attr, target }
     }
 
-    async fn changed(&self, change: Change) -> Result<Found> {
+    async fn changed(&self, change: Change) -> Result<TargetObject> {
         let object = self.change(change).await?.object.expect("these changes show what they altered");
         Ok(self.found(object).await)
     }
@@ -261,7 +261,7 @@ impl TestHome {
     }
 
     /// Our own flush left it like this; what others did since is not known by that.
-    async fn learn_flushed(&self, found: &Found) {
+    async fn learn_flushed(&self, found: &TargetObject) {
         let Some(reference) = self.database().reference(found.id) else { return };
         if let Ok(object) = self.origin.getattr(&reference).await {
             if object.version == found.version {
@@ -275,16 +275,16 @@ impl TestHome {
 }
 
 #[async_trait]
-impl Home for TestHome {
-    async fn look(&self, object: FileId) -> Result<Seen> {
+impl FlushTarget for TestTarget {
+    async fn look(&self, object: FileId) -> Result<TargetPresence> {
         self.step().await;
-        let Ok(reference) = self.reference(object) else { return Ok(Seen::Never) };
+        let Ok(reference) = self.reference(object) else { return Ok(TargetPresence::Never) };
         if self.is_replaced() {
-            return Ok(Seen::Gone);
+            return Ok(TargetPresence::Gone);
         }
         match self.origin.getattr(&reference).await {
-            Ok(object) => Ok(Seen::Found(self.found(object).await)),
-            Err(error) if error.kind() == ErrorKind::Stale => Ok(Seen::Gone),
+            Ok(object) => Ok(TargetPresence::Found(self.found(object).await)),
+            Err(error) if error.kind() == ErrorKind::Stale => Ok(TargetPresence::Gone),
             Err(error) => Err(error),
         }
     }
@@ -296,7 +296,7 @@ impl Home for TestHome {
         }
     }
 
-    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<Found>> {
+    async fn lookup(&self, dir: FileId, name: &Name) -> Result<Option<TargetObject>> {
         self.step().await;
         if self.is_replaced() {
             return Ok(None);
@@ -313,7 +313,7 @@ impl Home for TestHome {
         }
     }
 
-    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<Found> {
+    async fn make(&self, dir: FileId, name: &Name, id: FileId, what: &NewObject) -> Result<TargetObject> {
         let (parent, given, set) = (self.reference(dir)?, name.clone(), SetAttr::default());
         let change = match what {
             NewObject::File => {
@@ -337,7 +337,7 @@ impl Home for TestHome {
         Ok(self.found(object).await)
     }
 
-    async fn adopt(&self, id: FileId, found: &Found) -> Result<()> {
+    async fn adopt(&self, id: FileId, found: &TargetObject) -> Result<()> {
         self.vouch(id).await?;
         let reference = self.reference(found.id)?;
         let object = self.origin.getattr(&reference).await?;
@@ -347,14 +347,14 @@ impl Home for TestHome {
         Ok(())
     }
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<Told> {
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<ChangeAnswer> {
         let object = self.reference(object)?;
         let changed = self.change(Change::Set { object, set: set.to_set(size), guard: None }).await?;
         let after = self.found(changed.object.expect("told")).await;
-        Ok(Told { before: changed.before.map(|before| before.version), after })
+        Ok(ChangeAnswer { before: changed.before.map(|before| before.version), after })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<Told> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<ChangeAnswer> {
         self.step().await;
         self.vouch(object).await?;
         let refused = *self.refuses.lock().unwrap();
@@ -372,10 +372,10 @@ impl Home for TestHome {
         self.step().await;
         self.end_part(object, offset);
         let after = self.found(written.after.expect("told")).await;
-        Ok(Told { before: written.before, after })
+        Ok(ChangeAnswer { before: written.before, after })
     }
 
-    async fn commit(&self, object: FileId) -> Result<Option<Found>> {
+    async fn commit(&self, object: FileId) -> Result<Option<TargetObject>> {
         self.step().await;
         self.vouch(object).await?;
         let reference = self.reference(object)?;
@@ -383,7 +383,7 @@ impl Home for TestHome {
         Ok(Some(self.found(committed.after.expect("told")).await))
     }
 
-    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<Found> {
+    async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<TargetObject> {
         let (file, dir) = (self.reference(file)?, self.reference(dir)?);
         self.changed(Change::Link { file, dir, name: name.clone() }).await
     }
@@ -398,7 +398,12 @@ impl Home for TestHome {
         self.change(Change::Rmdir { dir, name: name.clone() }).await.map(drop)
     }
 
-    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId) -> Result<Told> {
+    async fn rename(
+        &self,
+        from: (FileId, &Name),
+        to: (FileId, &Name),
+        object: FileId,
+    ) -> Result<ChangeAnswer> {
         let (from_dir, to_dir) = (self.reference(from.0)?, self.reference(to.0)?);
         let (from, name) = (from.1.clone(), to.1.clone());
         let change = Change::Rename { from_dir, from, to_dir, to: name.clone(), identity: None };
@@ -409,7 +414,7 @@ impl Home for TestHome {
         }
         let after = self.changed(change).await?;
         self.database().places.insert(object, (to.0, name));
-        Ok(Told { before: None, after })
+        Ok(ChangeAnswer { before: None, after })
     }
 
     async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
@@ -428,7 +433,7 @@ impl Home for TestHome {
         base: Option<Version>,
         dir: FileId,
         name: &Name,
-    ) -> Result<Found> {
+    ) -> Result<TargetObject> {
         if let Some(found) = self.lookup(dir, name).await? {
             return Ok(found);
         }
@@ -448,7 +453,7 @@ impl Home for TestHome {
 
     async fn place(&self, object: FileId) -> Result<Option<(FileId, Name)>> {
         let Some((dir, name)) = self.database().places.get(&object).cloned() else { return Ok(None) };
-        if matches!(self.look(dir).await?, Seen::Found(_)) {
+        if matches!(self.look(dir).await?, TargetPresence::Found(_)) {
             return Ok(Some((dir, name)));
         }
         let root = self.origin.root().await?;
@@ -466,7 +471,7 @@ impl Home for TestHome {
         Ok(entries.into_iter().find(|(_, id)| *id == object).map(|(name, _)| name))
     }
 
-    async fn own(&self, object: FileId) -> Result<Own> {
+    async fn own(&self, object: FileId) -> Result<OwnFlush> {
         Ok(self.database().own.get(&object).copied().unwrap_or_default())
     }
 
@@ -481,7 +486,7 @@ impl Home for TestHome {
     async fn remember(&self, object: FileId, version: Option<Version>) -> Result<()> {
         self.step().await;
         tell(|| format!("  remember {object}: {version:?}"));
-        self.database().own.insert(object, Own { version, begun: false });
+        self.database().own.insert(object, OwnFlush { version, begun: false });
         self.step().await;
         Ok(())
     }

@@ -10,7 +10,7 @@ use types::{FileId, Version};
 
 const VERSIONS_MAX: usize = 65_536;
 #[derive(Default)]
-pub struct Successors(Mutex<State>);
+pub struct VersionChain(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -39,10 +39,10 @@ fn key_of(renewed: &Renewed, version: Version) -> CacheKey {
 /// What is cached stays so.
 pub async fn relabel(cache: &Arc<Cache>, renewed: &Renewed) {
     let (before, after) = (key_of(renewed, renewed.before), key_of(renewed, renewed.after));
-    cache.succeed(before, after, Vec::new(), Vec::new()).await;
+    cache.rebase(before, after, Vec::new(), Vec::new()).await;
 }
 
-impl Successors {
+impl VersionChain {
     pub fn note(&self, before: (FileId, Version), now: CacheKey, changed: BytesChanged) {
         if before == (now.file, now.version) {
             return;
@@ -108,39 +108,39 @@ mod tests {
 
     #[test]
     fn the_last_one_is_found_by_each_before_it() {
-        let successors = Successors::default();
+        let version_chain = VersionChain::default();
         for n in 1..200 {
-            successors.note(before(n), key(n + 1), BytesChanged::No);
+            version_chain.note(before(n), key(n + 1), BytesChanged::No);
         }
         for n in 1..=200 {
-            assert_eq!(successors.of(key(n)), (key(200), BytesChanged::No));
+            assert_eq!(version_chain.of(key(n)), (key(200), BytesChanged::No));
         }
-        assert_eq!(successors.of(key(201)), (key(201), BytesChanged::No));
+        assert_eq!(version_chain.of(key(201)), (key(201), BytesChanged::No));
     }
 
     #[test]
     fn what_was_written_on_the_way_is_told() {
-        let successors = Successors::default();
+        let version_chain = VersionChain::default();
         for (n, since) in [(1, BytesChanged::No), (2, BytesChanged::Yes), (3, BytesChanged::No)] {
-            successors.note(before(n), key(n + 1), since);
+            version_chain.note(before(n), key(n + 1), since);
         }
         for _ in 0..2 {
-            assert_eq!(successors.of(key(1)), (key(4), BytesChanged::Yes));
-            assert_eq!(successors.of(key(3)), (key(4), BytesChanged::No));
+            assert_eq!(version_chain.of(key(1)), (key(4), BytesChanged::Yes));
+            assert_eq!(version_chain.of(key(3)), (key(4), BytesChanged::No));
         }
     }
 
     #[test]
     fn a_version_that_comes_again_is_the_last_one() {
-        let successors = Successors::default();
-        successors.note(before(1), key(2), BytesChanged::Yes);
-        successors.note(before(2), key(1), BytesChanged::Yes);
-        assert_eq!(successors.of(key(2)), (key(1), BytesChanged::Yes));
-        assert_eq!(successors.of(key(1)), (key(1), BytesChanged::No));
+        let version_chain = VersionChain::default();
+        version_chain.note(before(1), key(2), BytesChanged::Yes);
+        version_chain.note(before(2), key(1), BytesChanged::Yes);
+        assert_eq!(version_chain.of(key(2)), (key(1), BytesChanged::Yes));
+        assert_eq!(version_chain.of(key(1)), (key(1), BytesChanged::No));
         // By others' doing.
-        successors.is_now(&key(2));
-        assert_eq!(successors.of(key(2)), (key(2), BytesChanged::No));
-        successors.note(before(3), key(3), BytesChanged::No);
-        assert_eq!(successors.of(key(3)), (key(3), BytesChanged::No));
+        version_chain.is_now(&key(2));
+        assert_eq!(version_chain.of(key(2)), (key(2), BytesChanged::No));
+        version_chain.note(before(3), key(3), BytesChanged::No);
+        assert_eq!(version_chain.of(key(3)), (key(3), BytesChanged::No));
     }
 }

@@ -17,9 +17,9 @@ fn model(old: &[u8], new: &CacheKey, written: &[(u64, Bytes)]) -> Vec<u8> {
     bytes
 }
 
-fn succeed(tier: &Tier, old: &CacheKey, new: &CacheKey, written: &[(u64, Bytes)]) {
+fn rebase(tier: &Tier, old: &CacheKey, new: &CacheKey, written: &[(u64, Bytes)]) {
     let (cache, old, new, written) = (tier.cache().clone(), *old, *new, written.to_vec());
-    tier.run(async move { cache.succeed(old, new, written, Vec::new()).await });
+    tier.run(async move { cache.rebase(old, new, written, Vec::new()).await });
 }
 
 /// What is here of `range`, from the disk alone.
@@ -52,7 +52,7 @@ fn what_is_here_is_kept_and_what_was_written_is_laid_in() {
         tier.check_all(&TestSource::new(), &old);
         let written = [(3, Bytes::from(vec![7; 100])), (4 * BLOCK_SIZE - 5, Bytes::from(vec![8; 70_000]))];
         let expected = model(&content(&old, ByteRange::new(0, before)), &new, &written);
-        succeed(&tier, &old, &new, &written);
+        rebase(&tier, &old, &new, &written);
         let here = check_blocks(&tier, &new, &expected);
         // All that was here and is still part of the file, whatever was written into it.
         let kept = before.min(after).div_ceil(BLOCK_SIZE);
@@ -72,7 +72,7 @@ fn a_block_of_which_the_rest_is_not_here_is_left_to_be_fetched() {
     tier.check(&TestSource::new(), &old, ByteRange::new(0, 10));
     let written =
         [(BLOCK_SIZE + 5, Bytes::from_static(b"some")), (2 * BLOCK_SIZE, Bytes::from(vec![1; 65_536]))];
-    succeed(&tier, &old, &new, &written);
+    rebase(&tier, &old, &new, &written);
     let expected = model(&content(&old, ByteRange::new(0, old.size)), &new, &written);
     assert_eq!(check_blocks(&tier, &new, &expected), 2);
     assert_eq!(present(&tier, &new, ByteRange::new(BLOCK_SIZE, 1)), None);
@@ -92,7 +92,7 @@ fn many_small_steps_keep_the_books_and_the_bytes() {
         let next = key(1, step, size);
         let at = random.below(4 * MIB);
         let written = [(at, Bytes::from(vec![step as u8; random.below(200_000) as usize]))];
-        succeed(&tier, &now, &next, &written);
+        rebase(&tier, &now, &next, &written);
         expected = model(&expected, &next, &written);
         now = next;
     }
@@ -111,7 +111,7 @@ fn what_somebody_reads_is_not_written_to() {
     let lent: WholeFile = tier.run(async { tier.cache().whole(&old) }).expect("all of it is here");
     let written =
         [(BLOCK_SIZE + 5, Bytes::from_static(b"some")), (2 * BLOCK_SIZE, Bytes::from(vec![1; 70_000]))];
-    succeed(&tier, &old, &new, &written);
+    rebase(&tier, &old, &new, &written);
     let before = content(&old, ByteRange::new(0, old.size));
     assert!(tier.run(lent.read(ByteRange::new(0, old.size))).unwrap() == before);
     assert_eq!(check_blocks(&tier, &new, &model(&before, &new, &written)), 11, "copied");
