@@ -18,10 +18,10 @@ use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange};
 
 use crate::CacheKey;
-use crate::fetch::FetchInFlight;
+use crate::disk_usage::DISK_UNIT;
+use crate::fetch_in_flight::FetchInFlight;
 use crate::format::{self, Label};
-use crate::recovery::{PRIVATE_FILE, create_private_dir};
-use crate::space::DISK_UNIT;
+use crate::private_files::{PRIVATE_FILE, create_private_dir};
 use crate::verified::Verified;
 
 /// Map entries are loaded and kept in pieces of this many blocks (64 MiB of file), as they are needed.

@@ -7,9 +7,11 @@
 //! Start with `read.rs`; then `file.rs` (one cached file), `fetch.rs` (single flight), `space.rs` (who must go).
 
 mod config;
+mod disk_usage;
 mod eviction;
 mod extent;
 mod fetch;
+mod fetch_in_flight;
 mod file;
 mod format;
 mod health;
@@ -17,6 +19,7 @@ mod limits;
 mod metrics;
 mod open_files;
 mod pins;
+mod private_files;
 mod read;
 pub mod readahead;
 mod rebase;

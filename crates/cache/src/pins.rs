@@ -24,7 +24,7 @@ const WARM_MAX_PERCENT: u64 = 92;
 
 /// Bytes on disk of a file of this size, with its map.
 pub fn room_for(size: u64) -> u64 {
-    if size == 0 { 0 } else { crate::space::room_of_whole(size) }
+    if size == 0 { 0 } else { crate::disk_usage::room_of_whole(size) }
 }
 
 pub(crate) fn load(dir: &Path) -> HashSet<FileId> {

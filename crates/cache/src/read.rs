@@ -9,7 +9,8 @@ use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, Result};
 
 use crate::extent::{Extent, Lend, Piece};
-use crate::fetch::{Landed, Urgency};
+use crate::fetch::Urgency;
+use crate::fetch_in_flight::{FetchInFlight, Landed};
 use crate::file::{CachedFile, ReadBack};
 use crate::{Cache, CacheKey, Prefetched, Source, readahead};
 
@@ -186,7 +187,7 @@ impl Cache {
         range: ByteRange,
         source: &Arc<dyn Source>,
         urgency: &Urgency,
-    ) -> Vec<Arc<crate::fetch::FetchInFlight>> {
+    ) -> Vec<Arc<FetchInFlight>> {
         let part = part_blocks(source);
         let start = |blocks| self.start_fetch(file, blocks, source, urgency.clone());
         let ensured = file.ensure(range.blocks(), part, start);

@@ -1,7 +1,7 @@
 //! Taking over a cache directory: one tier at a time, one format, and the books of what is there.
 
-use std::fs::{DirBuilder, DirEntry, File, Metadata, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{DirEntry, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,34 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, IFlags};
 use types::{Error, ErrorKind, FileId, Result};
 
-use crate::space::DISK_UNIT;
+use crate::disk_usage::DISK_UNIT;
+use crate::private_files::{create_private_dir, private_file, tighten};
 use crate::{Cache, format};
 
 /// Content of the file FORMAT. A directory of another format is refused: remove it or name another one.
 const FORMAT: &str = "forebay cache, format 1\n";
-
-/// Cached bytes are for the tier's user alone: a file that others may not read at the origin must not be theirs to read
-/// here, whatever the umask is.
-pub const PRIVATE_FILE: u32 = 0o600;
-const PRIVATE_DIR: u32 = 0o700;
-
-pub fn create_private_dir(dir: &Path) -> std::io::Result<()> {
-    DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(dir)
-}
-
-fn private_file(path: &Path) -> std::io::Result<File> {
-    File::options().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(path)
-}
-
-/// What an older version left open to others is closed.
-fn tighten(path: &Path, meta: &Metadata) {
-    let closed = if meta.is_dir() { PRIVATE_DIR } else { PRIVATE_FILE };
-    if meta.mode() & 0o7777 & !closed != 0
-        && let Err(e) = std::fs::set_permissions(path, Permissions::from_mode(closed))
-    {
-        tracing::warn!("close {} to other users: {e}", path.display());
-    }
-}
 
 /// A tier that was killed holds its directory until the kernel has taken it apart.
 const LAST_MOMENT: Duration = Duration::from_secs(2);

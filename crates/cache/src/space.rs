@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use types::{FileId, Version};
 
 use crate::Cache;
+use crate::disk_usage::{DISK_UNIT, room_of_whole};
 use crate::eviction::{Policy, Sieve};
 use crate::file::CachedFile;
 
@@ -29,14 +30,6 @@ const VICTIMS_MAX: usize = 4096;
 /// Files in use that are passed over before one of them has to go: there are fewer than this, or everything is in
 /// use and somebody has to.
 const PASSED_OVER_MAX: usize = 64;
-/// What file systems hand out room in.
-pub const DISK_UNIT: u64 = 4096;
-
-/// Of a file of this many bytes, with its map.
-pub fn room_of_whole(size: u64) -> u64 {
-    size.next_multiple_of(DISK_UNIT).saturating_add(DISK_UNIT)
-}
-
 /// The books: what is on disk, in which order it leaves.
 pub struct DiskSpace {
     /// By slot; the numbers of `order`.

@@ -25,6 +25,10 @@ impl ByteRange {
         self.offset + self.length
     }
 
+    pub fn overlaps(&self, other: &ByteRange) -> bool {
+        self.offset < other.end() && other.offset < self.end()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }

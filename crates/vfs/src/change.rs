@@ -3,34 +3,13 @@
 use bytes::Bytes;
 use namespace::{Ask, Found, New, Old};
 use types::{
-    Attr, Caller, CreateHow, CreateVerifier, Error, ErrorKind, FileId, JunctionId, Name, NewNode, Result,
-    SetAttr, Timestamp, WeakAttr,
+    Caller, CreateHow, CreateVerifier, Error, ErrorKind, FileId, JunctionId, Name, NewNode, Result, SetAttr,
+    Timestamp,
 };
 
+use crate::change_results::{Altered, AttrsAround, Made};
 use crate::read::key_of;
 use crate::{Node, Vfs, access};
-
-/// An object just before and just after a change, as far as both are known: a client that knew it as it was before
-/// may take over what it is now, and need not forget what else it knows of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AttrsAround {
-    pub before: Option<WeakAttr>,
-    pub after: Option<Attr>,
-}
-
-/// What was made or named, and the directory it was made in.
-#[derive(Clone, Debug)]
-pub struct Made {
-    pub node: Node,
-    pub dir: AttrsAround,
-}
-
-/// An object whose attributes were set.
-#[derive(Clone, Debug)]
-pub struct Altered {
-    pub node: Node,
-    pub before: Option<WeakAttr>,
-}
 
 /// What is made belongs to the caller, unless `set` says otherwise and the caller may; its group is the caller's, or
 /// that of a directory with setgid. Each needs the right to write and search the directory.

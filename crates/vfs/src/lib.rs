@@ -7,8 +7,8 @@
 //!   `kernel_cache.rs` is for a front whose kernel keeps what it was told, `admin.rs`, `warm.rs` and `junctions.rs` are for
 //!   operators
 //! - [`Node`] (`node.rs`): an object as clients see it; `view.rs` looks at objects and names, `places.rs` at paths
-//! - `JunctionWriter` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's state:
-//!   `through.rs`, `back.rs`, or nothing may be changed
+//! - `JunctionWriter` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's
+//!   state: `through.rs`, `back.rs`, or nothing may be changed; `writers.rs`: which junction has which
 //! - `access.rs` and `limits.rs`: who may do what, and what an origin can never take
 //! - `gather.rs`: dirty and clean bytes of one read; `at_origin.rs`: calls to an origin about bytes
 //! - `version_chain.rs`: which version of a file follows which by our own doing
@@ -18,7 +18,7 @@
 //! its junction, which does it; of a read for dirty bytes, and else the cache for those of the version that is known.
 //!
 //! Invariants: what a client is told of an object has the writer's overlay over it. Bytes of one answer are of one
-//! version. Which policy a junction has is asked in `writer.rs` alone. Begin with `read.rs`, then `writer.rs`.
+//! version. Which policy a junction has is asked in `writers.rs` alone. Begin with `read.rs`, then `writer.rs`.
 
 mod access;
 mod admin;
@@ -26,6 +26,7 @@ mod at_origin;
 mod attr;
 mod back;
 mod change;
+mod change_results;
 mod dir;
 mod follow;
 mod gather;
@@ -45,6 +46,7 @@ mod warm;
 mod write;
 mod write_policy;
 mod writer;
+mod writers;
 mod xattr;
 
 use std::sync::Arc;
@@ -61,12 +63,11 @@ pub use back::{
 };
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
-pub use change::{Altered, AttrsAround, Made};
+pub use change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
 pub use junctions::NewJunction;
 pub use kernel_cache::ChangeWatch;
 pub use node::Node;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
-pub use write::{CommitOut, WriteOut};
 pub use write_policy::{WritePolicy, Writing};
 pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, FlushWindow, Hook, abort_at, journal_is_owed};
 
@@ -128,7 +129,7 @@ pub struct Vfs {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
     prefetcher: Arc<prefetch::Prefetcher>,
-    writers: Arc<writer::Writers>,
+    writers: Arc<writers::Writers>,
     leaving: Arc<leaving::Leaving>,
     version_chain: Arc<version_chain::VersionChain>,
 }
@@ -142,7 +143,7 @@ impl Vfs {
     fn build(namespace: Arc<Namespace>, cache: Arc<Cache>, writing: Writing) -> Arc<Vfs> {
         let buffer = through::WriteBuffer::new(namespace.clone(), cache.clone(), writing.bytes_max);
         let policies = writing.policies(&namespace.junctions());
-        let writers = Arc::new(writer::Writers::new(policies, through::Through { buffer }));
+        let writers = Arc::new(writers::Writers::new(policies, through::Through { buffer }));
         let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), writers.clone());
         let (leaving, version_chain) = Default::default();
         Arc::new(Vfs { namespace, cache, prefetcher, writers, leaving, version_chain })

@@ -13,7 +13,7 @@ use types::{ByteRange, Distance, FileId, FileKind};
 use crate::follow::{Directory, PrefetchAccount, natural};
 use crate::metrics::Metrics;
 use crate::read::{OriginSource, key_of};
-use crate::writer::Writers;
+use crate::writers::Writers;
 
 /// Directories whose readers are remembered; the one not used for longest makes room.
 const DIRECTORIES_MAX: usize = 1024;

@@ -17,9 +17,11 @@
 //! a version that no origin gives. Bytes leave memory when they are stored at the origin and the cache was given them.
 //! Begin with `state.rs`.
 
+mod buffer_collector;
 mod extents;
 mod file;
 mod foreign_write;
+mod intake;
 mod metrics;
 mod read;
 mod sender;
@@ -43,10 +45,9 @@ use types::{
 pub use state::after;
 pub use write_buffer::WriteBuffer;
 
-use crate::change::{Altered, AttrsAround, Made};
+use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
 use crate::node::outward;
 use crate::read::key_of;
-use crate::write::{CommitOut, WriteOut};
 use crate::writer::JunctionWriter;
 use crate::{Node, Vfs, access};
 use file::ExclusiveAccess;

@@ -5,31 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use namespace::Ask;
 use origin::change::end_of_write;
-use types::{
-    ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, Stability, WeakAttr, WriteVerifier,
-};
+use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, Stability};
 
 use crate::access;
+use crate::change_results::{CommitOut, WriteOut};
 use crate::writer::JunctionWriter;
 use crate::{Node, Vfs};
-
-/// All bytes that were given were taken.
-#[derive(Clone, Debug)]
-pub struct WriteOut {
-    /// At least what was asked for.
-    pub stability: Stability,
-    /// Another one than before: what was written `Unstable` under the old one may be lost, and is to be written again.
-    pub verifier: WriteVerifier,
-    pub node: Node,
-    pub before: Option<WeakAttr>,
-}
-
-#[derive(Clone, Debug)]
-pub struct CommitOut {
-    pub verifier: WriteVerifier,
-    pub node: Node,
-    pub before: Option<WeakAttr>,
-}
 
 impl Vfs {
     /// Readers see the bytes from now on, whatever their stability. The owner may always (an open file stays writable

@@ -3,14 +3,12 @@
 //!
 //! [`JunctionWriter`] is a write policy as the rest of the crate knows it: `through.rs` and `back.rs` implement it, and
 //! [`ReadOnly`] below. One writer serves all junctions with its policy. A call asks [`Vfs::writer`] once, with the
-//! junction of its object, and goes on with what it gets; who does not know the junction asks [`Writers`], which asks
+//! junction of its object, and goes on with what it gets; who does not know the junction asks
+//! [`Writers`](crate::writers::Writers), which asks
 //! all of them: an object is of one junction, so at most one writer has anything to say of it.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cache::Piece;
@@ -22,12 +20,8 @@ use types::{
 };
 use writeback::FlushPolicy;
 
-use crate::back::Back;
-use crate::change::{Altered, AttrsAround, Made};
-use crate::places::PlaceOverlay;
-use crate::through::Through;
-use crate::write::{CommitOut, WriteOut};
-use crate::{Node, Vfs, WritePolicy};
+use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
+use crate::{Node, Vfs};
 
 /// Names of a directory that are not as its origin lists them.
 #[derive(Default)]
@@ -190,7 +184,7 @@ pub trait JunctionWriter: Send + Sync {
 pub struct ReadOnly;
 
 impl ReadOnly {
-    fn refused<T>(id: FileId) -> Result<T> {
+    pub fn refused<T>(id: FileId) -> Result<T> {
         Err(Error::new(ErrorKind::ReadOnly, "change", id))
     }
 }
@@ -258,123 +252,5 @@ impl JunctionWriter for ReadOnly {
         _: (FileId, &Name),
     ) -> Result<(AttrsAround, AttrsAround)> {
         ReadOnly::refused(from.0)
-    }
-}
-
-/// Each junction's policy, and the writer of each policy.
-pub struct Writers {
-    /// Looked at by every call, so without a lock.
-    policies: ArcSwap<HashMap<JunctionId, WritePolicy>>,
-    pub through: Through,
-    /// Absent: there is no journal, and nothing is written `back` yet.
-    back: OnceLock<Back>,
-}
-
-impl Writers {
-    pub fn new(policies: HashMap<JunctionId, WritePolicy>, through: Through) -> Writers {
-        Writers { policies: ArcSwap::from_pointee(policies), through, back: OnceLock::new() }
-    }
-
-    /// The directories above the junctions are nobody's to change.
-    pub fn policy(&self, junction: JunctionId) -> WritePolicy {
-        self.policies.load().get(&junction).copied().unwrap_or_default()
-    }
-
-    /// From now on. It stays when the junction goes: that is what clients are to be told of then.
-    pub fn set_policy(&self, junction: JunctionId, policy: WritePolicy) {
-        self.policies.rcu(|policies| {
-            let mut policies = HashMap::clone(policies);
-            policies.insert(junction, policy);
-            Arc::new(policies)
-        });
-    }
-
-    /// May anything be changed, anywhere?
-    pub fn take_changes(&self) -> bool {
-        self.policies.load().values().any(|policy| *policy != WritePolicy::ReadOnly)
-    }
-
-    /// `None`: `back` without a journal.
-    pub fn with_policy(&self, policy: WritePolicy) -> Option<&dyn JunctionWriter> {
-        match policy {
-            WritePolicy::ReadOnly => Some(&ReadOnly),
-            WritePolicy::Through => Some(&self.through),
-            WritePolicy::Back => self.back().map(|back| back as &dyn JunctionWriter),
-        }
-    }
-
-    pub fn of(&self, junction: JunctionId) -> &dyn JunctionWriter {
-        self.with_policy(self.policy(junction)).unwrap_or(&ReadOnly)
-    }
-
-    pub fn back(&self) -> Option<&Back> {
-        self.back.get()
-    }
-
-    /// From now on junctions may be written `back`.
-    pub fn add_back(&self, back: Back) {
-        let _ = self.back.set(back); // nobody else opens the same journal: it is locked
-    }
-
-    fn all(&self) -> impl Iterator<Item = &dyn JunctionWriter> {
-        let back = self.back().map(|back| back as &dyn JunctionWriter);
-        std::iter::once(&self.through as &dyn JunctionWriter).chain(back)
-    }
-
-    pub async fn ready(&self) {
-        for writer in self.all().filter(|writer| !writer.is_ready()) {
-            writer.ready().await;
-        }
-    }
-
-    pub fn local(&self, id: FileId) -> Option<Node> {
-        self.all().find_map(|writer| writer.local(id))
-    }
-
-    pub fn local_of_number(&self, number: u64) -> Option<FileId> {
-        self.all().find_map(|writer| writer.local_of_number(number))
-    }
-
-    pub fn lookup(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
-        self.all().find_map(|writer| writer.lookup(dir, name))
-    }
-
-    pub fn entries(&self, dir: FileId) -> Option<EntryOverlay> {
-        self.all().find_map(|writer| writer.entries(dir))
-    }
-
-    pub fn has_dirty_bytes(&self, id: FileId) -> bool {
-        self.all().any(|writer| writer.has_dirty_bytes(id))
-    }
-}
-
-impl PlaceOverlay for Writers {
-    fn place(&self, id: FileId) -> Option<(FileId, Name)> {
-        self.all().find_map(|writer| writer.place(id))
-    }
-}
-
-impl Vfs {
-    /// Of all changes in the junction, and of what lies over its origin's state.
-    pub(crate) fn writer(&self, junction: JunctionId) -> &dyn JunctionWriter {
-        self.writers.of(junction)
-    }
-
-    /// The same for a change of `object`: refused where nothing may be changed. Waits while the junction is about to go.
-    pub(crate) async fn writer_to_change(&self, object: &Node) -> Result<&dyn JunctionWriter> {
-        self.leaving.stays(object.junction).await?;
-        match self.writer(object.junction) {
-            writer if writer.takes_changes() => Ok(writer),
-            _ => ReadOnly::refused(object.id),
-        }
-    }
-
-    pub fn write_policy(&self, junction: JunctionId) -> WritePolicy {
-        self.writers.policy(junction)
-    }
-
-    /// May anything be changed, anywhere?
-    pub fn is_writable(&self) -> bool {
-        self.writers.take_changes()
     }
 }

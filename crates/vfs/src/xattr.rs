@@ -5,7 +5,7 @@ use bytes::Bytes;
 use namespace::Ask;
 use types::{Caller, FileId, Result, SetXattr, XattrName};
 
-use crate::change::Altered;
+use crate::change_results::Altered;
 use crate::{Vfs, access};
 
 impl Vfs {

@@ -12,9 +12,8 @@ use std::path::{Path, PathBuf};
 use types::{Error, ErrorKind, Result};
 
 use crate::disk::Disk;
-use crate::recovery::STATE_NAME;
 use crate::segment::{self, HEADER_BYTES, Header, JournalId, u32_at, u64_at};
-use crate::state::{STATE_BYTES, State};
+use crate::state::{STATE_BYTES, STATE_NAME, State};
 
 const BOND_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"FBAYBOND";

@@ -31,7 +31,7 @@ use crate::sabotage::{Bug, Sabotage};
 use crate::segment::{
     self, DATA_MAX, FRAME_BYTES, HEAD_MAX, HEADER_BYTES, JournalId, RecordFrame, RecordKind, RecordPlace,
 };
-use crate::state::State;
+use crate::state::{STATE_NAME, State};
 
 /// What the kernel keeps of a file in one piece. Where it keeps more together, the cost is a read.
 const PAGE: u64 = 4096;
@@ -527,7 +527,7 @@ impl Log {
             ..self.state
         };
         recovery::write_state(self.disk.as_ref(), &self.hook, &state)
-            .map_err(|e| self.latch("write journal", recovery::STATE_NAME, e))?;
+            .map_err(|e| self.latch("write journal", STATE_NAME, e))?;
         let last = self.index().segments.last_key_value().map_or(0, |(number, _)| *number);
         self.note_bond(last as u32, writer.next_sequence, true);
         let closed = Error::new(ErrorKind::Unavailable, "write to journal", "which is closed");

@@ -15,10 +15,9 @@ use crate::index::{Index, IndexedSegment, LiveEntry};
 use crate::sabotage::{Bug, Sabotage};
 use crate::scan::{self, Bad, Scan, ScanExtent};
 use crate::segment::{self, BadHeader, FRAME_BYTES, HEADER_BYTES, Header, JournalId, RecordKind};
-use crate::state::State;
+use crate::state::{STATE_NAME, State};
 use crate::{Position, SEGMENT_SIZE_MAX};
 
-pub const STATE_NAME: &str = "STATE";
 const STATE_UNBORN: &str = "STATE.new";
 
 /// A place in the journal whose bytes are not what was once written and synced.

@@ -2,6 +2,8 @@
 
 use crate::segment::{JournalId, u32_at, u64_at};
 
+/// The file's name.
+pub const STATE_NAME: &str = "STATE";
 pub const STATE_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"FBAYJSTA";
 

@@ -13,9 +13,9 @@ use super::Back;
 use super::overlay::{CleanBase, ReadPlan};
 use crate::Vfs;
 use crate::access;
+use crate::change_results::{CommitOut, WriteOut};
 use crate::gather::{GatherReach, ReadSegment};
 use crate::read::key_of;
-use crate::write::{CommitOut, WriteOut};
 
 /// While a file is being flushed its clean bytes belong to no version; then a reader waits, so long.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -24,7 +24,7 @@ use super::flush_target::{BackFlushTarget, FlushNote};
 use super::interrupted_renames;
 use super::locks::Locks;
 use super::overlay::{AlteredObject, CleanBase, DirtyOverlay};
-use crate::change::AttrsAround;
+use crate::change_results::AttrsAround;
 use crate::leaving::Leaving;
 use crate::version_chain::VersionChain;
 use crate::{WritePolicy, Writing};

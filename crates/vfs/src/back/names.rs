@@ -10,7 +10,7 @@ use writeback::{Action, Attributes, NewObject, Rename, ReplacedObject};
 use super::Back;
 use super::journal::Recorded;
 use super::locks::StripeGuard;
-use crate::change::{Altered, AttrsAround, Made};
+use crate::change_results::{Altered, AttrsAround, Made};
 use crate::{Node, Vfs};
 
 /// Directories between two at most; a deeper tree has a circle in it.

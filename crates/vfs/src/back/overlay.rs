@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version};
 use writeback::{Action, DirtyNames, DirtyPiece, DroppedOperations, JournalOperation, Lookup, Position};
 
-use crate::change::AttrsAround;
+use crate::change_results::AttrsAround;
 use crate::node::{Node, outward};
 use crate::places::PlaceOverlay;
 use crate::version_chain::{BytesChanged, VersionChain};

@@ -16,9 +16,8 @@ use writeback::{FlushPolicy, Scope};
 
 use super::Back;
 use super::locks::StripeGuard;
-use crate::change::{Altered, AttrsAround, Made};
+use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
 use crate::places::PlaceOverlay;
-use crate::write::{CommitOut, WriteOut};
 use crate::writer::{EntryOverlay, JunctionWriter};
 use crate::{Node, Vfs};
 

@@ -237,7 +237,7 @@ impl<R: Clone> BufferExtents<R> {
         if self.kept.as_ref().is_some_and(|kept| kept.first_waiter <= sequence) {
             return true;
         }
-        if self.under_way.values().any(|part| part.first_waiter <= sequence && overlap(&part.range, &range))
+        if self.under_way.values().any(|part| part.first_waiter <= sequence && part.range.overlaps(&range))
             || self.superseded.has_in(&range, sequence)
         {
             return true;
@@ -290,7 +290,7 @@ impl<R: Clone> BufferExtents<R> {
                     || extent.written_ms <= due.written_ms
             };
             let full = run.length == self.part_max;
-            let free = !self.under_way.values().any(|other| overlap(&other.range, &run));
+            let free = !self.under_way.values().any(|other| other.range.overlaps(&run));
             if free && (full || self.map.over(run).any(|(_, extent)| due(extent))) {
                 self.cursor = run.end();
                 return Some(self.start(run));
@@ -417,7 +417,7 @@ impl<R: Clone> BufferExtents<R> {
     fn inherit_waiters(&mut self, PartInFlight { range, first_waiter, stability }: PartInFlight) -> bool {
         let mut gone = RangeSet::default();
         gone.add(range);
-        for part in self.under_way.values_mut().filter(|part| overlap(&part.range, &range)) {
+        for part in self.under_way.values_mut().filter(|part| part.range.overlaps(&range)) {
             (part.first_waiter, part.stability) =
                 (part.first_waiter.min(first_waiter), part.stability.max(stability));
             gone.remove(part.range);
@@ -666,10 +666,6 @@ fn is_stored<R>(extent: &BufferExtent<R>) -> bool {
 
 fn there<R>(extent: &BufferExtent<R>) -> bool {
     is_stored(extent) || matches!(extent.phase, ExtentPhase::Unstable { .. })
-}
-
-pub fn overlap(one: &ByteRange, other: &ByteRange) -> bool {
-    one.offset < other.end() && other.offset < one.end()
 }
 
 #[cfg(test)]

@@ -4,13 +4,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::CacheKey;
-use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
+use tokio::sync::{Notify, watch};
 use types::{ByteRange, Error, FileId, JunctionId};
 
 use super::state::State;
-
-/// Room in the budget, shared by all that is left of one write.
-pub type BudgetPermit = Arc<OwnedSemaphorePermit>;
 
 pub struct BufferedFile {
     pub id: FileId,

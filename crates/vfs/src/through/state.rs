@@ -2,14 +2,18 @@
 //! became of it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::CacheKey;
+use tokio::sync::OwnedSemaphorePermit;
 use types::{Attr, ByteRange, Error, Stability, Timestamp, Version, WeakAttr};
 
 use super::extents::{BufferExtents, BufferPart, Due, Lay};
-use super::file::BudgetPermit;
 use super::foreign_write::WriteAck;
+
+/// Room in the budget, shared by all that is left of one write.
+pub type BudgetPermit = Arc<OwnedSemaphorePermit>;
 
 /// Bytes that do not fill a part wait this long for others beside them.
 const GATHER_MS: u64 = 20;

@@ -3,8 +3,6 @@
 
 use types::{ByteRange, Stability, WriteVerifier};
 
-use super::extents::overlap;
-
 #[derive(Clone, Copy, Debug)]
 pub struct SupersededPiece {
     pub range: ByteRange,
@@ -48,13 +46,13 @@ impl SupersededUncommitted {
     }
 
     pub fn has_in(&self, range: &ByteRange, sequence: u64) -> bool {
-        self.0.iter().any(|piece| piece.first_waiter <= sequence && overlap(&piece.range, range))
+        self.0.iter().any(|piece| piece.first_waiter <= sequence && piece.range.overlaps(range))
     }
 
     /// Nobody waits for what is in this range any more.
     pub fn take_out(&mut self, range: ByteRange) {
         let touched: Vec<SupersededPiece> =
-            self.0.extract_if(.., |piece| overlap(&piece.range, &range)).collect();
+            self.0.extract_if(.., |piece| piece.range.overlaps(&range)).collect();
         for piece in touched {
             let (from, to) = (piece.range.offset, piece.range.end());
             for (from, to) in [(from, range.offset.min(to)), (range.end().max(from), to)] {

@@ -10,19 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use cache::{Cache, CacheKey};
-use namespace::{Found, Namespace};
+use namespace::Namespace;
 use tokio::sync::Semaphore;
-use types::{
-    Attr, Error, ErrorKind, FileId, JunctionId, Result, Stability, Timestamp, Version, WriteVerifier,
-};
+use types::{Attr, Error, FileId, JunctionId, Timestamp, Version, WriteVerifier};
 
-use super::file::{BudgetPermit, BufferedFile, ExclusiveAccess, Waiter};
+use super::file::BufferedFile;
 use super::metrics::Metrics;
-use super::sender;
-use super::state::BufferedWrite;
-use crate::read::key_of;
+use super::state::BudgetPermit;
 
 /// Parts on their way at the same time, over all files and origins. 256 of 1 MiB at 221 ms is 9.7 Gbit/s.
 pub const PARTS_MAX: usize = 256;
@@ -125,75 +120,6 @@ impl WriteBuffer {
         self.files().values().for_each(|file| file.wake.notify_one());
     }
 
-    /// Takes the bytes in. Who wants more than `Unstable` gets something to wait by.
-    pub fn take(
-        self: &Arc<Self>,
-        id: FileId,
-        (offset, data): (u64, &Bytes),
-        stability: Stability,
-        permit: &BudgetPermit,
-    ) -> Result<(Arc<BufferedFile>, BufferedWrite, Option<Waiter>)> {
-        loop {
-            let (file, found, fresh) = self.file(id)?;
-            let taken = {
-                let mut state = file.lock();
-                if state.closed {
-                    continue;
-                }
-                if let Some(error) = state.take_error() {
-                    return Err(error);
-                }
-                let times = (self.now_ms(), self.origin_clock(file.junction));
-                let taken = state.take(found.attr(), (offset, data), stability, times, permit);
-                let waiter =
-                    (stability > Stability::Unstable).then(|| Waiter::new(&file, &mut state, taken.sequence));
-                (taken, waiter)
-            };
-            if fresh {
-                sender::start(self, &file);
-            }
-            file.wake.notify_one();
-            return Ok((file, taken.0, taken.1));
-        }
-    }
-
-    /// To have a file alone at the origin, whether anything of it is pending or not.
-    pub fn request(self: &Arc<Self>, id: FileId) -> Result<ExclusiveAccess> {
-        loop {
-            let (file, _, fresh) = self.file(id)?;
-            let wanted = file.request();
-            if fresh {
-                sender::start(self, &file);
-            }
-            if let Some(wanted) = wanted {
-                return Ok(wanted);
-            }
-        }
-    }
-
-    /// The pending file, what is known of it, and whether it was made now: then its sender is to be started. It is known
-    /// what the last one left before that is closed, and so what is known now is what lies below.
-    fn file(&self, id: FileId) -> Result<(Arc<BufferedFile>, Found, bool)> {
-        let mut files = self.files();
-        let found = self.namespace.getattr_known(id)?;
-        let Found::Node(node) = &found else {
-            return Err(Error::new(ErrorKind::ReadOnly, "write to", id));
-        };
-        if let Some(file) = files.get(&id) {
-            return Ok((file.clone(), found, false));
-        }
-        let (clean, (origin, _)) = (key_of(&found)?, self.namespace.origin_of(node)?);
-        let file = BufferedFile::new(
-            id,
-            node.junction(),
-            clean,
-            origin.traits().write_max,
-            origin.traits().commits_whole_files,
-        );
-        files.insert(id, file.clone());
-        Ok((file, found, true))
-    }
-
     /// The error of bytes that were lost since somebody asked last.
     pub fn take_unreported(&self, id: FileId) -> Option<Error> {
         self.unreported_errors().remove(&id)
@@ -273,7 +199,7 @@ impl WriteBuffer {
     }
 
     /// By the clock of the origin, as far as it is known, and never ahead of it.
-    fn origin_clock(&self, junction: JunctionId) -> Option<Timestamp> {
+    pub(super) fn origin_clock(&self, junction: JunctionId) -> Option<Timestamp> {
         let ahead = self.behaviours().get(&junction)?.ahead?;
         let now = self.steady() + ahead;
         let seconds = i64::try_from(now.div_euclid(NANOS)).ok()?;

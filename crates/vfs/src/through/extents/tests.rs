@@ -148,7 +148,7 @@ fn random_calls_do_what_an_array_of_bytes_does() {
             }
             5 => {
                 if let Some(part) = e.next_part(Due { sequence: below(sequence), written_ms: 0 }) {
-                    assert!(under_way.iter().all(|other| !overlap(&other.range(), &part.range())));
+                    assert!(under_way.iter().all(|other| !other.range().overlaps(&part.range())));
                     under_way.push(part);
                 }
             }
