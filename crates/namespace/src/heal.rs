@@ -57,13 +57,13 @@ impl Namespace {
         if let Some(junction) = self.junction_rooted_at(id) {
             return self.ask_root(&junction).await;
         }
+        let asked = self.asking();
         let old = self.load(id)?;
         if depth == 0 {
             self.forget(id).await?;
             return Err(stale());
         }
         let junction = &*self.junction(old.junction())?;
-        let asked = self.asking();
         let found = match self.look_under_its_names(junction, &old, depth).await? {
             None => self.look_where_it_was_to_go(junction, &old, depth).await?,
             found => found,
@@ -77,7 +77,8 @@ impl Namespace {
                 return Err(keeps_moving(id));
             }
             let now = self.load(id)?;
-            if (now.record.parent, &now.record.name) != (old.record.parent, &old.record.name) {
+            // Also if it went elsewhere and came back meanwhile: it was looked for where it was not at that moment.
+            if now.own > asked.own() || !is_in_one_place(&now, &old) {
                 return Box::pin(self.find_again(id, depth - 1)).await;
             }
             self.vouch_for(junction).await?;
@@ -88,6 +89,10 @@ impl Namespace {
         let order = self.in_order().await;
         let (mut node, change) = self.observe(&order, junction, id, Some(place), &object, asked)?;
         let mut changes: Vec<_> = change.into_iter().collect();
+        if node.own > asked.own() && !is_in_one_place(&node, &old) {
+            // We moved it since it was seen there, and what that change told of its place is newer.
+            return Ok(node);
+        }
         if node.record.reference != object.reference {
             // A change of our own was taken in since we asked: what it told is newer, but for where the object is.
             let mut record = node.record.clone();
@@ -261,6 +266,10 @@ impl Namespace {
         let exported_anew = found.attr.is_dir() && found.attr.fsid != old.attr().fsid;
         same_inode && (found.version == old.version() || exported_anew)
     }
+}
+
+fn is_in_one_place(now: &Node, before: &Node) -> bool {
+    (now.record.parent, &now.record.name) == (before.record.parent, &before.record.name)
 }
 
 /// Not that it is gone: who asks later is told what it is.

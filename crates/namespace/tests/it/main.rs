@@ -8,6 +8,7 @@ mod handles;
 mod harness;
 mod junctions;
 mod listing;
+mod moved_meanwhile;
 mod outage;
 mod replaced;
 mod several_names;

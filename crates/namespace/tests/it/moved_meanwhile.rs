@@ -1,0 +1,137 @@
+//! Objects that our own renames move while a stale reference to them is resolved again, at an origin whose references are
+//! paths: what was looked for at one moment must not be concluded from at another.
+
+use std::sync::{Arc, Mutex};
+
+use namespace::{Ask, Freshness, Junction, Namespace};
+use origin::posix::PosixOrigin;
+use origin::{Answer, Call, Layer, Origin, Sending};
+use tokio::sync::oneshot;
+use types::{FileId, Result, Timeline};
+
+use crate::harness::{name, open, rule};
+
+/// A moment of a call at which it waits: the test is told, and lets it go on.
+struct Gate {
+    reached: oneshot::Sender<()>,
+    go_on: oneshot::Receiver<()>,
+}
+
+/// The test's end of it.
+struct Held {
+    reached: oneshot::Receiver<()>,
+    go_on: oneshot::Sender<()>,
+}
+
+fn gate() -> (Gate, Held) {
+    let ((reached, is_reached), (go, go_on)) = (oneshot::channel(), oneshot::channel());
+    (Gate { reached, go_on }, Held { reached: is_reached, go_on: go })
+}
+
+impl Gate {
+    async fn pass(self) {
+        let _ = self.reached.send(());
+        let _ = self.go_on.await;
+    }
+}
+
+/// An origin of which the test holds the next lookup before it is carried out, or before its answer is told.
+struct HeldLookups {
+    inner: PosixOrigin,
+    before: Mutex<Option<Gate>>,
+    after: Mutex<Option<Gate>>,
+}
+
+impl Layer for HeldLookups {
+    fn inner(&self) -> &dyn Origin {
+        &self.inner
+    }
+
+    async fn around<'a, A: Answer + 'a>(
+        &'a self,
+        call: Call<'a>,
+        send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
+    ) -> Result<A> {
+        let is_lookup = matches!(call, Call::Lookup { .. });
+        let before = if is_lookup { self.before.lock().unwrap().take() } else { None };
+        if let Some(gate) = before {
+            gate.pass().await;
+        }
+        let answer = send().await;
+        let after = if is_lookup { self.after.lock().unwrap().take() } else { None };
+        if let Some(gate) = after {
+            gate.pass().await;
+        }
+        answer
+    }
+}
+
+struct Tree {
+    ns: Arc<Namespace>,
+    origin: Arc<HeldLookups>,
+    dir: FileId,
+    file: FileId,
+    _dirs: (tempfile::TempDir, tempfile::TempDir),
+}
+
+impl Tree {
+    async fn rename(&self, from: &str, to: &str) {
+        let (from, to) = (name(from.as_bytes()), name(to.as_bytes()));
+        self.ns.rename(self.dir, &from, self.dir, &to).await.unwrap();
+    }
+
+    fn getattr(&self) -> tokio::task::JoinHandle<Result<namespace::Found>> {
+        let (ns, file) = (self.ns.clone(), self.file);
+        tokio::spawn(async move { ns.getattr(file, Ask::Open).await })
+    }
+
+    async fn is_there(&self) {
+        let found = self.ns.getattr(self.file, Ask::Open).await.expect("it is there");
+        assert_eq!((found.id(), found.attr().size), (self.file, 4));
+    }
+}
+
+/// The file `a` in a directory that was just renamed, so that the file's reference, which is its path, is stale.
+async fn a_file_with_a_stale_reference() -> Tree {
+    let (far, db) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(far.path().join("before")).unwrap();
+    std::fs::write(far.path().join("before/a"), b"file").unwrap();
+    let inner = PosixOrigin::open(far.path()).unwrap();
+    let origin = Arc::new(HeldLookups { inner, before: Mutex::default(), after: Mutex::default() });
+    let mut junction = Junction::new("/", origin.clone());
+    rule(Freshness::Always)(&mut junction);
+    let ns = open(db.path(), vec![junction], &Timeline::default()).unwrap();
+    let dir = ns.resolve(b"/before").await.unwrap().id();
+    let file = ns.resolve(b"/before/a").await.unwrap().id();
+    ns.rename(ns.root(), &name(b"before"), ns.root(), &name(b"after")).await.unwrap();
+    Tree { ns, origin, dir, file, _dirs: (far, db) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_we_rename_just_after_it_was_found_again_stays_where_we_moved_it() {
+    let t = a_file_with_a_stale_reference().await;
+    let (gate, found) = gate();
+    *t.origin.after.lock().unwrap() = Some(gate);
+    let asking = t.getattr();
+    found.reached.await.unwrap();
+    t.rename("a", "b").await;
+    found.go_on.send(()).unwrap();
+    assert_eq!(asking.await.unwrap().unwrap().id(), t.file);
+    t.is_there().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_we_renamed_and_renamed_back_while_it_was_looked_for_is_not_gone() {
+    let t = a_file_with_a_stale_reference().await;
+    let ((before, asked), (after, answered)) = (gate(), gate());
+    (*t.origin.before.lock().unwrap(), *t.origin.after.lock().unwrap()) = (Some(before), Some(after));
+    let asking = t.getattr();
+    asked.reached.await.unwrap();
+    t.rename("a", "b").await;
+    asked.go_on.send(()).unwrap();
+    answered.reached.await.unwrap();
+    t.rename("b", "a").await;
+    answered.go_on.send(()).unwrap();
+    assert_eq!(asking.await.unwrap().unwrap().id(), t.file);
+    t.is_there().await;
+}
