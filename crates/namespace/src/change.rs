@@ -376,7 +376,7 @@ impl Namespace {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let (error, looked) = self.doubt(error, places).await;
+            let (error, looked) = self.doubt(junction, error, places).await;
             if !looked || again == AGAIN_MAX || !unmade()? {
                 // A refusal may speak of what the first request did.
                 let own = again > 0 && matches!(error.kind(), ErrorKind::Exists | ErrorKind::NotFound);
@@ -423,7 +423,12 @@ impl Namespace {
 
     /// A change failed. If it may have been made, or its failure contradicts what is known of the names, that is
     /// forgotten; if nobody knows, the names are looked at before the answer is given. True if this told what they are.
-    async fn doubt(self: &Arc<Self>, error: Error, places: &[(FileId, &Name)]) -> (Error, bool) {
+    async fn doubt(
+        self: &Arc<Self>,
+        junction: &Grafted,
+        error: Error,
+        places: &[(FileId, &Name)],
+    ) -> (Error, bool) {
         let unknown = error.kind() == ErrorKind::OutcomeUnknown;
         let mut looked = unknown;
         if unknown {
@@ -439,7 +444,7 @@ impl Namespace {
             if !unknown && !contradicts {
                 continue;
             }
-            self.forget_names(*dir, name).await;
+            self.forget_names(junction, *dir, name).await;
             if unknown && let Err(e) = self.lookup_now(*dir, name).await {
                 tracing::debug!(%dir, %name, "cannot look after a change of unknown outcome: {e}");
                 looked = false;
@@ -449,12 +454,12 @@ impl Namespace {
     }
 
     /// The origin is asked for every name of the directory again.
-    async fn forget_names(&self, dir: FileId, name: &Name) {
+    async fn forget_names(&self, junction: &Grafted, dir: FileId, name: &Name) {
         let name = Bytes::copy_from_slice(name.as_bytes());
         if let Ok(node) = self.load(dir) {
             node.doubt();
         }
-        let _order = self.in_order().await;
+        let _order = self.in_order(junction.id).await;
         self.ours().touch(dir, &name);
         if let Ok(name) = Name::new(name) {
             self.singles.remove(&(dir, name));

@@ -59,7 +59,7 @@ impl Namespace {
         }
         let old = self.load(id)?;
         if depth == 0 {
-            self.forget(id).await?;
+            self.forget(old.junction(), id).await?;
             return Err(stale());
         }
         let junction = &*self.junction(old.junction())?;
@@ -81,11 +81,11 @@ impl Namespace {
                 return Box::pin(self.find_again(id, depth - 1)).await;
             }
             self.vouch_for(junction).await?;
-            self.forget(id).await?;
+            self.forget(junction.id, id).await?;
             return Err(stale());
         };
         let place = Place { parent, name: &name };
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let (mut node, change) = self.observe(&order, junction, id, Some(place), &object, asked)?;
         let mut changes: Vec<_> = change.into_iter().collect();
         if node.record.reference != object.reference {
@@ -154,7 +154,7 @@ impl Namespace {
         let asked = self.asking();
         let answer = junction.rules.origin.getattr(&old.record.reference).await;
         let object = junction.note(answer, asked.ms)?;
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let mut changes: Vec<_> = self.name_anew(junction.id, &object.identity, id).into_iter().collect();
         let last = (old.record.parent, old.record.name.clone());
         let others = self.other_names(&old, (last.0, &last.1))?;

@@ -26,6 +26,7 @@ mod lookup;
 mod metrics;
 mod node;
 mod observe;
+mod order;
 mod ours;
 mod record;
 mod siblings;
@@ -128,8 +129,6 @@ pub struct Namespace {
     given_up: Mutex<endless::GivenUp>,
     list_ahead: bool,
     walks: Mutex<walk::Walks>,
-    /// Counts when something was evicted: what was asked before does not count as known after it.
-    evictions: std::sync::atomic::AtomicU64,
     /// Counts changes of our own that were taken in: what the origin was asked before one may be older than it.
     own_changes: std::sync::atomic::AtomicU64,
     /// Counts what was taken in.
@@ -139,8 +138,8 @@ pub struct Namespace {
     moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
     /// Where renames that had no answer were to bring what.
     astray: Mutex<astray::Astray>,
-    /// Held from looking at what is known until what follows from it is queued for the store (`in_order`).
-    order: tokio::sync::Mutex<()>,
+    /// A lock for each junction, held from the look at what is known until what follows from it is queued for the store.
+    orders: order::LearningOrders,
     name_locks: Vec<tokio::sync::Mutex<()>>,
     /// Of the listings ahead of walkers.
     walk_room: Arc<tokio::sync::Semaphore>,
@@ -193,13 +192,12 @@ impl Namespace {
             given_up: Mutex::default(),
             list_ahead: config.list_ahead,
             walks: Mutex::default(),
-            evictions: Default::default(),
             own_changes: Default::default(),
             learnt: Default::default(),
             ours: Mutex::default(),
             moving: Mutex::default(),
             astray: Mutex::default(),
-            order: tokio::sync::Mutex::default(),
+            orders: order::LearningOrders::default(),
             name_locks: (0..change::NAME_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             walk_room: Arc::new(tokio::sync::Semaphore::new(walk::AHEAD_MAX)),
             attr_flights: Flights::new(),
@@ -306,7 +304,7 @@ impl Namespace {
         let junction = &*self.grafts.load().at(path).ok_or_else(missing)?;
         let found = junction.guard.accept().await?;
         self.expire_tree(junction.root, file).await?;
-        self.forget_names_in(junction.root).await?;
+        self.forget_names_in(junction).await?;
         junction.guard.look_again();
         self.vouch_for(junction).await?;
         Ok(found)

@@ -1,13 +1,12 @@
 //! Whole directories with attributes: how names, absences and attributes are learnt many at a time.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use origin::{DirCursor, DirPage, Reference};
-use types::{Error, ErrorKind, FileId, Result};
+use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
 use crate::config::Freshness;
 use crate::cookie;
@@ -15,7 +14,8 @@ use crate::endless::{Course, GivenUp};
 use crate::flights::{Join, wait};
 use crate::freshness::Ask;
 use crate::node::{Node, Remembered};
-use crate::observe::{Asked, DETACHED, InOrder, Place};
+use crate::observe::{Asked, DETACHED, Place};
+use crate::order::InOrder;
 use crate::record::Listing;
 use crate::store::{Change, StoredEntry};
 use crate::{Found, Grafted, Namespace};
@@ -150,9 +150,9 @@ impl Namespace {
         self.listings.insert(self.listing_key(dir), listing);
     }
 
-    /// Counts what takes from the store what it had: what was asked before must not be believed after it.
-    fn losses(&self) -> u64 {
-        self.evictions.load(Ordering::SeqCst) + self.store.generation()
+    /// Counts what takes from the store what it had of a junction: what was asked before must not be believed after it.
+    fn losses(&self, junction: JunctionId) -> u64 {
+        self.orders.evictions(junction) + self.store.generation()
     }
 
     /// An error that passes, if the store was begun anew since `generation`: what was read from it may be nothing.
@@ -348,7 +348,7 @@ impl Namespace {
     /// `None`: something was evicted meanwhile, and what was asked before that must not be believed.
     async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
         let dir = {
-            let _order = self.in_order().await;
+            let _order = self.in_order(dir.junction()).await;
             let dir = self.load(dir.id)?;
             self.ours().listing_begins(dir.id, dir.version());
             dir
@@ -367,10 +367,10 @@ impl Namespace {
         let before = self.slots_of(dir.id).await?;
         match self.follow_pages(dir, asked, &before).await {
             Ok(None) => Ok(None),
-            Ok(Some((seen, listing))) => self.finish_listing(dir.id, before, &seen, listing).await,
+            Ok(Some((seen, listing))) => self.finish_listing(dir, before, &seen, listing).await,
             Err(e) => {
                 if e.kind() == ErrorKind::Corrupt {
-                    self.take_back(dir.id, &before, asked).await?;
+                    self.take_back(dir, &before, asked).await?;
                 }
                 Err(e)
             }
@@ -384,8 +384,8 @@ impl Namespace {
         asked: Asked,
         before: &HashSet<u64>,
     ) -> Result<Option<(HashSet<u64>, Listing)>> {
-        let evictions = self.losses();
         let junction = &*self.junction(dir.junction())?;
+        let losses = self.losses(junction.id);
         let changed = dir.attr().mtime.max(dir.attr().ctime);
         let shown = junction.rules.origin.traits().directories_show_changes;
         let settled = shown && asked.is_settled(changed);
@@ -394,7 +394,7 @@ impl Namespace {
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
         let (mut entries, mut news) = (0, false);
         loop {
-            if self.losses() != evictions {
+            if self.losses(junction.id) != losses {
                 return Ok(None);
             }
             entries += page.entries.len() as u64;
@@ -407,7 +407,7 @@ impl Namespace {
                     error.with_source(std::io::Error::other(why))
                 })?;
             }
-            let order = self.in_order().await;
+            let order = self.in_order(junction.id).await;
             let changes = self.take_in(&order, junction, dir.id, &page, asked)?;
             news |= changes.iter().any(|change| matches!(change, Change::PutEntry { .. }));
             let commit = self.commit_in(order, changes);
@@ -420,7 +420,7 @@ impl Namespace {
             committed?;
             page = next_page?;
         }
-        if self.losses() != evictions {
+        if self.losses(junction.id) != losses {
             return Ok(None);
         }
         if !before.is_subset(&seen) {
@@ -437,10 +437,11 @@ impl Namespace {
 
     /// What a listing brought that led nowhere: the database is not to grow with each try. What was learnt otherwise since
     /// it began stays.
-    async fn take_back(&self, dir: FileId, before: &HashSet<u64>, asked: Asked) -> Result<()> {
+    async fn take_back(&self, dir: &Node, before: &HashSet<u64>, asked: Asked) -> Result<()> {
+        let (dir, junction) = (dir.id, dir.junction());
         let mut after = 0;
         loop {
-            let order = self.in_order().await;
+            let order = self.in_order(junction).await;
             let piece = self.store.entries_after(dir, after, TAKEN_BACK_TOGETHER)?;
             let Some(last) = piece.last() else { return Ok(()) };
             after = last.cookie;
@@ -491,7 +492,7 @@ impl Namespace {
     /// What was listed, but for the names that we changed meanwhile.
     fn take_in(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         dir: FileId,
         page: &DirPage,
@@ -543,13 +544,14 @@ impl Namespace {
 
     async fn finish_listing(
         &self,
-        dir: FileId,
+        dir: &Node,
         before: HashSet<u64>,
         seen: &HashSet<u64>,
         mut listing: Listing,
     ) -> Result<Option<Listing>> {
+        let (dir, junction) = (dir.id, dir.junction());
         let mut changes = Vec::new();
-        let order = self.in_order().await;
+        let order = self.in_order(junction).await;
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None);
         }
@@ -570,7 +572,7 @@ impl Namespace {
         let known = self.listing_of(dir)?;
         self.commit_in(order, changes).await?;
         // Not before: who finds it takes the store's word for what is in the directory.
-        let _order = self.in_order().await;
+        let _order = self.in_order(junction).await;
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None); // meanwhile, and the store has taken it back
         }

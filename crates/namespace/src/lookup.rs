@@ -12,7 +12,8 @@ use crate::flights::Join;
 use crate::freshness::{self, Ask};
 use crate::listing;
 use crate::node::Node;
-use crate::observe::{Asked, InOrder, Place};
+use crate::observe::{Asked, Place};
+use crate::order::InOrder;
 use crate::store::Change;
 use crate::{Found, Namespace};
 
@@ -129,7 +130,8 @@ impl Namespace {
 
     /// What the name stands for, with all that was announced by now; `None` if that would have to be asked for.
     pub async fn stands_for(self: &Arc<Self>, dir: FileId, name: &Name) -> Option<Option<FileId>> {
-        drop(self.in_order().await);
+        let junction = self.load(dir).ok()?.junction();
+        drop(self.in_order(junction).await);
         let dir = self.load(dir).ok()?;
         match self.known(&dir, name).ok()? {
             Known::Present(child) => self.load(child).is_ok().then_some(Some(child)),
@@ -220,7 +222,7 @@ impl Namespace {
         self.ours().lookup_begins(dir.id, &bytes);
         let asked = self.asking();
         let answer = self.hear_of_name(&dir, name, asked).await;
-        let order = self.in_order().await;
+        let order = self.in_order(dir.junction()).await;
         let touches = {
             let mut ours = self.ours();
             if !ours.lookup_ends(dir.id, &bytes) {
@@ -249,7 +251,7 @@ impl Namespace {
 
     fn take_in_lookup(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         dir: &Arc<Node>,
         name: &Name,
         answer: Result<Object>,

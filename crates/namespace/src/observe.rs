@@ -9,12 +9,10 @@ use types::{Error, ErrorKind, FileId, JunctionId, Result, Timestamp};
 
 use crate::freshness;
 use crate::node::{Node, Remembered};
+use crate::order::InOrder;
 use crate::record::Record;
 use crate::store::Change;
 use crate::{Grafted, Namespace};
-
-/// Held by who learns something.
-pub struct InOrder<'a>(#[expect(dead_code, reason = "held, not read")] tokio::sync::MutexGuard<'a, ()>);
 
 /// When the origin was asked.
 #[derive(Clone, Copy, Debug)]
@@ -85,14 +83,8 @@ impl Namespace {
         self.nodes.insert(node.id, Remembered::Node(node.clone()));
     }
 
-    /// Nobody learns anything between what is looked at under it and what is put into memory and handed to the store:
-    /// both take things in in the same order.
-    pub(crate) async fn in_order(&self) -> InOrder<'_> {
-        InOrder(self.order.lock().await)
-    }
-
     /// Durable when it returns; others learn things again as soon as it has its place.
-    pub(crate) async fn commit_in(&self, order: InOrder<'_>, changes: Vec<Change>) -> Result<()> {
+    pub(crate) async fn commit_in(&self, order: InOrder, changes: Vec<Change>) -> Result<()> {
         let committing = self.store.begin_commit(changes).await?;
         drop(order);
         committing.wait().await
@@ -118,13 +110,18 @@ impl Namespace {
     /// removed it since then.
     pub(crate) fn observe(
         &self,
-        _order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         id: FileId,
         place: Option<Place<'_>>,
         object: &Object,
         asked: Asked,
     ) -> Result<(Arc<Node>, Option<Change>)> {
+        debug_assert_eq!(
+            order.junction(),
+            junction.id,
+            "the order of the junction that the object belongs to"
+        );
         let old = match self.load(id) {
             Ok(node) => Some(node),
             Err(e) if e.kind() == ErrorKind::Stale && !self.is_removed_since(id, asked) => None,
@@ -169,8 +166,8 @@ impl Namespace {
     }
 
     /// The object is no more: its handle is stale from now on.
-    pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
-        let _order = self.in_order().await;
+    pub(crate) async fn forget(&self, junction: JunctionId, id: FileId) -> Result<()> {
+        let _order = self.in_order(junction).await;
         self.nodes.insert(id, Remembered::Gone { own: 0 });
         self.astray().forget(id);
         let _ = self.changed.send(Some(id));

@@ -12,7 +12,8 @@ use crate::change::{New, Renewed, empty_listing};
 use crate::freshness::DOUBTED_MS;
 use crate::lookup::Single;
 use crate::node::{Node, Remembered};
-use crate::observe::{Asked, DETACHED, InOrder, Place};
+use crate::observe::{Asked, DETACHED, Place};
+use crate::order::InOrder;
 use crate::record::Record;
 use crate::store::{Change, LOOK, NoteChange};
 use crate::{Grafted, Namespace};
@@ -98,7 +99,7 @@ impl Namespace {
         Answer { asked, told }: &Answer,
     ) -> Result<Arc<Node>> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let mut changes = Vec::new();
         if let Some((id, note)) = known_as {
             changes.extend(self.name_anew(junction.id, &object.identity, id));
@@ -132,7 +133,7 @@ impl Namespace {
         name: &Name,
         Answer { asked, told }: &Answer,
     ) -> Result<()> {
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let mut changes = Vec::new();
         if let Some(child) = self.child_of(dir, name)? {
             changes.extend(self.nameless(dir, name, child)?);
@@ -150,7 +151,7 @@ impl Namespace {
     ) -> Result<Vec<Renewed>> {
         let Answer { asked, told } = answer;
         let Renamed { from_dir, from, to_dir, to, moved, note } = *renamed;
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let replaced = self.child_of(to_dir, to)?;
         let (mut changes, mut renewed) = (Vec::new(), Vec::new());
         let moved = match &told.object {
@@ -258,7 +259,7 @@ impl Namespace {
     /// The object at its new place. An origin that does not tell of it is asked when somebody wants to know.
     fn move_to(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         id: FileId,
         from: (FileId, &Name),
@@ -364,7 +365,7 @@ impl Namespace {
     /// lies between; but then only its age counts, since one could hide within the same tick of the origin's clock.
     fn take_in_dir(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         dir: FileId,
         (asked, around): (Asked, &Around),
@@ -439,12 +440,7 @@ impl Namespace {
 
     /// In the order of the lock, and durable when it returns. What cannot be kept here is made at the origin all the
     /// same, so nobody must take this error for a refusal.
-    pub(crate) async fn finish(
-        &self,
-        order: InOrder<'_>,
-        dirs: &[FileId],
-        changes: Vec<Change>,
-    ) -> Result<()> {
+    pub(crate) async fn finish(&self, order: InOrder, dirs: &[FileId], changes: Vec<Change>) -> Result<()> {
         let _unseen = Unseen::begin(self, dirs);
         let committed = self.store.begin_commit(changes).await;
         drop(order);
@@ -459,7 +455,7 @@ impl Namespace {
     /// not put over a newer one. Only among these times tell what is older; an origin's clock may be set back.
     pub(crate) fn observe_own(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         id: FileId,
         place: Option<Place<'_>>,

@@ -29,9 +29,9 @@ impl Namespace {
         before: Option<Version>,
         after: &Object,
     ) -> Result<Wrote> {
-        let order = self.in_order().await;
+        let junction = &*self.junction(self.load(id)?.junction())?;
+        let order = self.in_order(junction.id).await;
         let old = self.load(id)?;
-        let junction = &*self.junction(old.junction())?;
         if !self.is_known_as(id, junction.id, &after.identity) && id != junction.root {
             return Err(Error::new(ErrorKind::Stale, "take in what was written to", id));
         }
