@@ -198,7 +198,7 @@ impl WriteBuffer {
         let asked = !self.tells_before(file.junction);
         let now = if asked { key_of(&self.lately(file.id).await?)? } else { clean };
         // Of most files that are written to.
-        if !self.cache.has(&now) {
+        if !self.cache.has(&now).await {
             return Ok((now.version, now, asked));
         }
         let aside = self.provisional(&now, now.size);
