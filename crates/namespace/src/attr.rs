@@ -111,7 +111,7 @@ impl Namespace {
         let asked = self.asking();
         let object = junction.note(junction.rules.origin.root().await, asked.ms)?;
         let name = bytes::Bytes::new();
-        let place = crate::observe::Place { parent: junction.root, name: &name };
+        let place = crate::observe::SeenAt { parent: junction.root, name: &name };
         let order = self.in_order(junction.id).await;
         let (node, change) = self.observe(&order, junction, junction.root, Some(place), &object, asked)?;
         self.commit_in(order, change.into_iter().collect()).await?;

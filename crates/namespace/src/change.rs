@@ -18,9 +18,9 @@ use types::{
 use crate::heal::{MOVES_MAX, keeps_moving};
 use crate::node::Node;
 use crate::observe::DETACHED;
-use crate::record::Listing;
+use crate::record::DirListing;
 use crate::store::NoteChange;
-use crate::taken::{Answer, NoteRenewed, Renamed};
+use crate::taken::{ChangeAnswer, NoteRenewed, Renamed};
 use crate::{Found, Grafted, Namespace};
 
 /// Two names that share a lock wait for each other for a round trip; with a hundred changes under way this happens to
@@ -323,7 +323,7 @@ impl Namespace {
         build: impl Fn() -> Result<Change>,
     ) -> Result<Altered> {
         let junction = &*self.junction(self.load(id)?.junction())?;
-        let Answer { asked, told } = self.carry_out(junction, &[id], build).await?;
+        let ChangeAnswer { asked, told } = self.carry_out(junction, &[id], build).await?;
         let object = match told.object {
             Some(object) => object,
             None => self.ask_origin(junction, id).await?,
@@ -367,7 +367,7 @@ impl Namespace {
         places: &[(FileId, &Name)],
         build: impl Fn() -> Result<Change>,
         unmade: impl Fn() -> Result<bool>,
-    ) -> Result<Answer> {
+    ) -> Result<ChangeAnswer> {
         // Nothing is made at the origin of which a client cannot be given a handle that lasts.
         self.store.usable()?;
         let mut again = 0;
@@ -396,11 +396,11 @@ impl Namespace {
         junction: &Grafted,
         ids: &[FileId],
         build: impl Fn() -> Result<Change>,
-    ) -> Result<Answer> {
+    ) -> Result<ChangeAnswer> {
         let ask = async |change: Change| {
             let asked = self.asking();
             let told = junction.note(junction.rules.origin.change(&change).await, self.clock.now_ms())?;
-            Ok::<_, Error>(Answer { asked, told })
+            Ok::<_, Error>(ChangeAnswer { asked, told })
         };
         for _ in 0..MOVES_MAX {
             match ask(build()?).await {
@@ -476,6 +476,6 @@ fn no_object(name: &Name) -> Error {
 }
 
 /// The listing of a directory that was made just now.
-pub(crate) fn empty_listing(node: &Node, now_ms: u64) -> Listing {
-    Listing { listed_ms: now_ms, version: node.version(), settled: false, entries: 0 }
+pub(crate) fn empty_listing(node: &Node, now_ms: u64) -> DirListing {
+    DirListing { listed_ms: now_ms, version: node.version(), settled: false, entries: 0 }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use types::{FileId, Result};
 
 use crate::freshness::Ask;
-use crate::store::Change;
+use crate::store::StoreChange;
 use crate::{Found, Grafted, Namespace};
 
 /// Entries read, and changes queued, at a time.
@@ -72,7 +72,7 @@ impl Namespace {
             let piece = self.store.entries_after(dir, after, PIECE)?;
             let Some(last) = piece.last() else { break };
             after = last.cookie;
-            changes.extend(piece.iter().map(|entry| Change::RemoveEntry { dir, cookie: entry.cookie }));
+            changes.extend(piece.iter().map(|entry| StoreChange::RemoveEntry { dir, cookie: entry.cookie }));
         }
         self.commit_in(order, changes).await
     }
@@ -81,7 +81,7 @@ impl Namespace {
         &self,
         id: FileId,
         dirs: &mut Vec<FileId>,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<StoreChange>,
         file: &mut impl FnMut(FileId),
     ) {
         let Ok(node) = self.load(id) else { return };
@@ -90,7 +90,7 @@ impl Namespace {
         self.links.remove(&id);
         let mut record = node.record.clone();
         record.checked_ms = 0;
-        changes.push(Change::PutNode(id, record));
+        changes.push(StoreChange::PutNode(id, record));
         if node.attr().is_dir() {
             dirs.push(id);
         } else {

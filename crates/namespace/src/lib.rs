@@ -49,9 +49,9 @@ pub use config::{Config, Freshness, Junction, JunctionRules};
 pub use cookie::first_slot as cookie_of;
 pub use freshness::Ask;
 pub use junction::{JunctionStatus, Outage};
-pub use listing::{Listed, ListedEntry};
+pub use listing::{ListedEntry, ListingPage};
 pub use node::Node;
-pub use observe::Asked;
+pub use observe::QueryStamp;
 pub use siblings::Siblings;
 pub use store::{NoteChange, known_junctions, knows_junction};
 pub use wrote::Wrote;
@@ -62,7 +62,7 @@ use junction::Grafted;
 use listing::Suspects;
 use lookup::Single;
 use metrics::Metrics;
-use record::Listing;
+use record::DirListing;
 use store::Store;
 
 /// Directories whose listing state is kept in memory (about 100 bytes each).
@@ -118,7 +118,7 @@ pub struct Namespace {
     nodes: quick_cache::sync::Cache<FileId, node::Remembered>,
     /// With the store's generation: what a database said that was set aside counts no more. `None`: there is none, though
     /// the store may still have the one that is taken back.
-    listings: quick_cache::sync::Cache<(u64, FileId), Option<Listing>>,
+    listings: quick_cache::sync::Cache<(u64, FileId), Option<DirListing>>,
     /// Ids computed from identities that belong to objects known under another id; rare (see `heal`).
     aliases: RwLock<HashMap<FileId, FileId>>,
     /// Names looked up one by one, present or not.
@@ -126,7 +126,7 @@ pub struct Namespace {
     /// Targets of symbolic links, with the version they were read from.
     links: quick_cache::sync::Cache<FileId, (Version, bytes::Bytes)>,
     suspects: Mutex<Suspects>,
-    given_up: Mutex<endless::GivenUp>,
+    given_up: Mutex<endless::GivenUpListings>,
     list_ahead: bool,
     walks: Mutex<walk::Walks>,
     /// Counts changes of our own that were taken in: what the origin was asked before one may be older than it.
@@ -145,7 +145,7 @@ pub struct Namespace {
     walk_room: Arc<tokio::sync::Semaphore>,
     attr_flights: Flights<FileId, Arc<Node>>,
     lookup_flights: Flights<(FileId, Name), lookup::Heard>,
-    listing_flights: Flights<FileId, Listing>,
+    listing_flights: Flights<FileId, DirListing>,
     heal_flights: Flights<FileId, Arc<Node>>,
     /// Objects that are not what they were, for fronts whose clients are told. `None`: any may be.
     changed: tokio::sync::broadcast::Sender<Option<FileId>>,
@@ -256,7 +256,7 @@ impl Namespace {
 
     /// A few bytes to be kept with an object; durable when this returns.
     pub async fn alter_note(&self, id: FileId, note: NoteChange) -> Result<()> {
-        self.store.commit(vec![store::Change::AlterNote(id, note)]).await
+        self.store.commit(vec![store::StoreChange::AlterNote(id, note)]).await
     }
 
     /// The root directory of a junction.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use origin::Object;
 use types::{Error, ErrorKind, FileId, Result, Version};
 
-use crate::observe::Asked;
+use crate::observe::QueryStamp;
 use crate::{Found, Namespace};
 
 /// A file after bytes of it were written.
@@ -25,7 +25,7 @@ impl Namespace {
     pub async fn wrote(
         self: &Arc<Self>,
         id: FileId,
-        asked: Asked,
+        asked: QueryStamp,
         before: Option<Version>,
         after: &Object,
     ) -> Result<Wrote> {

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-use origin::renewed::ShutOut;
+use origin::renewable_signer::ShutOut;
 use rpc_nfs3::nfs3::file::{self, AccessArgs, access};
 use rpc_nfs3::nfs3::{FileHandle, procedure};
 use types::{Error, ErrorKind, OutageReason, Result};

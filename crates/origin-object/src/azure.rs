@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use ::http::Method;
 use ::http::header::{self, HeaderName};
-use ::origin::renewed::{Renewed, ShutOut};
+use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -51,7 +51,7 @@ impl AzureStore {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
             let make =
                 move || AzureEndpoint::of(&config, &http, environment.as_deref()).map(|place| place.signer);
-            Renewed::new(signer, make)
+            RenewableSigner::new(signer, make)
         };
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof =

@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::origin::renewed::{Renewed, ShutOut};
+use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{NaiveDate, TimeDelta, Utc};
@@ -53,7 +53,7 @@ impl GcsStore {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
             let make =
                 move || GcsEndpoint::of(&config, &http, environment.as_deref()).map(|place| place.signer);
-            Renewed::new(signer, make)
+            RenewableSigner::new(signer, make)
         };
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof = StoreRequest::new("list", ::http::Method::GET, "")

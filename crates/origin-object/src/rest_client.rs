@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode};
-use ::origin::renewed::{Renewed, ShutOut};
+use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use bytes::Bytes;
 use chrono::{DateTime, FixedOffset};
 use hyper::body::Incoming;
@@ -32,7 +32,7 @@ const JSON_MAX: usize = 32 << 20;
 /// The client of one bucket.
 pub struct RestClient {
     pub http: Http,
-    pub signer: Renewed<StoreSigner>,
+    pub signer: RenewableSigner<StoreSigner>,
     /// The path and query of a listing of one name below the prefix: credentials that may not see that may do
     /// nothing.
     pub proof: (Option<String>, String),

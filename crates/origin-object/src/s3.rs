@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ::http::Method;
 use ::http::header::{self, HeaderMap, HeaderName};
-use ::origin::renewed::{Renewed, ShutOut};
+use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -79,7 +79,7 @@ impl S3Store {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
             let make =
                 move || S3Endpoint::of_s3(&config, &http, environment.as_deref()).map(|place| place.signer);
-            Renewed::new(signer, make)
+            RenewableSigner::new(signer, make)
         };
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof = StoreRequest::new("list", Method::GET, "").query("list-type", "2").query("max-keys", "1");

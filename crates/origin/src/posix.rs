@@ -63,18 +63,18 @@ const PAGE: usize = 2048;
 const LISTINGS_MAX: usize = 64;
 
 pub struct PosixOrigin {
-    inner: Arc<Inner>,
+    inner: Arc<PosixInner>,
     metadata: Arc<Semaphore>,
     reads: Arc<Semaphore>,
     writes: Arc<Semaphore>,
 }
 
-struct Inner {
+struct PosixInner {
     path: PathBuf,
     /// As it was found when the origin was last asked which storage it is.
     root: RwLock<Arc<Root>>,
     /// Open listings, oldest first.
-    listings: Mutex<VecDeque<Listing>>,
+    listings: Mutex<VecDeque<OpenDirectory>>,
     next_listing: AtomicU64,
     /// The write verifier; see `write.rs`.
     verifier: AtomicU64,
@@ -87,21 +87,21 @@ struct Inner {
 /// The file system of the root. Device numbers of network mounts change from mount to mount; what stays is that a
 /// file is on the root's own file system, and the id that this file system gives itself (0 where it has none).
 #[derive(Clone, Copy)]
-struct Home {
+struct RootFileSystem {
     device: u64,
     id: u64,
 }
 
-struct Listing {
+struct OpenDirectory {
     number: u64,
-    dir: Stamp,
+    dir: InodeStamp,
     /// Not given yet; given from the end.
     names: Vec<Name>,
 }
 
 /// What tells an inode from every other, also from a later one with its number.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct InodeStamp {
     /// The file system: its own id if it is the root's, otherwise the device.
     dev: u64,
     ino: u64,
@@ -110,13 +110,13 @@ struct Stamp {
 }
 
 /// What the kernel tells of an inode.
-struct Found {
+struct InodeStat {
     stat: Statx,
     /// A hash of its handle.
     handle: Option<u64>,
 }
 
-impl Deref for Found {
+impl Deref for InodeStat {
     type Target = Statx;
 
     fn deref(&self) -> &Statx {
@@ -149,7 +149,7 @@ impl PosixOrigin {
         let stripes = (0..2 * SYNC_STRIPES).map(|_| Mutex::default()).collect();
         let has_proc = Path::new(&set::in_proc(&root.fd)).exists();
         let (path, root) = (path.to_owned(), RwLock::new(Arc::new(root)));
-        let inner = Inner {
+        let inner = PosixInner {
             path,
             root,
             listings,
@@ -171,7 +171,7 @@ impl PosixOrigin {
     async fn run<T: Send + 'static>(
         &self,
         room: &Arc<Semaphore>,
-        call: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+        call: impl FnOnce(&PosixInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let answer = async { self.in_a_thread(self.permit(room).await, call).await };
         tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(self.no_answer(PATIENCE)))
@@ -182,7 +182,7 @@ impl PosixOrigin {
         &self,
         room: &Arc<Semaphore>,
         what: &'static str,
-        call: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+        call: impl FnOnce(&PosixInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         if !self.inner.has_proc {
             let reason = "anything here: /proc is not mounted, by which opened files are changed";
@@ -204,7 +204,7 @@ impl PosixOrigin {
     async fn in_a_thread<T: Send + 'static>(
         &self,
         permit: OwnedSemaphorePermit,
-        call: impl FnOnce(&Inner) -> Result<T> + Send + 'static,
+        call: impl FnOnce(&PosixInner) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let inner = self.inner.clone();
         let thread = tokio::task::spawn_blocking(move || {
@@ -221,7 +221,7 @@ impl PosixOrigin {
     }
 }
 
-impl Inner {
+impl PosixInner {
     /// Open what the reference names; `Stale` if that is another inode by now.
     fn open(&self, reference: &Reference, flags: OFlags) -> Result<(OwnedFd, Vec<u8>)> {
         let stale = |e: Errno| {
@@ -275,10 +275,10 @@ impl Inner {
         &self.stripes[SYNC_STRIPES + (inode % SYNC_STRIPES as u64) as usize]
     }
 
-    fn look(&self, fd: &OwnedFd) -> rustix::io::Result<Found> {
+    fn look(&self, fd: &OwnedFd) -> rustix::io::Result<InodeStat> {
         let stat = stat(fd)?;
         let handle = self.is_at_home(&stat).then(|| handle::hash_of(fd)).flatten();
-        Ok(Found { stat, handle })
+        Ok(InodeStat { stat, handle })
     }
 
     /// On the root's own file system.
@@ -287,7 +287,7 @@ impl Inner {
         root.has_handles && device(found) == root.home.device
     }
 
-    fn stamp_of(&self, found: &Found) -> Stamp {
+    fn stamp_of(&self, found: &InodeStat) -> InodeStamp {
         let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
         let birth = found.stx_btime;
         let born = if has_birth {
@@ -298,7 +298,7 @@ impl Inner {
         let device = device(found);
         let home = self.root().home;
         let dev = if device == home.device { home.id } else { device };
-        Stamp { dev, ino: found.stx_ino, life: born ^ found.handle.unwrap_or(0) }
+        InodeStamp { dev, ino: found.stx_ino, life: born ^ found.handle.unwrap_or(0) }
     }
 
     fn shown(&self, reference: &Reference) -> String {
@@ -306,7 +306,7 @@ impl Inner {
         format!("{}/{}", self.path.display(), path.unwrap_or_default())
     }
 
-    fn object(&self, path: &[u8], found: &Found) -> Result<Object> {
+    fn object(&self, path: &[u8], found: &InodeStat) -> Result<Object> {
         let stamp = self.stamp_of(found).encode();
         let reference = [stamp.as_slice(), path].concat();
         if reference.len() > REFERENCE_MAX {
@@ -391,17 +391,17 @@ impl Inner {
         error
     }
 
-    fn keep_listing(&self, dir: Stamp, names: Vec<Name>) -> DirCursor {
+    fn keep_listing(&self, dir: InodeStamp, names: Vec<Name>) -> DirCursor {
         let number = self.next_listing.fetch_add(1, Ordering::Relaxed);
         let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
         if listings.len() >= LISTINGS_MAX {
             listings.pop_front();
         }
-        listings.push_back(Listing { number, dir, names });
+        listings.push_back(OpenDirectory { number, dir, names });
         DirCursor { cookie: number, verifier: [0; 8] }
     }
 
-    fn take_listing(&self, number: u64, dir: Stamp) -> Result<Vec<Name>> {
+    fn take_listing(&self, number: u64, dir: InodeStamp) -> Result<Vec<Name>> {
         let mut listings = self.listings.lock().unwrap_or_else(PoisonError::into_inner);
         let at = listings.iter().position(|l| l.number == number && l.dir == dir);
         let listing = at.and_then(|at| listings.remove(at));
@@ -438,7 +438,7 @@ impl Inner {
     }
 }
 
-impl Stamp {
+impl InodeStamp {
     fn encode(self) -> [u8; STAMP_BYTES] {
         let mut out = [0; STAMP_BYTES];
         for (place, word) in out.chunks_exact_mut(8).zip([self.dev, self.ino, self.life]) {
@@ -448,12 +448,12 @@ impl Stamp {
     }
 }
 
-fn decode_reference(reference: &Reference) -> Result<(Stamp, &[u8])> {
+fn decode_reference(reference: &Reference) -> Result<(InodeStamp, &[u8])> {
     let broken = || Error::new(ErrorKind::Stale, "read reference", "");
     let (stamp, path) = reference.0.split_first_chunk::<STAMP_BYTES>().ok_or_else(broken)?;
     let mut words = stamp.chunks_exact(8).map(|c| u64::from_be_bytes(c.try_into().unwrap_or([0; 8])));
     let mut next = || words.next().ok_or_else(broken);
-    Ok((Stamp { dev: next()?, ino: next()?, life: next()? }, path))
+    Ok((InodeStamp { dev: next()?, ino: next()?, life: next()? }, path))
 }
 
 fn stat(fd: &OwnedFd) -> rustix::io::Result<Statx> {
@@ -528,7 +528,7 @@ impl Origin for PosixOrigin {
     }
 
     async fn limits(&self) -> Result<OriginLimits> {
-        self.run(&self.metadata, Inner::limits).await
+        self.run(&self.metadata, PosixInner::limits).await
     }
 
     fn demand_path(&self, path: &[u8], _is_dir: bool) -> Result<()> {
@@ -615,7 +615,7 @@ impl Origin for PosixOrigin {
     ) -> Result<Written> {
         end_of_write(offset, data.len())?;
         let object = object.clone();
-        let call = move |inner: &Inner| inner.write(&object, offset, &data, stability);
+        let call = move |inner: &PosixInner| inner.write(&object, offset, &data, stability);
         self.run_change(&self.writes, "write", call).await
     }
 

@@ -12,7 +12,7 @@ use types::{CreateHow, Error, ErrorKind, FileKind, Name, NewNode, Result, SetAtt
 
 use super::path::{demand_fits, join};
 use super::set;
-use super::{Inner, attr_of, stat};
+use super::{PosixInner, attr_of, stat};
 use crate::change::check_target;
 use crate::{Around, Before, Change, Changed, Object, Reference, exclusive};
 
@@ -65,7 +65,7 @@ fn own_mask() -> bool {
     rustix::thread::unshare(rustix::thread::UnshareFlags::FS).is_ok()
 }
 
-impl Inner {
+impl PosixInner {
     /// A mount that does not answer in time (`ETIMEDOUT`, `EINTR`) may have carried the call out.
     pub fn change(&self, change: &Change) -> Result<Changed> {
         self.attempt(change).map_err(|error| match error.kind() {

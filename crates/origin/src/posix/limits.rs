@@ -8,14 +8,14 @@ use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::process::Resource;
 use types::{Error, ErrorKind, Result};
 
-use super::{Inner, STAMP_BYTES};
+use super::{PosixInner, STAMP_BYTES};
 use crate::{OriginLimits, REFERENCE_MAX};
 
 const EXT4: u64 = 0xef53;
 const XFS: u64 = 0x5846_5342;
 const BTRFS: u64 = 0x9123_683e;
 
-impl Inner {
+impl PosixInner {
     pub fn limits(&self) -> Result<OriginLimits> {
         let root = self.root();
         let failed = |e: rustix::io::Errno| Error::io("ask limits of", self.path.display(), e.into());

@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use super::{Home, device, handle, stat, xattr};
+use super::{RootFileSystem, device, handle, stat, xattr};
 use crate::OriginIdentity;
 
 /// Type of NFS as `statfs` tells it: handles are the server's there, and change when it is set up anew.
@@ -15,7 +15,7 @@ const NFS: u64 = 0x6969;
 
 pub struct Root {
     pub fd: OwnedFd,
-    pub home: Home,
+    pub home: RootFileSystem,
     pub has_xattrs: bool,
     pub has_handles: bool,
 }
@@ -24,7 +24,7 @@ impl Root {
     pub fn open(path: &Path) -> rustix::io::Result<Root> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-        let home = Home { device: device(&stat(&fd)?), id: rustix::fs::fstatvfs(&fd)?.f_fsid };
+        let home = RootFileSystem { device: device(&stat(&fd)?), id: rustix::fs::fstatvfs(&fd)?.f_fsid };
         let (has_xattrs, has_handles) = (xattr::are_known(&fd), handle::last(&fd));
         Ok(Root { fd, home, has_xattrs, has_handles })
     }

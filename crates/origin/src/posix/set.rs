@@ -6,10 +6,10 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NO
 use rustix::io::Errno;
 use types::{Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp};
 
-use super::{Inner, attr_of, stat};
+use super::{PosixInner, attr_of, stat};
 use crate::{Before, Changed, Reference};
 
-impl Inner {
+impl PosixInner {
     /// The guard is looked at before the change: POSIX has nothing that does both in one.
     pub fn set(&self, object: &Reference, set: &SetAttr, guard: Option<Timestamp>) -> Result<Changed> {
         const WHAT: &str = "set attributes of";

@@ -13,10 +13,10 @@ use rustix::io::Errno;
 use types::{Error, ErrorKind, FileKind, Result, Stability, Version, WriteVerifier};
 
 use super::set::in_proc;
-use super::{Inner, attr_of, stat};
+use super::{PosixInner, attr_of, stat};
 use crate::{Committed, Reference, Written};
 
-impl Inner {
+impl PosixInner {
     pub fn write(
         &self,
         object: &Reference,

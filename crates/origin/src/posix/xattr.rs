@@ -9,7 +9,7 @@ use types::xattr::XATTR_VALUE_MAX;
 use types::{Error, ErrorKind, Result, SetXattr, XattrName};
 
 use super::set::in_proc;
-use super::{Inner, attr_of, stat};
+use super::{PosixInner, attr_of, stat};
 use crate::{Before, Changed, Reference};
 
 /// Bytes that all names of an object may have on Linux.
@@ -23,7 +23,7 @@ pub fn are_known(dir: impl AsFd) -> bool {
     }
 }
 
-impl Inner {
+impl PosixInner {
     pub fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         let (fd, path) = self.open(object, OFlags::PATH)?;
         all_of(&fd).map_err(|e| Error::io("read extended attributes of", path.escape_ascii(), e.into()))

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::CacheKey;
-use namespace::{Asked, Found};
+use namespace::{Found, QueryStamp};
 use origin::{Committed, Origin, Reference, Written};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
@@ -151,7 +151,7 @@ impl WriteBuffer {
         true
     }
 
-    async fn act(&self, file: &File, asked: Asked, step: Step) -> Done {
+    async fn act(&self, file: &File, asked: QueryStamp, step: Step) -> Done {
         match step {
             Step::Look => Done::Looked(self.look(file).await),
             Step::Send(part) => {
@@ -220,7 +220,7 @@ impl WriteBuffer {
     async fn lay(
         &self,
         id: FileId,
-        asked: Asked,
+        asked: QueryStamp,
         old: CacheKey,
         verdict: Option<WriteVerdict>,
         lay: Lay,
