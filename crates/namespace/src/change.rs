@@ -7,18 +7,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Around, Before, Change, Object, RenameLeftover};
+use origin::{Around, Change, Object, RenameLeftover};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
-use types::{
-    CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, SetXattr, Timestamp, Version,
-    XattrName,
-};
+use types::{Error, ErrorKind, FileId, Name, Result, SetAttr, SetXattr, Timestamp, XattrName};
 
+use crate::changed::{Altered, Made, Moved, New, Old};
 use crate::heal::{MOVES_MAX, keeps_moving};
 use crate::node::Node;
 use crate::observe::DETACHED;
-use crate::record::DirListing;
 use crate::store::NoteChange;
 use crate::taken::{ChangeAnswer, NoteRenewed, Renamed};
 use crate::{Found, Grafted, Namespace};
@@ -32,76 +29,6 @@ const AGAIN_MAX: usize = 2;
 
 /// What was sent before a connection was lost has come to an end by then, if it came to anything.
 const STILL_ON_ITS_WAY: Duration = Duration::from_millis(500);
-
-/// What gets a name.
-#[derive(Clone, Debug)]
-pub enum New {
-    File {
-        how: CreateHow,
-        set: SetAttr,
-    },
-    Directory {
-        set: SetAttr,
-    },
-    Symlink {
-        target: Bytes,
-        set: SetAttr,
-    },
-    Special {
-        node: NewNode,
-        set: SetAttr,
-    },
-    /// A file that is there already.
-    Link {
-        file: FileId,
-    },
-}
-
-/// A rename that was made.
-#[derive(Debug, Default)]
-pub struct Moved {
-    pub from_dir: Around,
-    pub to_dir: Around,
-    /// Files that have another version by it, with the same bytes.
-    pub renewed: Vec<Renewed>,
-}
-
-/// A file of which nothing is new but its version, by our own doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Renewed {
-    pub id: FileId,
-    /// Bytes.
-    pub size: u64,
-    pub before: Version,
-    pub after: Version,
-}
-
-/// What loses its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Old {
-    /// Anything but a directory.
-    File,
-    Directory,
-}
-
-/// What was made, and its directory around it.
-#[derive(Clone, Debug)]
-pub struct Made {
-    pub found: Found,
-    pub dir: Around,
-}
-
-/// An object whose attributes were set.
-#[derive(Clone, Debug)]
-pub struct Altered {
-    pub found: Found,
-    /// As the origin told it: what is known may be of later.
-    pub told: Object,
-    /// As the origin saw it.
-    pub before: Option<Before>,
-    /// What was known of it, if the origin says that it was just that: nothing but this change lies between.
-    pub known: Option<Arc<Node>>,
-}
 
 /// Until it is dropped, an object is somewhere between two names.
 struct Moving<'a> {
@@ -473,9 +400,4 @@ impl Namespace {
 
 fn no_object(name: &Name) -> Error {
     Error::new(ErrorKind::Corrupt, "take what was made as", name)
-}
-
-/// The listing of a directory that was made just now.
-pub(crate) fn empty_listing(node: &Node, now_ms: u64) -> DirListing {
-    DirListing { listed_ms: now_ms, version: node.version(), settled: false, entries: 0 }
 }

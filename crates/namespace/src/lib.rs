@@ -10,6 +10,7 @@
 mod astray;
 mod attr;
 mod change;
+mod changed;
 pub mod config;
 mod cookie;
 mod endless;
@@ -44,7 +45,7 @@ use arc_swap::ArcSwap;
 use origin::{Origin, OriginIdentity, Reference};
 use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Timeline, Version};
 
-pub use change::{Altered, Made, Moved, New, Old, Renewed};
+pub use changed::{Altered, Made, Moved, New, Old, Renewed};
 pub use config::{Config, Freshness, Junction, JunctionRules};
 pub use cookie::first_slot as cookie_of;
 pub use freshness::Ask;

@@ -98,6 +98,11 @@ pub struct DirListing {
 }
 
 impl DirListing {
+    /// Of a directory that was made just now.
+    pub fn empty(version: Version, now_ms: u64) -> DirListing {
+        DirListing { listed_ms: now_ms, version, settled: false, entries: 0 }
+    }
+
     pub fn encode(&self) -> [u8; 34] {
         let mut out = [0; 34];
         out[0] = LAYOUT;

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use origin::{Around, Changed, Copied, Identity, Object, Reference};
 use types::{Error, FileId, Name, Result, Version};
 
-use crate::change::{New, Renewed, empty_listing};
+use crate::changed::{New, Renewed};
 use crate::freshness::DOUBTED_MS;
 use crate::lookup::Single;
 use crate::node::{Node, Remembered};
 use crate::observe::{DETACHED, QueryStamp, SeenAt};
 use crate::order::InOrder;
-use crate::record::Record;
+use crate::record::{DirListing, Record};
 use crate::store::{LOOK, NoteChange, StoreChange};
 use crate::{Grafted, Namespace};
 
@@ -112,7 +112,7 @@ impl Namespace {
         changes.extend(change);
         match new {
             New::Directory { .. } if !told.resent => {
-                let listing = empty_listing(&node, self.clock.now_ms());
+                let listing = DirListing::empty(node.version(), self.clock.now_ms());
                 self.keep_listing(id, Some(listing));
                 changes.push(StoreChange::PutListing(id, listing));
             }

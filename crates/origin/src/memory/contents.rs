@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use types::{Attr, ByteRange, Error, ErrorKind, FileKind, Name, Result, Stability, Timestamp, XattrName};
 
-use super::generated;
+use super::generated::generated;
 
 /// Largest file that is written rather than generated: it is in memory.
 const WRITTEN_MAX: u64 = 1 << 30;

@@ -83,13 +83,13 @@ mod tests {
         let mut seen = Vec::new();
         for _ in 0..64 {
             let made = std::fs::File::create_new(&path).expect("made");
-            seen.push(origin.inner.look(&made.into()).expect("looked at"));
+            seen.push(origin.tree.look(&made.into()).expect("looked at"));
             std::fs::remove_file(&path).expect("removed");
         }
         let birth = seen[0].stx_btime;
         seen.iter_mut().for_each(|found| found.stat.stx_btime = birth);
         let mut identities: Vec<_> =
-            seen.iter().map(|found| origin.inner.object(b"file", found).expect("short").identity.0).collect();
+            seen.iter().map(|found| origin.tree.object(b"file", found).expect("short").identity.0).collect();
         identities.sort_unstable();
         identities.dedup();
         assert_eq!(identities.len(), seen.len());

@@ -1,13 +1,15 @@
 //! The directory that is served, as it is found at its path: looked for anew each time the origin is asked which storage
 //! it is, so that what is mounted over it or taken away below it shows.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use super::{RootFileSystem, device, handle, stat, xattr};
+use super::handle;
+use super::inode::{RootFileSystem, device, stat};
+use super::path::in_proc;
 use crate::OriginIdentity;
 
 /// Type of NFS as `statfs` tells it: handles are the server's there, and change when it is set up anew.
@@ -25,7 +27,7 @@ impl Root {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
         let home = RootFileSystem { device: device(&stat(&fd)?), id: rustix::fs::fstatvfs(&fd)?.f_fsid };
-        let (has_xattrs, has_handles) = (xattr::are_known(&fd), handle::last(&fd));
+        let (has_xattrs, has_handles) = (knows_xattrs(&fd), handle::last(&fd));
         Ok(Root { fd, home, has_xattrs, has_handles })
     }
 
@@ -65,6 +67,14 @@ impl Root {
             }
         }
         Ok(true)
+    }
+}
+
+/// Whether the file system of this directory knows users' attributes at all.
+fn knows_xattrs(dir: impl AsFd) -> bool {
+    match rustix::fs::getxattr(in_proc(dir), c"user.forebay", &mut [0; 1]) {
+        Ok(_) | Err(Errno::NODATA | Errno::RANGE) => true,
+        Err(_) => false,
     }
 }
 
