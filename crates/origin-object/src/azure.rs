@@ -20,16 +20,17 @@ use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::azure_endpoint::AzureEndpoint;
+use crate::credential_env::{CredentialEnv, owned};
 use crate::http::Http;
 use crate::keys::KeyBase;
 use crate::listing_progress::{HIDDEN_MAX, ListingProgress, UnclearEntries};
-use crate::rest_client::{PATH, RestClient, StoreRequest, quoted, size_in, time_of};
-use crate::sign::{CredentialEnv, owned};
+use crate::rest_client::{RestClient, StoreRequest, quoted, size_in, time_of};
 use crate::store::{
     BucketMark, CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat,
     ObjectStore, Precondition, PutResult, UploadedPart,
 };
 use crate::url::Config;
+use crate::url_encoding::PATH;
 
 const META: &str = "x-ms-meta-";
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");

@@ -15,13 +15,13 @@ use chrono::{NaiveDate, TimeDelta, Utc};
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::bounded_tasks::{TOGETHER, run_bounded};
+use crate::credential_env::{CredentialEnv, owned};
 use crate::gcs_api::{COMPOSE_MAX, ComposePiece, GcsBucket, random};
 use crate::gcs_endpoint::GcsEndpoint;
 use crate::http::Http;
 use crate::keys::{KeyBase, UPLOADS};
 use crate::listing_progress::{HIDDEN_MAX, ListingProgress};
 use crate::rest_client::{RestClient, StoreRequest};
-use crate::sign::{CredentialEnv, owned};
 use crate::store::{
     BucketMark, CopySource, GetResult, ListPage, Metadata, MultipartUpload, ObjectStat, ObjectStore,
     Precondition, PutResult, UploadedPart,

@@ -10,7 +10,7 @@ use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use bytes::Bytes;
 use chrono::{DateTime, FixedOffset};
 use hyper::body::Incoming;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use serde::{Deserialize, Deserializer};
 use types::{ByteRange, Error, ErrorKind, OutageReason, Result, Timestamp};
 
@@ -18,12 +18,8 @@ use crate::errors::{StoreRefusal, garbled, unanswered};
 use crate::http::{Http, body_of};
 use crate::sign::StoreSigner;
 use crate::store::{GetResult, Metadata, ObjectStat, Precondition, PutResult};
+use crate::url_encoding::{PATH, QUERY};
 
-/// The characters that are not encoded in a URL's path.
-pub const PATH: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// The characters that are not encoded in a query's values.
-pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// The largest XML answer: a page of 1,000 keys of 1,024 bytes, each byte written as three.
 const XML_MAX: usize = 8 << 20;
 /// The largest JSON answer: the same with 8 KiB of metadata each.

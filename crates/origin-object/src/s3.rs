@@ -12,16 +12,18 @@ use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
+use crate::credential_env::{CredentialEnv, owned};
 use crate::http::Http;
 use crate::keys::KeyBase;
 use crate::listing_progress::UnclearEntries;
-use crate::rest_client::{PATH, RestClient, StoreRequest, etag_in_xml, quoted, size_in, time_of};
-use crate::sign::{CredentialEnv, S3Endpoint, owned};
+use crate::rest_client::{RestClient, StoreRequest, etag_in_xml, quoted, size_in, time_of};
+use crate::s3_endpoint::S3Endpoint;
 use crate::store::{
     BucketMark, CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat,
     ObjectStore, Precondition, PutResult, UploadedPart,
 };
 use crate::url::{Addressing, Config};
+use crate::url_encoding::PATH;
 
 const META: &str = "x-amz-meta-";
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
