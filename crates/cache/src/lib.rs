@@ -181,16 +181,18 @@ impl Cache {
     }
 
     /// Some of this version is on disk, or may be soon.
-    pub fn has(&self, key: &CacheKey) -> bool {
-        !self.config.bypass && self.files.open_existing(key).is_some()
+    pub async fn has(self: &Arc<Self>, key: &CacheKey) -> bool {
+        !self.config.bypass && self.open_existing(key).await.is_some()
     }
 
     /// Bytes of this version that are on disk.
-    pub fn cached_bytes(&self, key: &CacheKey) -> u64 {
+    pub async fn cached_bytes(self: &Arc<Self>, key: &CacheKey) -> u64 {
         if self.config.bypass {
             return 0;
         }
-        self.files.open_existing(key).map_or(0, |file| file.present_bytes())
+        let (cache, key) = (self.clone(), *key);
+        let count = move || cache.files.open_existing(&key).map_or(0, |file| file.present_bytes());
+        tokio::task::spawn_blocking(count).await.unwrap_or(0) // the runtime is being shut down
     }
 
     /// Drop this version of a file; reads that are under way finish, and what is fetched of it now is not kept.

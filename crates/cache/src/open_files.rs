@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use types::{Error, FileId, Result, Version};
 
@@ -14,12 +14,20 @@ use crate::CacheKey;
 use crate::file::CachedFile;
 use crate::format;
 
+/// Locks on the pairs of files on disk, more than threads wait for the disk at a time. Two versions share one seldom.
+const PAIR_LOCKS: usize = 1024;
+
 /// The cached files that are open; the ones not used for longest are closed when there are too many.
+///
+/// No system call is made under the lock of the map: a disk that hangs while one file is opened holds up those who want
+/// that file. Whatever happens to the pair of a version on disk (it is opened, unlinked, given another name) happens
+/// under the lock of this pair, so a version never has two states. A pair's lock comes before the map's.
 pub struct OpenFiles {
     dir: PathBuf,
     max: usize,
     clock: AtomicU64,
     open: Mutex<OpenMap>,
+    pairs: Box<[Mutex<()>]>,
 }
 
 /// With the time of the last use, by `OpenFiles::clock`.
@@ -27,7 +35,16 @@ type OpenMap = HashMap<(FileId, Version), (Arc<CachedFile>, u64)>;
 
 impl OpenFiles {
     pub fn new(dir: PathBuf, max: usize) -> OpenFiles {
-        OpenFiles { dir, max, clock: AtomicU64::new(0), open: Mutex::default() }
+        let pairs = (0..PAIR_LOCKS).map(|_| Mutex::default()).collect();
+        OpenFiles { dir, max, clock: AtomicU64::new(0), open: Mutex::default(), pairs }
+    }
+
+    fn map(&self) -> MutexGuard<'_, OpenMap> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pair(&self, number: usize) -> MutexGuard<'_, ()> {
+        self.pairs[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file, created if need be.
@@ -41,55 +58,68 @@ impl OpenFiles {
     }
 
     fn get_or_open(&self, key: &CacheKey, create: bool) -> std::io::Result<Arc<CachedFile>> {
-        let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = self.use_open(key) {
+            return Ok(file);
+        }
         let id = (key.file, key.version);
-        match open.get_mut(&id) {
-            Some((file, used)) if file.key == *key => {
-                *used = now;
-                return Ok(file.clone());
-            }
-            // The same version with another size: no origin does that; do not mix the two.
-            Some(_) => self.unlink_locked(&mut open, id),
-            None => {}
+        let _pair = self.pair(pair_of(id));
+        if let Some(file) = self.use_open(key) {
+            return Ok(file);
         }
-        // Opened under the lock, so that one version never has two states. A few system calls.
+        // The same version with another size: no origin does that; do not mix the two.
+        let other = self.map().contains_key(&id);
+        if other {
+            drop(self.unlink_pair(id));
+        }
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
         let file = Arc::new(CachedFile::open(&self.dir, key, now, create)?);
-        if open.len() >= self.max {
-            self.close_oldest(&mut open);
-        }
-        open.insert(id, (file.clone(), now));
+        let _closed = {
+            let mut open = self.map();
+            let closed = if open.len() >= self.max { self.take_oldest(&mut open) } else { Vec::new() };
+            open.insert(id, (file.clone(), now));
+            closed
+        };
         Ok(file)
     }
 
-    /// Close a quarter of those that nobody uses.
-    fn close_oldest(&self, open: &mut OpenMap) {
+    /// The file if it is open.
+    pub fn use_open(&self, key: &CacheKey) -> Option<Arc<CachedFile>> {
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.map();
+        let (file, used) = open.get_mut(&(key.file, key.version)).filter(|(file, _)| file.key == *key)?;
+        *used = now;
+        Some(file.clone())
+    }
+
+    /// A quarter of those that nobody uses, to be closed.
+    fn take_oldest(&self, open: &mut OpenMap) -> Vec<Arc<CachedFile>> {
         let mut idle: Vec<_> = open
             .iter()
             .filter(|(_, (file, _))| Arc::strong_count(file) == 1)
             .map(|(id, (_, used))| (*used, *id))
             .collect();
         idle.sort_unstable_by_key(|(used, _)| *used);
-        for (_, id) in idle.into_iter().take(self.max / 4 + 1) {
-            open.remove(&id);
-        }
+        let oldest = idle.into_iter().take(self.max / 4 + 1);
+        oldest.filter_map(|(_, id)| open.remove(&id)).map(|(file, _)| file).collect()
     }
 
     /// Take the files of a version off the disk and, before anybody can open them anew, do `then`. Those who have
     /// them open go on.
     pub fn unlink<T>(&self, file: FileId, version: Version, then: impl FnOnce() -> T) -> T {
+        let id = (file, version);
         // Held open until the lock is free again: the last close of a large file takes long.
         let _large = File::open(self.path(file, version, "data"));
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let _open = open.get(&(file, version)).map(|(file, _)| file.clone());
-        self.unlink_locked(&mut open, (file, version));
+        let pair = self.pair(pair_of(id));
+        let _open = self.unlink_pair(id);
         let done = then();
-        drop(open);
+        drop(pair);
         done
     }
 
-    fn unlink_locked(&self, open: &mut OpenMap, id: (FileId, Version)) {
-        if let Some((file, _)) = open.remove(&id) {
+    /// The caller has the lock of the pair. Returns the file if it was open.
+    fn unlink_pair(&self, id: (FileId, Version)) -> Option<Arc<CachedFile>> {
+        let was_open = self.map().remove(&id).map(|(file, _)| file);
+        if let Some(file) = &was_open {
             file.doom();
         }
         for ending in ["map", "data"] {
@@ -100,6 +130,7 @@ impl OpenFiles {
                 tracing::warn!("evict {}: {e}", path.display());
             }
         }
+        was_open
     }
 
     /// The pair of `old` under the key `new`, without the blocks `stale`, unless somebody uses it: then `None`. It must
@@ -110,17 +141,23 @@ impl OpenFiles {
         new: &CacheKey,
         stale: &[Range<u64>],
     ) -> std::io::Result<Option<Arc<CachedFile>>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (from, to) = ((old.file, old.version), (new.file, new.version));
+        // Both pairs, in the order of their locks.
+        let mut locks = vec![pair_of(from), pair_of(to)];
+        locks.sort_unstable();
+        locks.dedup();
+        let _pairs: Vec<_> = locks.into_iter().map(|number| self.pair(number)).collect();
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        let id = (old.file, old.version);
-        let file = match open.remove(&id) {
-            Some((file, used)) => match Arc::try_unwrap(file) {
-                Ok(file) => file,
-                Err(file) => {
-                    open.insert(id, (file, used));
-                    return Ok(None);
-                }
-            },
+        let was_open = {
+            let mut open = self.map();
+            // Others come by it through this map only.
+            if open.get(&from).is_some_and(|(file, _)| Arc::strong_count(file) > 1) {
+                return Ok(None);
+            }
+            open.remove(&from).and_then(|(file, _)| Arc::into_inner(file))
+        };
+        let file = match was_open {
+            Some(file) => file,
             None => CachedFile::open(&self.dir, old, now, false)?,
         };
         // Only the headers tell whose the files are: whatever lies between these steps is begun anew.
@@ -132,7 +169,7 @@ impl OpenFiles {
             )?;
         }
         let file = Arc::new(file);
-        open.insert((new.file, new.version), (file.clone(), now));
+        self.map().insert(to, (file.clone(), now));
         Ok(Some(file))
     }
 
@@ -151,7 +188,78 @@ impl OpenFiles {
     }
 
     pub fn get_open(&self, file: FileId, version: Version) -> Option<Arc<CachedFile>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(&(file, version)).map(|(file, _)| file.clone())
+        self.map().get(&(file, version)).map(|(file, _)| file.clone())
+    }
+}
+
+/// The number of the lock of this version's pair. Ids and versions are hashes.
+fn pair_of((file, version): (FileId, Version)) -> usize {
+    let half = |bytes: [u8; 16]| usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+    (half(file.0) ^ half(version.0)) % PAIR_LOCKS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use async_trait::async_trait;
+    use bytes::Bytes;
+    use types::ByteRange;
+
+    use super::*;
+    use crate::{Cache, Config, Lend, Source};
+
+    struct Zeros;
+
+    #[async_trait]
+    impl Source for Zeros {
+        async fn read(&self, _key: &CacheKey, range: ByteRange) -> Result<Bytes> {
+            Ok(Bytes::from(vec![0; range.length as usize]))
+        }
+
+        fn read_max(&self) -> u32 {
+            1 << 20
+        }
+    }
+
+    fn key(number: u8) -> CacheKey {
+        CacheKey { file: FileId([number; 16]), version: Version([0; 16]), size: 100 }
+    }
+
+    #[test]
+    fn a_file_whose_opening_hangs_holds_up_neither_other_files_nor_the_runtime() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = Config { dir: dir.path().to_owned(), ..Config::default() };
+        // One thread: a task that waits for the disk on it would be noticed.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let cache = Cache::open(config).expect("opened");
+            let source: Arc<dyn Source> = Arc::new(Zeros);
+            let read = |key: CacheKey| {
+                let (cache, source) = (cache.clone(), source.clone());
+                async move { cache.read(&key, ByteRange::new(0, 100), &source, Lend::Nothing).await }
+            };
+            let (hang, go_on) = std::sync::mpsc::sync_channel::<()>(1);
+            let (begin, begun) = tokio::sync::oneshot::channel();
+            let held = std::thread::spawn({
+                let cache = cache.clone();
+                move || {
+                    let _pair = cache.files.pair(pair_of((key(1).file, key(1).version)));
+                    let _ = begin.send(());
+                    go_on.recv()
+                }
+            });
+            begun.await.expect("the lock is held");
+            let mut hanging = tokio::spawn(read(key(1)));
+            assert!(tokio::time::timeout(Duration::from_millis(100), &mut hanging).await.is_err());
+            let patience = Duration::from_secs(20);
+            let other = tokio::time::timeout(patience, read(key(2))).await.expect("it does not wait");
+            assert_eq!(other.expect("read").len(), 1);
+            cache.forget(key(2)).await;
+            assert!(!cache.has(&key(2)).await);
+            hang.send(()).expect("told to go on");
+            assert_eq!(hanging.await.expect("no panic").expect("read").len(), 1);
+            held.join().expect("no panic").expect("told");
+        });
     }
 }

@@ -42,7 +42,8 @@ impl Cache {
         }
         // While the disk takes nothing, files are not begun either: a walk would leave an empty pair for each.
         let ailing = self.health.is_ailing();
-        let opened = if ailing { Ok(self.files.open_existing(key)) } else { self.files.open(key).map(Some) };
+        let opened =
+            if ailing { Ok(self.open_existing(key).await) } else { self.open_file(key).await.map(Some) };
         let file = match opened {
             Ok(Some(file)) => file,
             Ok(None) => return self.read_through(key, range, source).await,
@@ -89,7 +90,7 @@ impl Cache {
         if self.config.bypass {
             return Ok(None);
         }
-        let Some(file) = self.files.open_existing(key) else { return Ok(None) };
+        let Some(file) = self.open_existing(key).await else { return Ok(None) };
         let _pin = file.pin(range.blocks());
         let data = self.collect(&file, range, &BTreeMap::new(), Lend::Nothing).await?;
         if data.is_some() {
@@ -100,7 +101,7 @@ impl Cache {
     }
 
     /// Start to fetch `range`, which nobody asked for yet, if there is room to spare.
-    pub fn prefetch(
+    pub async fn prefetch(
         self: &Arc<Self>,
         key: &CacheKey,
         range: ByteRange,
@@ -113,7 +114,7 @@ impl Cache {
         if self.space().is_whole(key.file, key.version, key.size) {
             return Prefetched::Here;
         }
-        let Ok(file) = self.files.open(key) else { return Prefetched::NoRoom };
+        let Ok(file) = self.open_file(key).await else { return Prefetched::NoRoom };
         let start = |blocks| self.start_fetch(&file, blocks, source, Urgency::Ahead);
         let ensured = file.ensure(range.blocks(), part_blocks(source), start);
         match (ensured.reached < range.blocks().end, ensured.started) {
@@ -133,7 +134,7 @@ impl Cache {
         if self.config.bypass || key.size == 0 {
             return Ok(());
         }
-        let file = self.files.open(key)?;
+        let file = self.open_file(key).await?;
         let total = key.size.div_ceil(BLOCK_SIZE);
         let mut waiting = VecDeque::new();
         let mut blocks_waiting = 0;
@@ -167,6 +168,25 @@ impl Cache {
             landed(bytes_of_blocks(flight.blocks.clone(), key.size).length);
         }
         Ok(())
+    }
+
+    /// The file, created if need be. One that is not open is opened on a thread that may wait for the disk.
+    async fn open_file(self: &Arc<Self>, key: &CacheKey) -> Result<Arc<CachedFile>> {
+        if let Some(file) = self.files.use_open(key) {
+            return Ok(file);
+        }
+        let (cache, key) = (self.clone(), *key);
+        let opened = tokio::task::spawn_blocking(move || cache.files.open(&key)).await;
+        opened.map_err(|e| Error::new(ErrorKind::Io, "open cache file", key.file).with_source(e))?
+    }
+
+    /// As `open_file`, if it is on disk.
+    pub(crate) async fn open_existing(self: &Arc<Self>, key: &CacheKey) -> Option<Arc<CachedFile>> {
+        if let Some(file) = self.files.use_open(key) {
+            return Some(file);
+        }
+        let (cache, key) = (self.clone(), *key);
+        tokio::task::spawn_blocking(move || cache.files.open_existing(&key)).await.ok().flatten()
     }
 
     /// Who warms wants the bytes on disk, not only fetched.

@@ -71,12 +71,12 @@ impl Default for Checks {
 
 impl Cache {
     /// The whole file, if every block of it is on disk and was checked. Where the check is missing, it is begun in
-    /// the background, so that a later call succeeds. Needs a tokio runtime; does not wait for the disk.
-    pub fn whole(self: &Arc<Self>, key: &CacheKey) -> Option<WholeFile> {
+    /// the background, so that a later call succeeds.
+    pub async fn whole(self: &Arc<Self>, key: &CacheKey) -> Option<WholeFile> {
         if self.config.bypass || key.size == 0 {
             return None;
         }
-        let file = self.files.open_existing(key)?;
+        let file = self.open_existing(key).await?;
         if file.lend() {
             // Reads through it are not seen here: each handing out counts as one visit.
             self.space().touch(key.file, key.version, key.size.saturating_add(BLOCK_SIZE));

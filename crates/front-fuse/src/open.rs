@@ -70,7 +70,7 @@ impl FuseState {
                 return reply.error(errno);
             }
         };
-        let file = self.whole_file(number, &node);
+        let file = self.whole_file(number, &node).await;
         let mut inodes = self.inodes();
         let opening = inodes.open(number, &node, || self.choose_mode(&node, file, &reply));
         let label = if inodes.held_node(number).is_some() { "snapshot" } else { "following" };
@@ -171,9 +171,9 @@ impl FuseState {
     }
 
     /// The whole cached file, if it is complete and this inode is not open.
-    fn whole_file(&self, number: u64, node: &Node) -> Option<WholeFile> {
+    async fn whole_file(&self, number: u64, node: &Node) -> Option<WholeFile> {
         let first = !self.is_being_written(node) && self.inodes().held_node(number).is_none();
-        if first { self.vfs.whole(node) } else { None }
+        if first { self.vfs.whole(node).await } else { None }
     }
 
     fn choose_mode(&self, node: &Node, file: Option<WholeFile>, reply: &ReplyOpen) -> OpenMode<Arc<Backing>> {

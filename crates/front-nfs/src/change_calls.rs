@@ -14,15 +14,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fair::MemoryPermit;
 use rpc_nfs3::XdrDecoder;
-use rpc_nfs3::nfs3::{NfsStatus, procedure};
+use rpc_nfs3::nfs3::NfsStatus;
 use rpc_nfs3::rpc::Credentials;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tokio::sync::watch;
 
 use crate::NfsState;
-use crate::connection::NfsReply;
-use crate::dispatch::{self, NfsCall};
+use crate::call::NfsCall;
 use crate::duplicate_cache::{CallKey, CallLookup, DuplicateCache, DuplicateLimits};
+use crate::execute;
+use crate::message::NfsReply;
+use crate::retention::{Retention, retention};
 
 /// The bytes of the arguments that are compared, beside their length. Only those of WRITE and SYMLINK are longer.
 const CHECKED_BYTES: usize = 1024;
@@ -55,34 +57,6 @@ impl ChangeTracker {
     }
 }
 
-/// How long a call is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Retention {
-    WhileRunning,
-    WithItsAnswer,
-}
-
-fn retention(number: u32) -> Option<Retention> {
-    match number {
-        procedure::SETATTR
-        | procedure::CREATE
-        | procedure::MKDIR
-        | procedure::SYMLINK
-        | procedure::MKNOD
-        | procedure::REMOVE
-        | procedure::RMDIR
-        | procedure::RENAME
-        | procedure::LINK => Some(Retention::WithItsAnswer),
-        procedure::WRITE | procedure::COMMIT => Some(Retention::WhileRunning),
-        _ => None,
-    }
-}
-
-/// Whether this procedure changes something.
-pub fn is_change(number: u32) -> bool {
-    retention(number).is_some()
-}
-
 /// Carries out a change, or joins or replays the first copy of it. `None`: the call was lost with its task; the
 /// client will repeat it.
 pub async fn handle(
@@ -98,7 +72,7 @@ pub async fn handle(
         CallLookup::New => {
             let mut running = RunningChange { shared, key, sender, reply: None };
             tokio::spawn(async move {
-                let (reply, is_final) = dispatch::execute(&call, xid, arguments, None).await;
+                let (reply, is_final) = execute::execute(&call, xid, arguments, None).await;
                 drop(permit);
                 running.finish(
                     reply.head,
@@ -116,7 +90,7 @@ pub async fn handle(
             shared.metrics.replays.inc();
             Some(NfsReply::new(head))
         }
-        CallLookup::Full => Some(dispatch::status_reply(&call, xid, NfsStatus::JUKEBOX)),
+        CallLookup::Full => Some(execute::status_reply(&call, xid, NfsStatus::JUKEBOX)),
     }
 }
 

@@ -15,11 +15,11 @@ use bytes::Bytes;
 use fair::{ClientBudget, ConnectionSlot, MemoryPermit, Offence, PeerPace, StallPolicy};
 use rpc_nfs3::record::{RecordError, RecordReader};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use tracing::debug;
-use vfs::Piece;
 
+use crate::message::{IncomingCall, NfsPeer};
 use crate::reply_writer::write_replies;
 use crate::{FRONT, NfsState, WRITE_MAX, dispatch};
 
@@ -31,38 +31,6 @@ const CALL_BYTES_SMALL: usize = 4096;
 const CALL_BYTES_BEGUN: usize = 16 << 10;
 /// The time that a client that no rule admits has for its only call.
 const STRANGERS_WAIT: Duration = Duration::from_secs(5);
-
-/// A call as it arrived.
-pub struct IncomingCall {
-    pub record: Bytes,
-    /// The memory that it holds until it is carried out.
-    pub permit: MemoryPermit,
-}
-
-/// A reply to send, with the memory that it holds.
-pub struct NfsReply {
-    pub head: Bytes,
-    /// The payload and padding of a READ.
-    pub body: Vec<Piece>,
-    /// Released when the reply is in the socket, like the call's permit.
-    pub permit: MemoryPermit,
-    pub call_permit: Option<OwnedSemaphorePermit>,
-}
-
-impl NfsReply {
-    /// A reply without a payload.
-    pub fn new(head: Bytes) -> NfsReply {
-        NfsReply { head, body: Vec::new(), permit: MemoryPermit::default(), call_permit: None }
-    }
-}
-
-/// The client of a connection, as its calls see it.
-#[derive(Clone)]
-pub struct NfsPeer {
-    pub address: SocketAddr,
-    /// The client's share of the memory for replies.
-    pub replies: ClientBudget,
-}
 
 pub async fn run(
     shared: Arc<NfsState>,

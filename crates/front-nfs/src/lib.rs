@@ -5,8 +5,9 @@
 //! - [`NfsServer`] (`listener.rs`) accepts connections; [`ExportRules`] (`exports.rs`) say which client may use
 //!   which junction, and as whom.
 //! - `connection.rs` reads calls from one connection, many at a time, each under a permit.
-//! - `dispatch.rs` decodes the RPC header into an `NfsCall` and runs the procedure, in `procs/` (one file each) or
-//!   `mount.rs`.
+//! - `dispatch.rs` decodes the RPC header into an `NfsCall` (`call.rs`); `execute.rs` runs its procedure, in `procs/`
+//!   (one file each), under a deadline. MOUNT is `mount.rs`. `message.rs` has what passes between these.
+//! - `retention.rs` says which procedures change something, and how long their calls are remembered.
 //! - A change goes through `change_calls.rs`: it runs to its end in a task of its own. The duplicate
 //!   request cache (`duplicate_cache.rs`) recognizes repeated ones.
 //! - [`HandleCodec`] (`handle.rs`) turns file ids into signed file handles and back; `visible_directories.rs` hides
@@ -22,18 +23,22 @@
 //! Begin with `connection.rs`, then `dispatch.rs`, then any file of `procs/`.
 
 mod attr;
+mod call;
 mod change_calls;
 mod connection;
 mod dispatch;
 mod duplicate_cache;
 mod errors;
+mod execute;
 pub mod exports;
 pub mod handle;
 mod listener;
+mod message;
 mod metrics;
 mod mount;
 mod procs;
 mod reply_writer;
+mod retention;
 mod rpcbind;
 mod visible_directories;
 

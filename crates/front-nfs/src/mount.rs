@@ -10,9 +10,9 @@ use rpc_nfs3::rpc::{AuthProblem, Credentials, ReplyStatus};
 use rpc_nfs3::{WireError, XdrDecoder};
 use tracing::info;
 
-use crate::connection::NfsReply;
-use crate::dispatch::{NfsCall, header_only, success_header};
+use crate::call::NfsCall;
 use crate::errors;
+use crate::message::{NfsReply, header_only, success_header};
 
 /// The credentials that exports accept: AUTH_SYS.
 const FLAVORS: [u32; 1] = [1];

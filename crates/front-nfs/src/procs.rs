@@ -33,8 +33,8 @@ mod write;
 use rpc_nfs3::nfs3::{self, FileHandle, NfsStatus, PostOpAttr, procedure};
 use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
-use crate::change_calls::is_change;
-use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::call::{CallFailure, NfsCall, ReplyPayload};
+use crate::retention::is_change;
 
 type ProcedureResult = Result<ReplyPayload, CallFailure>;
 

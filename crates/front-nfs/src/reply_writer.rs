@@ -10,7 +10,7 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::mpsc;
 use vfs::Piece;
 
-use crate::connection::{NfsPeer, NfsReply};
+use crate::message::{NfsPeer, NfsReply};
 use crate::{FRONT, NfsState};
 
 pub async fn write_replies(

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use types::{FileId, JunctionId};
 use vfs::Node;
 
-use crate::dispatch::NfsCall;
+use crate::call::NfsCall;
 
 /// The directories above junctions that one client sees, at one time.
 pub enum VisibleDirectories {

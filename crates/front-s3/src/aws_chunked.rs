@@ -7,7 +7,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use sha2::{Digest, Sha256};
 
-use crate::checked_body::BodyError;
+use crate::body_error::BodyError;
 use crate::sigv4::ChunkSigner;
 
 /// The longest head of a chunk, or line of the trailer.

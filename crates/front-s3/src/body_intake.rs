@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use fair::{MemoryPermit, Offence, StallTimer};
 
-use crate::checked_body::BodyError;
+use crate::body_error::BodyError;
 use crate::peer::S3Peer;
 
 /// The first bytes of a body that need no permit, as with NFS calls.

@@ -4,7 +4,7 @@ use http::StatusCode;
 use s3s::{S3Error, S3ErrorCode};
 use types::{Error, ErrorKind};
 
-use crate::checked_body::BodyError;
+use crate::body_error::BodyError;
 use crate::object_key::KeyError;
 use crate::sigv4::SignatureError;
 

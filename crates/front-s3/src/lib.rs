@@ -27,6 +27,7 @@
 mod access_keys;
 mod aws_chunked;
 mod body_drain;
+mod body_error;
 mod body_intake;
 mod budgeted_body;
 mod checked_body;

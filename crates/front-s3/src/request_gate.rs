@@ -20,9 +20,10 @@ use tracing::debug;
 
 use crate::access_keys::{AccessKey, Right};
 use crate::body_drain;
+use crate::body_error::BodyError;
 use crate::body_intake::BodyIntake;
 use crate::budgeted_body::BudgetedBody;
-use crate::checked_body::{BodyError, CheckedBody, Trailer};
+use crate::checked_body::{CheckedBody, Trailer};
 use crate::checksums::{self, BodyChecksums};
 use crate::errors::{self, S3Result, not_offered};
 use crate::metrics::{HttpStatusLabels, MethodLabels};

@@ -6,6 +6,7 @@
 //! no secret is ever put into an error or a log.
 
 mod canonical;
+mod query;
 mod request;
 mod scope;
 
@@ -20,7 +21,7 @@ use subtle::ConstantTimeEq;
 use crate::access_keys::{AccessKey, AccessKeys, Secret};
 
 use canonical::Blanks;
-pub use canonical::{Query, decode, encode};
+pub use query::{Query, decode, encode};
 pub use request::{SignatureClaim, is_auth_parameter};
 pub use scope::{AmzDate, CredentialScope};
 

@@ -92,7 +92,7 @@ impl Namespace {
         let answer = junction.rules.origin.getattr(&node.record.reference).await;
         match junction.note(answer, asked.ms) {
             Ok(object) if self.is_known_as(id, junction.id, &object.identity) => {
-                let order = self.in_order().await;
+                let order = self.in_order(junction.id).await;
                 let (node, change) = self.observe(&order, junction, id, None, &object, asked)?;
                 self.store.enqueue(change.into_iter().collect()).await?;
                 Ok(node)
@@ -111,8 +111,8 @@ impl Namespace {
         let asked = self.asking();
         let object = junction.note(junction.rules.origin.root().await, asked.ms)?;
         let name = bytes::Bytes::new();
-        let place = crate::observe::Place { parent: junction.root, name: &name };
-        let order = self.in_order().await;
+        let place = crate::observe::SeenAt { parent: junction.root, name: &name };
+        let order = self.in_order(junction.id).await;
         let (node, change) = self.observe(&order, junction, junction.root, Some(place), &object, asked)?;
         self.commit_in(order, change.into_iter().collect()).await?;
         Ok(node)

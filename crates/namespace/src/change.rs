@@ -7,20 +7,17 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Around, Before, Change, Object, RenameLeftover};
+use origin::{Around, Change, Object, RenameLeftover};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
-use types::{
-    CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, SetXattr, Timestamp, Version,
-    XattrName,
-};
+use types::{Error, ErrorKind, FileId, Name, Result, SetAttr, SetXattr, Timestamp, XattrName};
 
+use crate::changed::{Altered, Made, Moved, New, Old};
 use crate::heal::{MOVES_MAX, keeps_moving};
 use crate::node::Node;
 use crate::observe::DETACHED;
-use crate::record::Listing;
 use crate::store::NoteChange;
-use crate::taken::{Answer, NoteRenewed, Renamed};
+use crate::taken::{ChangeAnswer, NoteRenewed, Renamed};
 use crate::{Found, Grafted, Namespace};
 
 /// Two names that share a lock wait for each other for a round trip; with a hundred changes under way this happens to
@@ -32,76 +29,6 @@ const AGAIN_MAX: usize = 2;
 
 /// What was sent before a connection was lost has come to an end by then, if it came to anything.
 const STILL_ON_ITS_WAY: Duration = Duration::from_millis(500);
-
-/// What gets a name.
-#[derive(Clone, Debug)]
-pub enum New {
-    File {
-        how: CreateHow,
-        set: SetAttr,
-    },
-    Directory {
-        set: SetAttr,
-    },
-    Symlink {
-        target: Bytes,
-        set: SetAttr,
-    },
-    Special {
-        node: NewNode,
-        set: SetAttr,
-    },
-    /// A file that is there already.
-    Link {
-        file: FileId,
-    },
-}
-
-/// A rename that was made.
-#[derive(Debug, Default)]
-pub struct Moved {
-    pub from_dir: Around,
-    pub to_dir: Around,
-    /// Files that have another version by it, with the same bytes.
-    pub renewed: Vec<Renewed>,
-}
-
-/// A file of which nothing is new but its version, by our own doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Renewed {
-    pub id: FileId,
-    /// Bytes.
-    pub size: u64,
-    pub before: Version,
-    pub after: Version,
-}
-
-/// What loses its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Old {
-    /// Anything but a directory.
-    File,
-    Directory,
-}
-
-/// What was made, and its directory around it.
-#[derive(Clone, Debug)]
-pub struct Made {
-    pub found: Found,
-    pub dir: Around,
-}
-
-/// An object whose attributes were set.
-#[derive(Clone, Debug)]
-pub struct Altered {
-    pub found: Found,
-    /// As the origin told it: what is known may be of later.
-    pub told: Object,
-    /// As the origin saw it.
-    pub before: Option<Before>,
-    /// What was known of it, if the origin says that it was just that: nothing but this change lies between.
-    pub known: Option<Arc<Node>>,
-}
 
 /// Until it is dropped, an object is somewhere between two names.
 struct Moving<'a> {
@@ -323,7 +250,7 @@ impl Namespace {
         build: impl Fn() -> Result<Change>,
     ) -> Result<Altered> {
         let junction = &*self.junction(self.load(id)?.junction())?;
-        let Answer { asked, told } = self.carry_out(junction, &[id], build).await?;
+        let ChangeAnswer { asked, told } = self.carry_out(junction, &[id], build).await?;
         let object = match told.object {
             Some(object) => object,
             None => self.ask_origin(junction, id).await?,
@@ -367,7 +294,7 @@ impl Namespace {
         places: &[(FileId, &Name)],
         build: impl Fn() -> Result<Change>,
         unmade: impl Fn() -> Result<bool>,
-    ) -> Result<Answer> {
+    ) -> Result<ChangeAnswer> {
         // Nothing is made at the origin of which a client cannot be given a handle that lasts.
         self.store.usable()?;
         let mut again = 0;
@@ -376,7 +303,7 @@ impl Namespace {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let (error, looked) = self.doubt(error, places).await;
+            let (error, looked) = self.doubt(junction, error, places).await;
             if !looked || again == AGAIN_MAX || !unmade()? {
                 // A refusal may speak of what the first request did.
                 let own = again > 0 && matches!(error.kind(), ErrorKind::Exists | ErrorKind::NotFound);
@@ -396,11 +323,11 @@ impl Namespace {
         junction: &Grafted,
         ids: &[FileId],
         build: impl Fn() -> Result<Change>,
-    ) -> Result<Answer> {
+    ) -> Result<ChangeAnswer> {
         let ask = async |change: Change| {
             let asked = self.asking();
             let told = junction.note(junction.rules.origin.change(&change).await, self.clock.now_ms())?;
-            Ok::<_, Error>(Answer { asked, told })
+            Ok::<_, Error>(ChangeAnswer { asked, told })
         };
         for _ in 0..MOVES_MAX {
             match ask(build()?).await {
@@ -423,7 +350,12 @@ impl Namespace {
 
     /// A change failed. If it may have been made, or its failure contradicts what is known of the names, that is
     /// forgotten; if nobody knows, the names are looked at before the answer is given. True if this told what they are.
-    async fn doubt(self: &Arc<Self>, error: Error, places: &[(FileId, &Name)]) -> (Error, bool) {
+    async fn doubt(
+        self: &Arc<Self>,
+        junction: &Grafted,
+        error: Error,
+        places: &[(FileId, &Name)],
+    ) -> (Error, bool) {
         let unknown = error.kind() == ErrorKind::OutcomeUnknown;
         let mut looked = unknown;
         if unknown {
@@ -439,7 +371,7 @@ impl Namespace {
             if !unknown && !contradicts {
                 continue;
             }
-            self.forget_names(*dir, name).await;
+            self.forget_names(junction, *dir, name).await;
             if unknown && let Err(e) = self.lookup_now(*dir, name).await {
                 tracing::debug!(%dir, %name, "cannot look after a change of unknown outcome: {e}");
                 looked = false;
@@ -449,12 +381,12 @@ impl Namespace {
     }
 
     /// The origin is asked for every name of the directory again.
-    async fn forget_names(&self, dir: FileId, name: &Name) {
+    async fn forget_names(&self, junction: &Grafted, dir: FileId, name: &Name) {
         let name = Bytes::copy_from_slice(name.as_bytes());
         if let Ok(node) = self.load(dir) {
             node.doubt();
         }
-        let _order = self.in_order().await;
+        let _order = self.in_order(junction.id).await;
         self.ours().touch(dir, &name);
         if let Ok(name) = Name::new(name) {
             self.singles.remove(&(dir, name));
@@ -468,9 +400,4 @@ impl Namespace {
 
 fn no_object(name: &Name) -> Error {
     Error::new(ErrorKind::Corrupt, "take what was made as", name)
-}
-
-/// The listing of a directory that was made just now.
-pub(crate) fn empty_listing(node: &Node, now_ms: u64) -> Listing {
-    Listing { listed_ms: now_ms, version: node.version(), settled: false, entries: 0 }
 }

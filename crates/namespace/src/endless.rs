@@ -45,7 +45,7 @@ impl Course {
 
 /// Directories whose listing led nowhere: the same answer is given for a while, without asking.
 #[derive(Default)]
-pub struct GivenUp(HashMap<FileId, Wait>);
+pub struct GivenUpListings(HashMap<FileId, Wait>);
 
 struct Wait {
     times: u32,
@@ -53,7 +53,7 @@ struct Wait {
     error: Error,
 }
 
-impl GivenUp {
+impl GivenUpListings {
     /// Directories remembered; when full, all are forgotten, and each is tried once more.
     const MAX: usize = 4096;
     const FIRST_MS: u64 = 10_000;
@@ -68,11 +68,11 @@ impl GivenUp {
 
     /// Returns the seconds for which it is not tried again.
     pub fn note(&mut self, dir: FileId, error: &Error, now_ms: u64) -> u64 {
-        if self.0.len() >= GivenUp::MAX && !self.0.contains_key(&dir) {
+        if self.0.len() >= GivenUpListings::MAX && !self.0.contains_key(&dir) {
             self.0.clear();
         }
         let times = self.0.get(&dir).map_or(0, |wait| wait.times);
-        let wait_ms = (GivenUp::FIRST_MS << times.min(10)).min(GivenUp::LAST_MS);
+        let wait_ms = (GivenUpListings::FIRST_MS << times.min(10)).min(GivenUpListings::LAST_MS);
         let wait = Wait { times: times + 1, until_ms: now_ms.saturating_add(wait_ms), error: error.clone() };
         self.0.insert(dir, wait);
         wait_ms / 1000
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn what_led_nowhere_is_tried_again_more_and_more_seldom() {
-        let (dir, mut given_up) = (FileId([1; 16]), GivenUp::default());
+        let (dir, mut given_up) = (FileId([1; 16]), GivenUpListings::default());
         let error = Error::new(ErrorKind::Corrupt, "list", "x");
         let mut now = 0;
         let mut waits = Vec::new();
@@ -128,6 +128,6 @@ mod tests {
         for number in 0..10_000_u128 {
             given_up.note(FileId(number.to_be_bytes()), &error, now);
         }
-        assert!(given_up.0.len() <= GivenUp::MAX);
+        assert!(given_up.0.len() <= GivenUpListings::MAX);
     }
 }

@@ -1,13 +1,12 @@
 //! The operator's "forget what you know below here": the next use asks the origin. Handles stay valid.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use types::{FileId, Result};
 
 use crate::freshness::Ask;
-use crate::store::Change;
-use crate::{Found, Namespace};
+use crate::store::StoreChange;
+use crate::{Found, Grafted, Namespace};
 
 /// Entries read, and changes queued, at a time.
 const PIECE: usize = 4096;
@@ -16,22 +15,31 @@ impl Namespace {
     /// Distrust `id` and all that is known below it; calls `file` for each file, so that its bytes can go too.
     /// Asks the origin nothing.
     pub async fn expire_tree(self: &Arc<Self>, id: FileId, mut file: impl FnMut(FileId)) -> Result<()> {
-        let mut dirs = Vec::new();
-        let mut changes = Vec::new();
-        // Listings under way begin again.
-        self.evictions.fetch_add(1, Ordering::SeqCst);
         // Absent names are in no listing by which to find them; to learn the others anew is cheap.
         self.singles.clear();
         self.given_up().forget_all();
-        let mut order = self.in_order().await;
-        self.expire_one(id, &mut dirs, &mut changes, &mut file);
-        while let Some(dir) = dirs.pop() {
-            if let Some(children) = self.grafts.load().virtual_tree.children(dir) {
-                for (_, child) in children {
-                    self.expire_one(child, &mut dirs, &mut changes, &mut file);
-                }
-                continue;
+        // Down to the roots of junctions there is nothing that an origin told.
+        let mut starts = vec![id];
+        while let Some(start) = starts.pop() {
+            let children = self.grafts.load().virtual_tree.children(start);
+            match children {
+                Some(children) => starts.extend(children.into_iter().map(|(_, child)| child)),
+                None => self.expire_in_junction(start, &mut file).await?,
             }
+        }
+        Ok(())
+    }
+
+    /// The same within one junction, whose order is held but for pauses.
+    async fn expire_in_junction(&self, start: FileId, file: &mut impl FnMut(FileId)) -> Result<()> {
+        // What was never seen is trusted by nobody.
+        let Ok(junction) = self.load(start).map(|node| node.junction()) else { return Ok(()) };
+        let mut dirs = Vec::new();
+        let mut changes = Vec::new();
+        self.orders.note_eviction(junction);
+        let mut order = self.in_order(junction).await;
+        self.expire_one(start, &mut dirs, &mut changes, file);
+        while let Some(dir) = dirs.pop() {
             changes.push(self.drop_listing(dir));
             let mut after = 0;
             loop {
@@ -40,30 +48,31 @@ impl Namespace {
                 after = last.cookie;
                 for entry in &piece {
                     if let Some(child) = entry.child {
-                        self.expire_one(child, &mut dirs, &mut changes, &mut file);
+                        self.expire_one(child, &mut dirs, &mut changes, file);
                     }
                 }
                 if changes.len() >= PIECE {
                     self.store.enqueue(std::mem::take(&mut changes)).await?;
                     drop(order);
-                    order = self.in_order().await;
+                    order = self.in_order(junction).await;
                 }
             }
         }
-        self.evictions.fetch_add(1, Ordering::SeqCst);
+        self.orders.note_eviction(junction);
         self.commit_in(order, changes).await
     }
 
-    /// No name is known in this directory any more: whoever asks for one asks the origin.
-    pub(crate) async fn forget_names_in(self: &Arc<Self>, dir: FileId) -> Result<()> {
-        let order = self.in_order().await;
+    /// No name is known in the junction's root any more: whoever asks for one asks the origin.
+    pub(crate) async fn forget_names_in(&self, junction: &Grafted) -> Result<()> {
+        let dir = junction.root;
+        let order = self.in_order(junction.id).await;
         let mut changes = vec![self.drop_listing(dir)];
         let mut after = 0;
         loop {
             let piece = self.store.entries_after(dir, after, PIECE)?;
             let Some(last) = piece.last() else { break };
             after = last.cookie;
-            changes.extend(piece.iter().map(|entry| Change::RemoveEntry { dir, cookie: entry.cookie }));
+            changes.extend(piece.iter().map(|entry| StoreChange::RemoveEntry { dir, cookie: entry.cookie }));
         }
         self.commit_in(order, changes).await
     }
@@ -72,19 +81,16 @@ impl Namespace {
         &self,
         id: FileId,
         dirs: &mut Vec<FileId>,
-        changes: &mut Vec<Change>,
+        changes: &mut Vec<StoreChange>,
         file: &mut impl FnMut(FileId),
     ) {
-        if self.is_virtual(id) {
-            return dirs.push(id);
-        }
         let Ok(node) = self.load(id) else { return };
         node.distrust();
         let _ = self.changed.send(Some(id));
         self.links.remove(&id);
         let mut record = node.record.clone();
         record.checked_ms = 0;
-        changes.push(Change::PutNode(id, record));
+        changes.push(StoreChange::PutNode(id, record));
         if node.attr().is_dir() {
             dirs.push(id);
         } else {

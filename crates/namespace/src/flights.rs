@@ -17,12 +17,12 @@ pub enum Join {
     StartedAfterAsking,
 }
 
-type Answer<T> = watch::Receiver<Option<Result<T>>>;
-type Running<K, T> = Arc<Mutex<HashMap<K, Answer<T>>>>;
+type FlightAnswer<T> = watch::Receiver<Option<Result<T>>>;
+type RunningFlights<K, T> = Arc<Mutex<HashMap<K, FlightAnswer<T>>>>;
 
 /// Each flight is a task of its own: a caller that goes away does not take the answer from the others.
 pub struct Flights<K, T> {
-    running: Running<K, T>,
+    running: RunningFlights<K, T>,
 }
 
 impl<K, T> Flights<K, T>
@@ -31,7 +31,7 @@ where
     T: Clone + Send + Sync + 'static,
 {
     pub fn new() -> Flights<K, T> {
-        Flights { running: Running::default() }
+        Flights { running: RunningFlights::default() }
     }
 
     /// The answer of `make`, run by this caller or by one before it.
@@ -54,7 +54,7 @@ where
     }
 
     /// Start the flight if none is running; do not wait for it.
-    pub fn start_or_join<F>(&self, key: K, make: impl FnOnce() -> F) -> Answer<T>
+    pub fn start_or_join<F>(&self, key: K, make: impl FnOnce() -> F) -> FlightAnswer<T>
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {
@@ -66,7 +66,7 @@ where
         running.insert(key.clone(), answer.clone());
         // A runtime that shuts down drops a task at once, here, and the landing takes the lock.
         drop(running);
-        let landing = Landing { running: self.running.clone(), key };
+        let landing = FlightLanding { running: self.running.clone(), key };
         let flight = make();
         tokio::spawn(async move {
             let result = flight.await;
@@ -78,25 +78,25 @@ where
 }
 
 /// Takes the flight off the list, also when it panics.
-struct Landing<K: Eq + Hash, T> {
-    running: Running<K, T>,
+struct FlightLanding<K: Eq + Hash, T> {
+    running: RunningFlights<K, T>,
     key: K,
 }
 
-impl<K: Eq + Hash, T> Drop for Landing<K, T> {
+impl<K: Eq + Hash, T> Drop for FlightLanding<K, T> {
     fn drop(&mut self) {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
 
-pub async fn wait<T: Clone>(answer: &mut Answer<T>) -> Result<T> {
+pub async fn wait<T: Clone>(answer: &mut FlightAnswer<T>) -> Result<T> {
     match answer.wait_for(Option::is_some).await {
         Ok(landed) => landed.clone().expect("waited until it is there"),
         Err(_) => Err(Error::new(ErrorKind::Io, "ask the origin", "the task that asked has failed")),
     }
 }
 
-fn lock<K, T>(running: &Running<K, T>) -> std::sync::MutexGuard<'_, HashMap<K, Answer<T>>> {
+fn lock<K, T>(running: &RunningFlights<K, T>) -> std::sync::MutexGuard<'_, HashMap<K, FlightAnswer<T>>> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

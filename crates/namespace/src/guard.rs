@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use origin::{
-    Answer, Call, Change, Changed, DirCursor, DirPage, Layer, Object, Origin, OriginIdentity, Reference,
-    Sending,
+    Change, Changed, DirCursor, DirPage, Layer, Object, Origin, OriginAnswer, OriginCall, OriginIdentity,
+    Reference, Sending,
 };
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -50,9 +50,9 @@ const LEAVING_MAX: usize = 256;
 /// First byte of what is kept.
 const LAYOUT: u8 = 1;
 
-pub struct OriginGuard(Arc<Shared>);
+pub struct OriginGuard(Arc<GuardShared>);
 
-struct Shared {
+struct GuardShared {
     inner: Arc<dyn Origin>,
     store: Arc<Store>,
     /// Path of the junction.
@@ -68,9 +68,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Standing {
-    known: Kept,
+    known: KeptIdentity,
     /// The last look.
-    last: Option<Look>,
+    last: Option<IdentityCheck>,
     /// The root as it was last seen.
     root: Option<Reference>,
     /// Names in the root that we take away ourselves, until nothing is known of them any more: that they are not there at
@@ -79,7 +79,7 @@ struct Standing {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Kept {
+enum KeptIdentity {
     /// The origin was never reached.
     #[default]
     Nothing,
@@ -89,7 +89,7 @@ enum Kept {
 }
 
 #[derive(Clone)]
-struct Look {
+struct IdentityCheck {
     began: u64,
     ended: u64,
     at: Instant,
@@ -117,12 +117,21 @@ impl OriginGuard {
         id: JunctionId,
         root: FileId,
     ) -> Result<Arc<OriginGuard>> {
-        let known = store.origin_of(id).map_or(Kept::Nothing, |bytes| Kept::decode(&bytes));
+        let known = store.origin_of(id).map_or(KeptIdentity::Nothing, |bytes| KeptIdentity::decode(&bytes));
         let reference = store.node(root)?.map(|record| record.reference);
         let standing = Mutex::new(Standing { known, root: reference, ..Standing::default() });
         let (turns, looking) = (AtomicU64::new(0), tokio::sync::Mutex::default());
         let path = path.to_owned();
-        Ok(Arc::new(OriginGuard(Arc::new(Shared { inner, store, path, id, root, standing, turns, looking }))))
+        Ok(Arc::new(OriginGuard(Arc::new(GuardShared {
+            inner,
+            store,
+            path,
+            id,
+            root,
+            standing,
+            turns,
+            looking,
+        }))))
     }
 
     /// The storage is the right one at some moment after this call began; otherwise an outage.
@@ -133,7 +142,7 @@ impl OriginGuard {
     /// The same of the answers so far, if some may have come from another one: costs nothing while no new connection answers.
     pub async fn vouch_for_answers(&self) -> Result<()> {
         let connections = self.0.inner.connections();
-        let proves = |last: &Look| last.result.is_ok() && last.connections == connections;
+        let proves = |last: &IdentityCheck| last.result.is_ok() && last.connections == connections;
         let is_proven = self.0.standing().last.as_ref().is_some_and(proves);
         if is_proven { Ok(()) } else { self.vouch().await }
     }
@@ -146,7 +155,7 @@ impl OriginGuard {
         let found = shared.inner.identity().await?;
         shared.keep(&found).await?;
         let mut standing = shared.standing();
-        standing.known = Kept::Identity(found.clone());
+        standing.known = KeptIdentity::Identity(found.clone());
         (standing.last, standing.root) = (None, None);
         Ok(found)
     }
@@ -179,7 +188,7 @@ impl OriginGuard {
             _ => {
                 if error.outage_reason().is_some() && error.kind() != ErrorKind::Busy {
                     // That it is another one stays known until the next look.
-                    let is_known = |last: &Look| last.result.as_ref().is_err_and(is_replaced);
+                    let is_known = |last: &IdentityCheck| last.result.as_ref().is_err_and(is_replaced);
                     let mut standing = self.0.standing();
                     standing.last = standing.last.take().filter(is_known);
                 }
@@ -204,7 +213,7 @@ impl OriginGuard {
     }
 }
 
-impl Shared {
+impl GuardShared {
     fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,16 +224,20 @@ impl Shared {
 
     async fn look(self: &Arc<Self>, wanted: Wanted) -> Result<()> {
         match (&self.standing().last, wanted) {
-            (Some(Look { result: Ok(()), .. }), Wanted::SinceOutage) => return Ok(()),
-            (Some(Look { result: Ok(()), at, .. }), Wanted::Recent) if at.elapsed() < GOOD_FOR => {
+            (Some(IdentityCheck { result: Ok(()), .. }), Wanted::SinceOutage) => return Ok(()),
+            (Some(IdentityCheck { result: Ok(()), at, .. }), Wanted::Recent) if at.elapsed() < GOOD_FOR => {
                 return Ok(());
             }
-            (Some(Look { result: Ok(()), at, .. }), Wanted::Recent) if at.elapsed() < WILL_DO_FOR => {
+            (Some(IdentityCheck { result: Ok(()), at, .. }), Wanted::Recent)
+                if at.elapsed() < WILL_DO_FOR =>
+            {
                 self.look_behind();
                 return Ok(());
             }
             // It is another one: somebody looks again now and then, and the others are told so at once.
-            (Some(Look { result: Err(e), at, .. }), _) if is_replaced(e) && at.elapsed() < AGAIN_AFTER => {
+            (Some(IdentityCheck { result: Err(e), at, .. }), _)
+                if is_replaced(e) && at.elapsed() < AGAIN_AFTER =>
+            {
                 return Err(e.clone());
             }
             _ => {}
@@ -263,7 +276,8 @@ impl Shared {
             }
             _ => {}
         }
-        standing.last = Some(Look { began, ended: self.turn(), at, connections, result: result.clone() });
+        standing.last =
+            Some(IdentityCheck { began, ended: self.turn(), at, connections, result: result.clone() });
         result
     }
 
@@ -277,21 +291,25 @@ impl Shared {
         let known = self.standing().known.clone();
         match &known {
             // Now it tells more.
-            Kept::Identity(expected) if expected.bytes.is_empty() && !found.bytes.is_empty() => {
+            KeptIdentity::Identity(expected) if expected.bytes.is_empty() && !found.bytes.is_empty() => {
                 self.keep(&found).await?;
-                self.standing().known = Kept::Identity(found.clone());
+                self.standing().known = KeptIdentity::Identity(found.clone());
             }
-            Kept::Identity(expected) if expected.may_be(&found) => {}
-            Kept::Identity(_) if !found.is_lasting && self.has_known_files().await.map_err(unknown)? => {
+            KeptIdentity::Identity(expected) if expected.may_be(&found) => {}
+            KeptIdentity::Identity(_)
+                if !found.is_lasting && self.has_known_files().await.map_err(unknown)? =>
+            {
                 self.keep(&found).await?;
-                self.standing().known = Kept::Identity(found.clone());
+                self.standing().known = KeptIdentity::Identity(found.clone());
             }
-            Kept::Nothing => {
+            KeptIdentity::Nothing => {
                 self.keep(&found).await?;
-                self.standing().known = Kept::Identity(found.clone());
+                self.standing().known = KeptIdentity::Identity(found.clone());
             }
-            Kept::Identity(OriginIdentity { shown, .. }) => return Err(self.replaced(shown, &found.shown)),
-            Kept::Unreadable => {
+            KeptIdentity::Identity(OriginIdentity { shown, .. }) => {
+                return Err(self.replaced(shown, &found.shown));
+            }
+            KeptIdentity::Unreadable => {
                 return Err(self.replaced("something that cannot be read here any more", &found.shown));
             }
         }
@@ -373,7 +391,7 @@ impl Shared {
     }
 
     async fn keep(&self, identity: &OriginIdentity) -> Result<()> {
-        let (store, id, bytes) = (self.store.clone(), self.id, Kept::encode(identity));
+        let (store, id, bytes) = (self.store.clone(), self.id, KeptIdentity::encode(identity));
         let kept = tokio::task::spawn_blocking(move || store.keep_origin(id, bytes)).await;
         // Until it is kept, nobody goes on: after a restart anything would be the right one.
         let failed =
@@ -418,14 +436,14 @@ impl Shared {
     }
 }
 
-impl Kept {
+impl KeptIdentity {
     fn encode(identity: &OriginIdentity) -> Bytes {
         let length = u16::try_from(identity.bytes.len()).unwrap_or(u16::MAX);
         let kept = &identity.bytes[..usize::from(length)];
         [&[LAYOUT], &length.to_be_bytes()[..], kept, identity.shown.as_bytes()].concat().into()
     }
 
-    fn decode(bytes: &[u8]) -> Kept {
+    fn decode(bytes: &[u8]) -> KeptIdentity {
         let read = || {
             let rest = bytes.strip_prefix(&[LAYOUT])?;
             let (length, rest) = rest.split_first_chunk::<2>()?;
@@ -434,7 +452,7 @@ impl Kept {
             // Whether it lasts, the next one that is found says.
             Some(OriginIdentity { bytes: Bytes::copy_from_slice(identity), shown, is_lasting: true })
         };
-        read().map_or(Kept::Unreadable, Kept::Identity)
+        read().map_or(KeptIdentity::Unreadable, KeptIdentity::Identity)
     }
 }
 
@@ -463,28 +481,31 @@ impl Layer for OriginGuard {
         self.0.inner.as_ref()
     }
 
-    async fn around<'a, A: Answer + 'a>(
+    async fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        call: Call<'a>,
+        call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> Result<A> {
         match call {
             // By these the guard finds out which store it is.
-            Call::Identity | Call::IsEmpty => return send().await,
-            Call::SetAtCommit { .. } | Call::Write { .. } | Call::Commit { .. } => {
+            OriginCall::Identity | OriginCall::IsEmpty => return send().await,
+            OriginCall::SetAtCommit { .. } | OriginCall::Write { .. } | OriginCall::Commit { .. } => {
                 self.ready(Wanted::Recent).await?;
                 return self.made(send().await).await;
             }
-            Call::Root | Call::Change(_) | Call::LeftByRename { .. } => self.ready(Wanted::Recent).await?,
+            OriginCall::Root | OriginCall::Change(_) | OriginCall::LeftByRename { .. } => {
+                self.ready(Wanted::Recent).await?
+            }
             _ => self.ready(Wanted::SinceOutage).await?,
         };
         let answer = send().await;
         match call {
-            Call::Lookup { .. } => self.told(answer, Wanted::Recent).await,
-            Call::Getattr { .. } | Call::Readlink { .. } | Call::Readdir { .. } | Call::Xattrs { .. } => {
-                self.told(answer, Wanted::New).await
-            }
-            Call::LeftByRename { .. } => {
+            OriginCall::Lookup { .. } => self.told(answer, Wanted::Recent).await,
+            OriginCall::Getattr { .. }
+            | OriginCall::Readlink { .. }
+            | OriginCall::Readdir { .. }
+            | OriginCall::Xattrs { .. } => self.told(answer, Wanted::New).await,
+            OriginCall::LeftByRename { .. } => {
                 let left = self.heard(answer, Wanted::New).await?;
                 self.vouch_for_answers().await?;
                 Ok(left)
@@ -494,7 +515,7 @@ impl Layer for OriginGuard {
     }
 
     async fn around_root(&self) -> Result<Object> {
-        let root = self.around(Call::Root, || self.0.inner.root()).await?;
+        let root = self.around(OriginCall::Root, || self.0.inner.root()).await?;
         if !self.0.is_root(&root.reference) {
             self.vouch().await?;
         }
@@ -503,7 +524,7 @@ impl Layer for OriginGuard {
     }
 
     async fn around_readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
-        let call = Call::Readdir { dir, cursor };
+        let call = OriginCall::Readdir { dir, cursor };
         let page = self.around(call, || self.0.inner.readdir(dir, cursor)).await?;
         let is_first = cursor == DirCursor::default();
         if is_first && page.entries.is_empty() && page.next.is_none() && self.0.is_root(dir) {
@@ -538,11 +559,11 @@ mod tests {
             shown: "a disk".into(),
             is_lasting: true,
         };
-        let kept = Kept::encode(&identity);
-        assert_eq!(Kept::decode(&kept), Kept::Identity(identity));
+        let kept = KeptIdentity::encode(&identity);
+        assert_eq!(KeptIdentity::decode(&kept), KeptIdentity::Identity(identity));
         for end in 0..3 + 7 {
-            assert_eq!(Kept::decode(&kept[..end]), Kept::Unreadable, "cut to {end}");
+            assert_eq!(KeptIdentity::decode(&kept[..end]), KeptIdentity::Unreadable, "cut to {end}");
         }
-        assert_eq!(Kept::decode(b"\x02\x00\x00"), Kept::Unreadable);
+        assert_eq!(KeptIdentity::decode(b"\x02\x00\x00"), KeptIdentity::Unreadable);
     }
 }

@@ -13,9 +13,9 @@ use types::{Error, ErrorKind, FileId, JunctionId, Name, Result};
 
 use crate::flights::Join;
 use crate::node::Node;
-use crate::observe::{DETACHED, Place};
-use crate::store::Change;
-use crate::taken::Now;
+use crate::observe::{DETACHED, SeenAt};
+use crate::store::StoreChange;
+use crate::taken::NameState;
 use crate::{Grafted, Namespace};
 
 /// Directories to climb at most; a deeper chain of stale references is not worth the round trips.
@@ -60,7 +60,7 @@ impl Namespace {
         let asked = self.asking();
         let old = self.load(id)?;
         if depth == 0 {
-            self.forget(id).await?;
+            self.forget(old.junction(), id).await?;
             return Err(stale());
         }
         let junction = &*self.junction(old.junction())?;
@@ -82,11 +82,11 @@ impl Namespace {
                 return Box::pin(self.find_again(id, depth - 1)).await;
             }
             self.vouch_for(junction).await?;
-            self.forget(id).await?;
+            self.forget(junction.id, id).await?;
             return Err(stale());
         };
-        let place = Place { parent, name: &name };
-        let order = self.in_order().await;
+        let place = SeenAt { parent, name: &name };
+        let order = self.in_order(junction.id).await;
         let (mut node, change) = self.observe(&order, junction, id, Some(place), &object, asked)?;
         let mut changes: Vec<_> = change.into_iter().collect();
         if node.own > asked.own() && !is_in_one_place(&node, &old) {
@@ -98,7 +98,7 @@ impl Namespace {
             let mut record = node.record.clone();
             (record.parent, record.name) = (place.parent, place.name.clone());
             record.reference = object.reference.clone();
-            changes.push(Change::PutNode(id, record.clone()));
+            changes.push(StoreChange::PutNode(id, record.clone()));
             node = Arc::new(Node::as_changed(id, record, node.own));
             self.keep(&node);
         }
@@ -107,7 +107,7 @@ impl Namespace {
             changes.extend(self.name_anew(junction.id, &object.identity, id));
         }
         if self.astray().forget_at(id, parent, &name) {
-            changes.extend(self.take_in_name(parent, &Name::new(name.clone())?, &Now::Child(id))?);
+            changes.extend(self.take_in_name(parent, &Name::new(name.clone())?, &NameState::Child(id))?);
         }
         self.commit_in(order, changes).await?;
         self.metrics.healed.inc();
@@ -122,18 +122,23 @@ impl Namespace {
     }
 
     /// From now on this identity means the object that clients know as `id`.
-    pub(crate) fn name_anew(&self, junction: JunctionId, identity: &Identity, id: FileId) -> Option<Change> {
+    pub(crate) fn name_anew(
+        &self,
+        junction: JunctionId,
+        identity: &Identity,
+        id: FileId,
+    ) -> Option<StoreChange> {
         let computed = FileId::derive(junction, &identity.0);
         if self.id_of(junction, identity) == id {
             return None;
         }
         self.aliases.write().unwrap_or_else(PoisonError::into_inner).insert(computed, id);
-        Some(Change::PutAlias { computed, known: id })
+        Some(StoreChange::PutAlias { computed, known: id })
     }
 
     /// Where an object's identity is its place, one that moved keeps its id: its new place means that from now on, and its
     /// old one, if something comes to be there, another.
-    pub(crate) fn moved(&self, junction: &Grafted, old: &Node, now: &Identity) -> Vec<Change> {
+    pub(crate) fn moved(&self, junction: &Grafted, old: &Node, now: &Identity) -> Vec<StoreChange> {
         let before = Identity(old.record.reference.0.clone());
         if !junction.rules.origin.traits().identity_is_place || before == *now {
             return Vec::new();
@@ -159,18 +164,18 @@ impl Namespace {
         let asked = self.asking();
         let answer = junction.rules.origin.getattr(&old.record.reference).await;
         let object = junction.note(answer, asked.ms)?;
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let mut changes: Vec<_> = self.name_anew(junction.id, &object.identity, id).into_iter().collect();
         let last = (old.record.parent, old.record.name.clone());
         let others = self.other_names(&old, (last.0, &last.1))?;
-        let place = Place { parent: last.0, name: &last.1 };
+        let place = SeenAt { parent: last.0, name: &last.1 };
         let (node, change) = self.observe(&order, junction, id, Some(place), &object, asked)?;
         changes.extend(change);
         let dirs: Vec<_> = others.iter().map(|(dir, _)| *dir).chain([last.0]).collect();
         for (dir, name) in others.into_iter().chain([last]).filter(|(dir, _)| *dir != DETACHED) {
             let at = Name::new(name.clone())?;
             if self.child_of(dir, &at)? == Some(known) {
-                changes.extend(self.take_in_name(dir, &at, &Now::Child(id))?);
+                changes.extend(self.take_in_name(dir, &at, &NameState::Child(id))?);
                 changes.extend(self.named(id, (dir, &name), None));
             }
         }

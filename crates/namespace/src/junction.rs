@@ -31,13 +31,13 @@ pub struct Grafted {
     /// What was heard before this counts in an outage only.
     pub trusted_from_ms: u64,
     /// Shared with what takes its place under other rules.
-    condition: Arc<Condition>,
+    condition: Arc<OriginCondition>,
     pub limits: Arc<KnownLimits>,
 }
 
 /// How the origin does.
 #[derive(Default)]
-struct Condition {
+struct OriginCondition {
     /// When the running outage began; 0 = the origin answers.
     failing_since_ms: AtomicU64,
     probed_ms: AtomicU64,

@@ -10,6 +10,7 @@
 mod astray;
 mod attr;
 mod change;
+mod changed;
 pub mod config;
 mod cookie;
 mod endless;
@@ -26,6 +27,7 @@ mod lookup;
 mod metrics;
 mod node;
 mod observe;
+mod order;
 mod ours;
 mod record;
 mod siblings;
@@ -43,14 +45,14 @@ use arc_swap::ArcSwap;
 use origin::{Origin, OriginIdentity, Reference};
 use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Timeline, Version};
 
-pub use change::{Altered, Made, Moved, New, Old, Renewed};
+pub use changed::{Altered, Made, Moved, New, Old, Renewed};
 pub use config::{Config, Freshness, Junction, JunctionRules};
 pub use cookie::first_slot as cookie_of;
 pub use freshness::Ask;
 pub use junction::{JunctionStatus, Outage};
-pub use listing::{Listed, ListedEntry};
+pub use listing::{ListedEntry, ListingPage};
 pub use node::Node;
-pub use observe::Asked;
+pub use observe::QueryStamp;
 pub use siblings::Siblings;
 pub use store::{NoteChange, known_junctions, knows_junction};
 pub use wrote::Wrote;
@@ -61,7 +63,7 @@ use junction::Grafted;
 use listing::Suspects;
 use lookup::Single;
 use metrics::Metrics;
-use record::Listing;
+use record::DirListing;
 use store::Store;
 
 /// Directories whose listing state is kept in memory (about 100 bytes each).
@@ -117,7 +119,7 @@ pub struct Namespace {
     nodes: quick_cache::sync::Cache<FileId, node::Remembered>,
     /// With the store's generation: what a database said that was set aside counts no more. `None`: there is none, though
     /// the store may still have the one that is taken back.
-    listings: quick_cache::sync::Cache<(u64, FileId), Option<Listing>>,
+    listings: quick_cache::sync::Cache<(u64, FileId), Option<DirListing>>,
     /// Ids computed from identities that belong to objects known under another id; rare (see `heal`).
     aliases: RwLock<HashMap<FileId, FileId>>,
     /// Names looked up one by one, present or not.
@@ -125,11 +127,9 @@ pub struct Namespace {
     /// Targets of symbolic links, with the version they were read from.
     links: quick_cache::sync::Cache<FileId, (Version, bytes::Bytes)>,
     suspects: Mutex<Suspects>,
-    given_up: Mutex<endless::GivenUp>,
+    given_up: Mutex<endless::GivenUpListings>,
     list_ahead: bool,
     walks: Mutex<walk::Walks>,
-    /// Counts when something was evicted: what was asked before does not count as known after it.
-    evictions: std::sync::atomic::AtomicU64,
     /// Counts changes of our own that were taken in: what the origin was asked before one may be older than it.
     own_changes: std::sync::atomic::AtomicU64,
     /// Counts what was taken in.
@@ -139,14 +139,14 @@ pub struct Namespace {
     moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
     /// Where renames that had no answer were to bring what.
     astray: Mutex<astray::Astray>,
-    /// Held from looking at what is known until what follows from it is queued for the store (`in_order`).
-    order: tokio::sync::Mutex<()>,
+    /// A lock for each junction, held from the look at what is known until what follows from it is queued for the store.
+    orders: order::LearningOrders,
     name_locks: Vec<tokio::sync::Mutex<()>>,
     /// Of the listings ahead of walkers.
     walk_room: Arc<tokio::sync::Semaphore>,
     attr_flights: Flights<FileId, Arc<Node>>,
     lookup_flights: Flights<(FileId, Name), lookup::Heard>,
-    listing_flights: Flights<FileId, Listing>,
+    listing_flights: Flights<FileId, DirListing>,
     heal_flights: Flights<FileId, Arc<Node>>,
     /// Objects that are not what they were, for fronts whose clients are told. `None`: any may be.
     changed: tokio::sync::broadcast::Sender<Option<FileId>>,
@@ -193,13 +193,12 @@ impl Namespace {
             given_up: Mutex::default(),
             list_ahead: config.list_ahead,
             walks: Mutex::default(),
-            evictions: Default::default(),
             own_changes: Default::default(),
             learnt: Default::default(),
             ours: Mutex::default(),
             moving: Mutex::default(),
             astray: Mutex::default(),
-            order: tokio::sync::Mutex::default(),
+            orders: order::LearningOrders::default(),
             name_locks: (0..change::NAME_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             walk_room: Arc::new(tokio::sync::Semaphore::new(walk::AHEAD_MAX)),
             attr_flights: Flights::new(),
@@ -258,7 +257,7 @@ impl Namespace {
 
     /// A few bytes to be kept with an object; durable when this returns.
     pub async fn alter_note(&self, id: FileId, note: NoteChange) -> Result<()> {
-        self.store.commit(vec![store::Change::AlterNote(id, note)]).await
+        self.store.commit(vec![store::StoreChange::AlterNote(id, note)]).await
     }
 
     /// The root directory of a junction.
@@ -306,7 +305,7 @@ impl Namespace {
         let junction = &*self.grafts.load().at(path).ok_or_else(missing)?;
         let found = junction.guard.accept().await?;
         self.expire_tree(junction.root, file).await?;
-        self.forget_names_in(junction.root).await?;
+        self.forget_names_in(junction).await?;
         junction.guard.look_again();
         self.vouch_for(junction).await?;
         Ok(found)

@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// First byte of what is kept.
 const LAYOUT: u8 = 1;
 
-pub struct KnownLimits(Arc<Shared>);
+pub struct KnownLimits(Arc<LimitsShared>);
 
-struct Shared {
+struct LimitsShared {
     origin: Arc<dyn Origin>,
     store: Arc<Store>,
     /// Where they are kept.
@@ -39,10 +39,10 @@ struct Shared {
 struct State {
     known: Option<OriginLimits>,
     /// Of this process.
-    asked: Option<Asked>,
+    asked: Option<AskedLimits>,
 }
 
-struct Asked {
+struct AskedLimits {
     at: Instant,
     is_answered: bool,
 }
@@ -53,13 +53,13 @@ impl KnownLimits {
         let known = store.note(place)?.and_then(|bytes| decode(&bytes));
         let state = Mutex::new(State { known, asked: None });
         let (store, asking) = (store.clone(), tokio::sync::Mutex::default());
-        Ok(KnownLimits(Arc::new(Shared { origin, store, place, state, asking })))
+        Ok(KnownLimits(Arc::new(LimitsShared { origin, store, place, state, asking })))
     }
 
     pub async fn now(&self) -> OriginLimits {
         let (known, age) = {
             let state = self.0.state();
-            (state.known, state.asked.as_ref().map(Asked::age))
+            (state.known, state.asked.as_ref().map(AskedLimits::age))
         };
         match (known, age) {
             (Some(known), Some(Age::Good)) => known,
@@ -74,7 +74,7 @@ impl KnownLimits {
 
     /// For who would be refused: as they are now, if that was not found out just now.
     pub async fn anew(&self) -> OriginLimits {
-        let young = |asked: &Asked| asked.at.elapsed() < AGAIN_AFTER;
+        let young = |asked: &AskedLimits| asked.at.elapsed() < AGAIN_AFTER;
         let known = {
             let state = self.0.state();
             state.known.filter(|_| state.asked.as_ref().is_some_and(young))
@@ -98,7 +98,7 @@ impl KnownLimits {
         });
         let _ = tokio::time::timeout(PATIENCE, answer).await; // it goes on without us
         let mut state = self.0.state();
-        state.asked.get_or_insert_with(|| Asked { at: Instant::now(), is_answered: false });
+        state.asked.get_or_insert_with(|| AskedLimits { at: Instant::now(), is_answered: false });
         state.known.unwrap_or_default()
     }
 
@@ -111,7 +111,7 @@ impl KnownLimits {
     }
 }
 
-impl Shared {
+impl LimitsShared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,12 +121,12 @@ impl Shared {
         let answer = self.origin.limits().await;
         let news = {
             let mut state = self.state();
-            state.asked = Some(Asked { at, is_answered: answer.is_ok() });
+            state.asked = Some(AskedLimits { at, is_answered: answer.is_ok() });
             answer.ok().filter(|limits| state.known.replace(*limits) != Some(*limits))
         };
         if let Some(limits) = news {
             let note = NoteChange(Box::new(move |_| Some(encode(&limits))));
-            if let Err(e) = self.store.commit(vec![store::Change::AlterNote(self.place, note)]).await {
+            if let Err(e) = self.store.commit(vec![store::StoreChange::AlterNote(self.place, note)]).await {
                 tracing::debug!("what the origin can take is not kept: {e}");
             }
         }
@@ -140,7 +140,7 @@ enum Age {
     Tried,
 }
 
-impl Asked {
+impl AskedLimits {
     fn age(&self) -> Age {
         match (self.is_answered, self.at.elapsed()) {
             (true, age) if age < GOOD_FOR => Age::Good,

@@ -1,23 +1,23 @@
 //! Whole directories with attributes: how names, absences and attributes are learnt many at a time.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use origin::{DirCursor, DirPage, Reference};
-use types::{Error, ErrorKind, FileId, Result};
+use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
 use crate::config::Freshness;
 use crate::cookie;
-use crate::endless::{Course, GivenUp};
+use crate::endless::{Course, GivenUpListings};
 use crate::flights::{Join, wait};
 use crate::freshness::Ask;
 use crate::node::{Node, Remembered};
-use crate::observe::{Asked, DETACHED, InOrder, Place};
-use crate::record::Listing;
-use crate::store::{Change, StoredEntry};
+use crate::observe::{DETACHED, QueryStamp, SeenAt};
+use crate::order::InOrder;
+use crate::record::DirListing;
+use crate::store::{StoreChange, StoredEntry};
 use crate::{Found, Grafted, Namespace};
 
 /// A question about one name or one file waits this long for a listing of its directory that is under way,
@@ -49,7 +49,7 @@ pub struct ListedEntry {
 
 /// A piece of a directory, in the order of the cookies.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct ListingPage {
     pub dir: Found,
     pub entries: Vec<ListedEntry>,
     pub eof: bool,
@@ -83,7 +83,7 @@ impl Suspects {
 
 impl Namespace {
     /// Entries after cookie `after` (0 = all), `max` at most; fetches the directory where the rule demands it.
-    pub async fn readdir(self: &Arc<Self>, dir: FileId, after: u64, max: usize) -> Result<Listed> {
+    pub async fn readdir(self: &Arc<Self>, dir: FileId, after: u64, max: usize) -> Result<ListingPage> {
         let above = self.grafts.load().virtual_tree.children(dir);
         if let Some(children) = above {
             return self.read_virtual(dir, children, after, max).await;
@@ -104,7 +104,7 @@ impl Namespace {
         let eof = stored.len() <= max;
         stored.truncate(max);
         let entries = self.with_children(&node, stored).await?;
-        Ok(Listed { dir: Found::Node(node), entries, eof })
+        Ok(ListingPage { dir: Found::Node(node), entries, eof })
     }
 
     async fn read_virtual(
@@ -113,7 +113,7 @@ impl Namespace {
         children: Vec<(Bytes, FileId)>,
         after: u64,
         max: usize,
-    ) -> Result<Listed> {
+    ) -> Result<ListingPage> {
         let mut all: Vec<_> =
             children.into_iter().map(|(name, id)| (cookie::first_slot(&name), name, id)).collect();
         all.sort();
@@ -130,11 +130,11 @@ impl Namespace {
             entries.push(ListedEntry { name, cookie, fileid: id.fileid64(), child });
         }
         let eof = left.peek().is_none();
-        Ok(Listed { dir: self.getattr(dir, Ask::Use).await?, entries, eof })
+        Ok(ListingPage { dir: self.getattr(dir, Ask::Use).await?, entries, eof })
     }
 
     /// The listing state of a directory, if it was ever listed.
-    pub(crate) fn listing_of(&self, dir: FileId) -> Result<Option<Listing>> {
+    pub(crate) fn listing_of(&self, dir: FileId) -> Result<Option<DirListing>> {
         if dir == DETACHED {
             return Ok(None);
         }
@@ -146,13 +146,13 @@ impl Namespace {
         (self.store.generation(), dir)
     }
 
-    pub(crate) fn keep_listing(&self, dir: FileId, listing: Option<Listing>) {
+    pub(crate) fn keep_listing(&self, dir: FileId, listing: Option<DirListing>) {
         self.listings.insert(self.listing_key(dir), listing);
     }
 
-    /// Counts what takes from the store what it had: what was asked before must not be believed after it.
-    fn losses(&self) -> u64 {
-        self.evictions.load(Ordering::SeqCst) + self.store.generation()
+    /// Counts what takes from the store what it had of a junction: what was asked before must not be believed after it.
+    fn losses(&self, junction: JunctionId) -> u64 {
+        self.orders.evictions(junction) + self.store.generation()
     }
 
     /// An error that passes, if the store was begun anew since `generation`: what was read from it may be nothing.
@@ -164,14 +164,14 @@ impl Namespace {
     }
 
     /// No listing of this directory counts any more. The caller has the store take it back, too.
-    pub(crate) fn drop_listing(&self, dir: FileId) -> Change {
+    pub(crate) fn drop_listing(&self, dir: FileId) -> StoreChange {
         self.ours().spoil_listing(dir);
         self.keep_listing(dir, None);
-        Change::RemoveListing(dir)
+        StoreChange::RemoveListing(dir)
     }
 
     /// Since when the listing is known to name exactly what is in the directory; `None` if it is outdated.
-    pub(crate) fn proof(&self, dir: &Node, listing: &Listing, rule: Freshness) -> Option<u64> {
+    pub(crate) fn proof(&self, dir: &Node, listing: &DirListing, rule: Freshness) -> Option<u64> {
         proof(dir, listing.version, listing.settled, listing.listed_ms, rule)
     }
 
@@ -213,7 +213,7 @@ impl Namespace {
         };
         let mut answer = list(join).await;
         // Joined one that began so long ago that it is too old already.
-        let too_old = |l: &Listing| {
+        let too_old = |l: &DirListing| {
             l.listed_ms < now && !junction.is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
         };
         if answer.as_ref().is_ok_and(too_old) {
@@ -229,7 +229,7 @@ impl Namespace {
     }
 
     /// Are the names and the attributes of a listing fresh enough for who asks so?
-    fn will_do(&self, dir: &Node, listing: &Listing, junction: &Grafted, ask: Ask) -> bool {
+    fn will_do(&self, dir: &Node, listing: &DirListing, junction: &Grafted, ask: Ask) -> bool {
         let (rules, now) = (&junction.rules, self.clock.now_ms());
         let names = self
             .proof(dir, listing, rules.directories)
@@ -237,7 +237,7 @@ impl Namespace {
         names && junction.is_fresh(rules.files, ask, listing.listed_ms, now)
     }
 
-    fn still_will_do(&self, dir: FileId, listing: &Listing, ask: Ask) -> bool {
+    fn still_will_do(&self, dir: FileId, listing: &DirListing, ask: Ask) -> bool {
         let Ok(node) = self.load(dir) else { return false };
         self.junction(node.junction()).is_ok_and(|junction| self.will_do(&node, listing, &junction, ask))
     }
@@ -245,7 +245,7 @@ impl Namespace {
     pub(crate) fn start_listing(
         self: &Arc<Self>,
         dir: FileId,
-    ) -> tokio::sync::watch::Receiver<Option<Result<Listing>>> {
+    ) -> tokio::sync::watch::Receiver<Option<Result<DirListing>>> {
         let this = self.clone();
         self.listing_flights.start_or_join(dir, move || this.list(dir))
     }
@@ -268,7 +268,7 @@ impl Namespace {
 
     /// Fetch the directory from the origin page by page; a page is committed while the next one travels.
     /// One that led nowhere is not tried again for a while, whoever asks.
-    pub(crate) async fn list(self: Arc<Self>, dir: FileId) -> Result<Listing> {
+    pub(crate) async fn list(self: Arc<Self>, dir: FileId) -> Result<DirListing> {
         self.given_up().check(dir, self.clock.now_ms())?;
         let listed = self.list_undisturbed(dir).await;
         match &listed {
@@ -284,7 +284,7 @@ impl Namespace {
         listed
     }
 
-    pub(crate) fn given_up(&self) -> std::sync::MutexGuard<'_, GivenUp> {
+    pub(crate) fn given_up(&self) -> std::sync::MutexGuard<'_, GivenUpListings> {
         self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -304,7 +304,7 @@ impl Namespace {
         format!("{}/", names.join("/"))
     }
 
-    async fn list_undisturbed(self: &Arc<Self>, dir: FileId) -> Result<Listing> {
+    async fn list_undisturbed(self: &Arc<Self>, dir: FileId) -> Result<DirListing> {
         self.metrics.listings.inc();
         for _ in 0..UNDISTURBED_TRIES {
             let node = self.node_to_list(dir).await?;
@@ -346,9 +346,9 @@ impl Namespace {
     }
 
     /// `None`: something was evicted meanwhile, and what was asked before that must not be believed.
-    async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
+    async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<DirListing>> {
         let dir = {
-            let _order = self.in_order().await;
+            let _order = self.in_order(dir.junction()).await;
             let dir = self.load(dir.id)?;
             self.ours().listing_begins(dir.id, dir.version());
             dir
@@ -362,15 +362,15 @@ impl Namespace {
         self.ours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn list_pages(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<Listing>> {
+    async fn list_pages(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<DirListing>> {
         let asked = self.asking();
         let before = self.slots_of(dir.id).await?;
         match self.follow_pages(dir, asked, &before).await {
             Ok(None) => Ok(None),
-            Ok(Some((seen, listing))) => self.finish_listing(dir.id, before, &seen, listing).await,
+            Ok(Some((seen, listing))) => self.finish_listing(dir, before, &seen, listing).await,
             Err(e) => {
                 if e.kind() == ErrorKind::Corrupt {
-                    self.take_back(dir.id, &before, asked).await?;
+                    self.take_back(dir, &before, asked).await?;
                 }
                 Err(e)
             }
@@ -381,11 +381,11 @@ impl Namespace {
     async fn follow_pages(
         self: &Arc<Self>,
         dir: &Arc<Node>,
-        asked: Asked,
+        asked: QueryStamp,
         before: &HashSet<u64>,
-    ) -> Result<Option<(HashSet<u64>, Listing)>> {
-        let evictions = self.losses();
+    ) -> Result<Option<(HashSet<u64>, DirListing)>> {
         let junction = &*self.junction(dir.junction())?;
+        let losses = self.losses(junction.id);
         let changed = dir.attr().mtime.max(dir.attr().ctime);
         let shown = junction.rules.origin.traits().directories_show_changes;
         let settled = shown && asked.is_settled(changed);
@@ -394,7 +394,7 @@ impl Namespace {
         let mut page = self.ask_page(junction, &dir.record.reference, DirCursor::default()).await?;
         let (mut entries, mut news) = (0, false);
         loop {
-            if self.losses() != evictions {
+            if self.losses(junction.id) != losses {
                 return Ok(None);
             }
             entries += page.entries.len() as u64;
@@ -407,9 +407,9 @@ impl Namespace {
                     error.with_source(std::io::Error::other(why))
                 })?;
             }
-            let order = self.in_order().await;
+            let order = self.in_order(junction.id).await;
             let changes = self.take_in(&order, junction, dir.id, &page, asked)?;
-            news |= changes.iter().any(|change| matches!(change, Change::PutEntry { .. }));
+            news |= changes.iter().any(|change| matches!(change, StoreChange::PutEntry { .. }));
             let commit = self.commit_in(order, changes);
             let Some(next) = page.next else {
                 commit.await?;
@@ -420,7 +420,7 @@ impl Namespace {
             committed?;
             page = next_page?;
         }
-        if self.losses() != evictions {
+        if self.losses(junction.id) != losses {
             return Ok(None);
         }
         if !before.is_subset(&seen) {
@@ -431,16 +431,17 @@ impl Namespace {
         if !shown && known && (news || !before.is_subset(&seen)) {
             self.load(dir.id)?.doubt();
         }
-        let listing = Listing { listed_ms: asked.ms, version: dir.version(), settled, entries };
+        let listing = DirListing { listed_ms: asked.ms, version: dir.version(), settled, entries };
         Ok(Some((seen, listing)))
     }
 
     /// What a listing brought that led nowhere: the database is not to grow with each try. What was learnt otherwise since
     /// it began stays.
-    async fn take_back(&self, dir: FileId, before: &HashSet<u64>, asked: Asked) -> Result<()> {
+    async fn take_back(&self, dir: &Node, before: &HashSet<u64>, asked: QueryStamp) -> Result<()> {
+        let (dir, junction) = (dir.id, dir.junction());
         let mut after = 0;
         loop {
-            let order = self.in_order().await;
+            let order = self.in_order(junction).await;
             let piece = self.store.entries_after(dir, after, TAKEN_BACK_TOGETHER)?;
             let Some(last) = piece.last() else { return Ok(()) };
             after = last.cookie;
@@ -455,7 +456,7 @@ impl Namespace {
                 if node.as_ref().is_some_and(|node| node.checked_ms() > asked.ms) {
                     continue;
                 }
-                changes.push(Change::RemoveEntry { dir, cookie: entry.cookie });
+                changes.push(StoreChange::RemoveEntry { dir, cookie: entry.cookie });
                 let came_with_it = |node: &Node| {
                     node.record.checked_ms == asked.ms
                         && node.record.parent == dir
@@ -463,7 +464,7 @@ impl Namespace {
                 };
                 if let Some(node) = node.filter(|node| came_with_it(node)) {
                     self.nodes.insert(node.id, Remembered::Gone { own: 0 });
-                    changes.push(Change::RemoveNode(node.id));
+                    changes.push(StoreChange::RemoveNode(node.id));
                 }
             }
             self.commit_in(order, changes).await?;
@@ -491,19 +492,19 @@ impl Namespace {
     /// What was listed, but for the names that we changed meanwhile.
     fn take_in(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         dir: FileId,
         page: &DirPage,
-        asked: Asked,
-    ) -> Result<Vec<Change>> {
+        asked: QueryStamp,
+    ) -> Result<Vec<StoreChange>> {
         let mut changes = Vec::new();
         for entry in &page.entries {
             let name = Bytes::copy_from_slice(entry.name.as_bytes());
             let child = match &entry.object {
                 Some(object) => {
                     let id = self.id_of(junction.id, &object.identity);
-                    let place = Place { parent: dir, name: &name };
+                    let place = SeenAt { parent: dir, name: &name };
                     let had = (object.attr.nlink > 1).then(|| self.place_of(id)).flatten();
                     let change = match self.observe(order, junction, id, Some(place), object, asked) {
                         Ok((_, change)) => change,
@@ -523,12 +524,14 @@ impl Namespace {
                 child.or_else(|| known.as_ref()?.child.filter(|id| self.is_directory_at(*id, dir, &name)));
             if known.is_none_or(|known| known.child != child) {
                 changes.extend(child.into_iter().flat_map(|id| self.named(id, (dir, &name), None)));
-                changes.push(Change::PutEntry { dir, name, child });
+                changes.push(StoreChange::PutEntry { dir, name, child });
             }
         }
         let ours = self.ours();
         changes.retain(|change| match change {
-            Change::PutEntry { name, .. } | Change::PutName { name, .. } => !ours.is_touched(dir, name),
+            StoreChange::PutEntry { name, .. } | StoreChange::PutName { name, .. } => {
+                !ours.is_touched(dir, name)
+            }
             _ => true,
         });
         Ok(changes)
@@ -543,13 +546,14 @@ impl Namespace {
 
     async fn finish_listing(
         &self,
-        dir: FileId,
+        dir: &Node,
         before: HashSet<u64>,
         seen: &HashSet<u64>,
-        mut listing: Listing,
-    ) -> Result<Option<Listing>> {
+        mut listing: DirListing,
+    ) -> Result<Option<DirListing>> {
+        let (dir, junction) = (dir.id, dir.junction());
         let mut changes = Vec::new();
-        let order = self.in_order().await;
+        let order = self.in_order(junction).await;
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None);
         }
@@ -566,11 +570,11 @@ impl Namespace {
         if now != listing.version && self.ours().leads(dir, listing.version, now) {
             (listing.version, listing.settled) = (now, false);
         }
-        changes.push(Change::PutListing(dir, listing));
+        changes.push(StoreChange::PutListing(dir, listing));
         let known = self.listing_of(dir)?;
         self.commit_in(order, changes).await?;
         // Not before: who finds it takes the store's word for what is in the directory.
-        let _order = self.in_order().await;
+        let _order = self.in_order(junction).await;
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None); // meanwhile, and the store has taken it back
         }
@@ -583,8 +587,8 @@ impl Namespace {
 
     /// The name is no longer in the directory. Its object may live on elsewhere, or for those who have it open:
     /// it is kept, but the origin is asked before it is trusted again.
-    pub(crate) fn unlink(&self, dir: FileId, entry: &StoredEntry) -> Result<Vec<Change>> {
-        let mut changes = vec![Change::RemoveEntry { dir, cookie: entry.cookie }];
+    pub(crate) fn unlink(&self, dir: FileId, entry: &StoredEntry) -> Result<Vec<StoreChange>> {
+        let mut changes = vec![StoreChange::RemoveEntry { dir, cookie: entry.cookie }];
         if let Some(child) = entry.child
             && let Ok(node) = self.load(child)
             && node.record.parent == dir
@@ -593,7 +597,7 @@ impl Namespace {
             let mut record = node.record.clone();
             (record.parent, record.name, record.checked_ms) = (DETACHED, Bytes::new(), 0);
             self.keep(&Arc::new(Node::as_changed(child, record.clone(), node.own)));
-            changes.push(Change::PutNode(child, record));
+            changes.push(StoreChange::PutNode(child, record));
         }
         Ok(changes)
     }

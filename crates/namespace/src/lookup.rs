@@ -12,8 +12,9 @@ use crate::flights::Join;
 use crate::freshness::{self, Ask};
 use crate::listing;
 use crate::node::Node;
-use crate::observe::{Asked, InOrder, Place};
-use crate::store::Change;
+use crate::observe::{QueryStamp, SeenAt};
+use crate::order::InOrder;
+use crate::store::StoreChange;
 use crate::{Found, Namespace};
 
 /// A question that changes of our own come between is asked anew, so often.
@@ -38,7 +39,7 @@ pub struct Heard {
 }
 
 /// What is known of a name without asking.
-enum Known {
+enum KnownName {
     Present(FileId),
     Absent,
     /// Known once, but no longer vouched for.
@@ -89,7 +90,7 @@ impl Namespace {
 
     /// What had this name when the origin was last asked, if that may be served while it cannot be.
     fn lookup_outdated(&self, dir: &Node, name: &Name) -> Result<Option<Found>> {
-        let (Known::Present(child) | Known::Outdated(child)) = self.known(dir, name)? else {
+        let (KnownName::Present(child) | KnownName::Outdated(child)) = self.known(dir, name)? else {
             return Ok(None);
         };
         let junction = &*self.junction(dir.junction())?;
@@ -103,17 +104,17 @@ impl Namespace {
     /// The answer, if it can be given without looking the name up at the origin.
     async fn lookup_known(self: &Arc<Self>, dir: &Arc<Node>, name: &Name) -> Result<Option<Result<Found>>> {
         match self.known(dir, name)? {
-            Known::Present(child) => match self.node(child, Ask::Open).await {
+            KnownName::Present(child) => match self.node(child, Ask::Open).await {
                 Ok(node) => Ok(Some(Ok(Found::Node(node)))),
                 // Replaced by another object of that name since.
                 Err(e) if e.kind() == ErrorKind::Stale => Ok(None),
                 Err(e) => Err(e),
             },
-            Known::Absent => {
+            KnownName::Absent => {
                 self.metrics.negative_hits.inc();
                 Ok(Some(Err(not_found(name))))
             }
-            Known::Outdated(child) => {
+            KnownName::Outdated(child) => {
                 let junction = &*self.junction(dir.junction())?;
                 match self.load(child) {
                     Ok(node) if junction.is_failing() && self.may_serve_stale(junction, &node) => {
@@ -123,22 +124,23 @@ impl Namespace {
                     _ => Ok(None),
                 }
             }
-            Known::Unknown => Ok(None),
+            KnownName::Unknown => Ok(None),
         }
     }
 
     /// What the name stands for, with all that was announced by now; `None` if that would have to be asked for.
     pub async fn stands_for(self: &Arc<Self>, dir: FileId, name: &Name) -> Option<Option<FileId>> {
-        drop(self.in_order().await);
+        let junction = self.load(dir).ok()?.junction();
+        drop(self.in_order(junction).await);
         let dir = self.load(dir).ok()?;
         match self.known(&dir, name).ok()? {
-            Known::Present(child) => self.load(child).is_ok().then_some(Some(child)),
-            Known::Absent => Some(None),
-            Known::Outdated(_) | Known::Unknown => None,
+            KnownName::Present(child) => self.load(child).is_ok().then_some(Some(child)),
+            KnownName::Absent => Some(None),
+            KnownName::Outdated(_) | KnownName::Unknown => None,
         }
     }
 
-    fn known(&self, dir: &Node, name: &Name) -> Result<Known> {
+    fn known(&self, dir: &Node, name: &Name) -> Result<KnownName> {
         let grafts = self.grafts.load();
         let junction = grafts.junction(dir.junction())?;
         let (rules, now) = (&junction.rules, self.clock.now_ms());
@@ -149,8 +151,8 @@ impl Namespace {
                 listing::proof(dir, single.version, single.settled, single.asked_ms, rules.directories)
         {
             match single.child {
-                Some(child) if good(at) => return Ok(Known::Present(child)),
-                None if good(at) && absent(at) => return Ok(Known::Absent),
+                Some(child) if good(at) => return Ok(KnownName::Present(child)),
+                None if good(at) && absent(at) => return Ok(KnownName::Absent),
                 _ => {}
             }
         }
@@ -160,10 +162,10 @@ impl Namespace {
         let listing = self.listing_of(dir.id)?;
         let proved = listing.and_then(|l| self.proof(dir, &l, rules.directories)).filter(|at| good(*at));
         Ok(match (child, proved) {
-            (Some(child), Some(_)) => Known::Present(child),
-            (None, Some(at)) if absent(at) && !listed => Known::Absent,
-            (Some(child), None) => Known::Outdated(child),
-            (None, _) => Known::Unknown,
+            (Some(child), Some(_)) => KnownName::Present(child),
+            (None, Some(at)) if absent(at) && !listed => KnownName::Absent,
+            (Some(child), None) => KnownName::Outdated(child),
+            (None, _) => KnownName::Unknown,
         })
     }
 
@@ -220,7 +222,7 @@ impl Namespace {
         self.ours().lookup_begins(dir.id, &bytes);
         let asked = self.asking();
         let answer = self.hear_of_name(&dir, name, asked).await;
-        let order = self.in_order().await;
+        let order = self.in_order(dir.junction()).await;
         let touches = {
             let mut ours = self.ours();
             if !ours.lookup_ends(dir.id, &bytes) {
@@ -235,7 +237,12 @@ impl Namespace {
         Some(Heard { answer, touches })
     }
 
-    async fn hear_of_name(self: &Arc<Self>, dir: &Arc<Node>, name: &Name, asked: Asked) -> Result<Object> {
+    async fn hear_of_name(
+        self: &Arc<Self>,
+        dir: &Arc<Node>,
+        name: &Name,
+        asked: QueryStamp,
+    ) -> Result<Object> {
         let junction = &*self.junction(dir.junction())?;
         let ask =
             |dir: Arc<Node>| async move { junction.rules.origin.lookup(&dir.record.reference, name).await };
@@ -249,12 +256,12 @@ impl Namespace {
 
     fn take_in_lookup(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         dir: &Arc<Node>,
         name: &Name,
         answer: Result<Object>,
-        asked: Asked,
-    ) -> Result<(Result<Arc<Node>>, Vec<Change>)> {
+        asked: QueryStamp,
+    ) -> Result<(Result<Arc<Node>>, Vec<StoreChange>)> {
         let junction = &*self.junction(dir.junction())?;
         let shown = junction.rules.origin.traits().directories_show_changes;
         let settled = shown && asked.is_settled(dir.attr().mtime.max(dir.attr().ctime));
@@ -263,7 +270,7 @@ impl Namespace {
             Ok(object) => {
                 let id = self.id_of(junction.id, &object.identity);
                 let bytes = Bytes::copy_from_slice(name.as_bytes());
-                let place = Place { parent: dir.id, name: &bytes };
+                let place = SeenAt { parent: dir.id, name: &bytes };
                 let had = self.place_of(id);
                 let (node, change) = self.observe(order, junction, id, Some(place), &object, asked)?;
                 let known = self.store.find_entry(dir.id, name.as_bytes())?;
@@ -271,7 +278,7 @@ impl Namespace {
                 let named = (is_news || change.is_some()).then(|| self.named(id, (dir.id, &bytes), had));
                 let mut changes: Vec<_> = change.into_iter().chain(named.into_iter().flatten()).collect();
                 if is_news {
-                    changes.push(Change::PutEntry { dir: dir.id, name: bytes, child: Some(id) });
+                    changes.push(StoreChange::PutEntry { dir: dir.id, name: bytes, child: Some(id) });
                 }
                 self.singles.insert((dir.id, name.clone()), single(Some(id)));
                 (Ok(node), changes)

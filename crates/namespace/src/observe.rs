@@ -9,16 +9,14 @@ use types::{Error, ErrorKind, FileId, JunctionId, Result, Timestamp};
 
 use crate::freshness;
 use crate::node::{Node, Remembered};
+use crate::order::InOrder;
 use crate::record::Record;
-use crate::store::Change;
+use crate::store::StoreChange;
 use crate::{Grafted, Namespace};
-
-/// Held by who learns something.
-pub struct InOrder<'a>(#[expect(dead_code, reason = "held, not read")] tokio::sync::MutexGuard<'a, ()>);
 
 /// When the origin was asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct QueryStamp {
     /// By our time line.
     pub ms: u64,
     /// By the wall clock.
@@ -33,13 +31,13 @@ pub struct Asked {
 
 /// Where an object was seen.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct SeenAt<'a> {
     pub parent: FileId,
     /// Empty for the root of a junction.
     pub name: &'a Bytes,
 }
 
-impl Asked {
+impl QueryStamp {
     /// Had what changed then been left alone long enough when it was asked for?
     pub fn is_settled(&self, changed: Timestamp) -> bool {
         freshness::is_settled(changed, self.ms, self.wall_ms)
@@ -77,7 +75,7 @@ impl Namespace {
     }
 
     /// A change of our own removed it after this was asked.
-    fn is_removed_since(&self, id: FileId, asked: Asked) -> bool {
+    fn is_removed_since(&self, id: FileId, asked: QueryStamp) -> bool {
         !asked.by_us && matches!(self.nodes.get(&id), Some(Remembered::Gone { own }) if own > asked.own)
     }
 
@@ -85,32 +83,26 @@ impl Namespace {
         self.nodes.insert(node.id, Remembered::Node(node.clone()));
     }
 
-    /// Nobody learns anything between what is looked at under it and what is put into memory and handed to the store:
-    /// both take things in in the same order.
-    pub(crate) async fn in_order(&self) -> InOrder<'_> {
-        InOrder(self.order.lock().await)
-    }
-
     /// Durable when it returns; others learn things again as soon as it has its place.
-    pub(crate) async fn commit_in(&self, order: InOrder<'_>, changes: Vec<Change>) -> Result<()> {
+    pub(crate) async fn commit_in(&self, order: InOrder, changes: Vec<StoreChange>) -> Result<()> {
         let committing = self.store.begin_commit(changes).await?;
         drop(order);
         committing.wait().await
     }
 
     /// Before the origin is asked.
-    pub fn asking(&self) -> Asked {
+    pub fn asking(&self) -> QueryStamp {
         let (own, learnt) = (self.own_changes.load(Ordering::SeqCst), self.learnt.load(Ordering::SeqCst));
         let wall = self.clock.wall();
         let wall_ms = u64::try_from(wall.seconds).unwrap_or(0).saturating_mul(1000);
         let wall_ms = wall_ms.saturating_add(u64::from(wall.nanos / 1_000_000));
-        Asked { ms: self.clock.now_ms(), wall_ms, own, learnt, by_us: false }
+        QueryStamp { ms: self.clock.now_ms(), wall_ms, own, learnt, by_us: false }
     }
 
     /// Of what a change of our own tells: nothing that was asked before knows better.
-    pub(crate) fn changing(&self) -> Asked {
+    pub(crate) fn changing(&self) -> QueryStamp {
         let own = self.own_changes.fetch_add(1, Ordering::SeqCst) + 1;
-        Asked { own, by_us: true, ..self.asking() }
+        QueryStamp { own, by_us: true, ..self.asking() }
     }
 
     /// Take in `object`, as seen when the origin was asked. Older news never overwrite newer.
@@ -118,13 +110,18 @@ impl Namespace {
     /// removed it since then.
     pub(crate) fn observe(
         &self,
-        _order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         id: FileId,
-        place: Option<Place<'_>>,
+        place: Option<SeenAt<'_>>,
         object: &Object,
-        asked: Asked,
-    ) -> Result<(Arc<Node>, Option<Change>)> {
+        asked: QueryStamp,
+    ) -> Result<(Arc<Node>, Option<StoreChange>)> {
+        debug_assert_eq!(
+            order.junction(),
+            junction.id,
+            "the order of the junction that the object belongs to"
+        );
         let old = match self.load(id) {
             Ok(node) => Some(node),
             Err(e) if e.kind() == ErrorKind::Stale && !self.is_removed_since(id, asked) => None,
@@ -161,7 +158,7 @@ impl Namespace {
         }
         let own = if asked.by_us { asked.own } else { old.as_ref().map_or(0, |old| old.own) };
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));
-        let change = durable.then(|| Change::PutNode(id, record.clone()));
+        let change = durable.then(|| StoreChange::PutNode(id, record.clone()));
         let node = Arc::new(Node::as_changed(id, record, own));
         node.learn(self.learnt.fetch_add(1, Ordering::SeqCst) + 1);
         self.keep(&node);
@@ -169,19 +166,19 @@ impl Namespace {
     }
 
     /// The object is no more: its handle is stale from now on.
-    pub(crate) async fn forget(&self, id: FileId) -> Result<()> {
-        let _order = self.in_order().await;
+    pub(crate) async fn forget(&self, junction: JunctionId, id: FileId) -> Result<()> {
+        let _order = self.in_order(junction).await;
         self.nodes.insert(id, Remembered::Gone { own: 0 });
         self.astray().forget(id);
         let _ = self.changed.send(Some(id));
         let listing = self.drop_listing(id);
-        self.store.enqueue(vec![Change::RemoveNode(id), listing]).await
+        self.store.enqueue(vec![StoreChange::RemoveNode(id), listing]).await
     }
 }
 
 /// A file with several names keeps the first place it was seen in, so that listings of the others do not
 /// rewrite its record each time; everything else is where it was seen last.
-fn where_to_find(old: Option<&Node>, place: Option<Place<'_>>, object: &Object) -> (FileId, Bytes) {
+fn where_to_find(old: Option<&Node>, place: Option<SeenAt<'_>>, object: &Object) -> (FileId, Bytes) {
     let known = old.map(|o| (o.record.parent, o.record.name.clone()));
     let several_names = !object.attr.is_dir() && object.attr.nlink > 1;
     match (known, place) {

@@ -17,10 +17,10 @@ const STATES_MAX: usize = 64;
 #[derive(Default)]
 pub struct Ours {
     /// By directory that is being listed: what our changes touched since the listing began.
-    listings: HashMap<FileId, Touched>,
+    listings: HashMap<FileId, TouchedNames>,
     /// Names that are being looked up: whether our changes touched them since.
     lookups: HashMap<(FileId, Bytes), bool>,
-    rows: HashMap<FileId, Row>,
+    rows: HashMap<FileId, OwnStates>,
     /// By directory: the last change whose commit is under way. Commits are in order: after it, all before are there.
     unseen: HashMap<FileId, (u64, watch::Receiver<()>)>,
     changes: u64,
@@ -29,7 +29,7 @@ pub struct Ours {
 }
 
 #[derive(Default)]
-struct Touched {
+struct TouchedNames {
     names: HashSet<Bytes>,
     /// What has one of the names now is not known.
     spoilt: bool,
@@ -37,7 +37,7 @@ struct Touched {
 
 impl Ours {
     pub fn listing_begins(&mut self, dir: FileId, version: Version) {
-        self.listings.insert(dir, Touched::default());
+        self.listings.insert(dir, TouchedNames::default());
         self.row(dir).starts_at(version);
     }
 
@@ -124,7 +124,7 @@ impl Ours {
             || self.rows.get(&dir).is_some_and(|row| row.states.contains(&from) && row.states.contains(&to))
     }
 
-    fn row(&mut self, dir: FileId) -> &mut Row {
+    fn row(&mut self, dir: FileId) -> &mut OwnStates {
         if self.rows.len() >= ROWS_MAX && !self.rows.contains_key(&dir) {
             self.rows.clear();
         }
@@ -135,12 +135,12 @@ impl Ours {
 /// States of a directory that only changes of ours lie between. Answers come in any order, so what does not fit yet is
 /// kept for a while.
 #[derive(Default)]
-struct Row {
+struct OwnStates {
     states: VecDeque<Version>,
     loose: VecDeque<(Version, Version)>,
 }
 
-impl Row {
+impl OwnStates {
     fn starts_at(&mut self, version: Version) {
         if !self.states.contains(&version) {
             self.states = VecDeque::from([version]);

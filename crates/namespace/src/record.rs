@@ -63,7 +63,7 @@ impl Record {
 
     /// `None` for anything that is not a whole record of this layout.
     pub fn decode(bytes: &[u8]) -> Option<Record> {
-        let mut r = Reader(bytes);
+        let mut r = NodeReader(bytes);
         if r.array::<1>()? != [LAYOUT] {
             return None;
         }
@@ -85,7 +85,7 @@ impl Record {
 
 /// When and how a directory was last listed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct DirListing {
     /// When the listing began: every entry in it was true at some moment after this.
     pub listed_ms: u64,
     /// The directory's version when the listing began and ended.
@@ -97,7 +97,12 @@ pub struct Listing {
     pub entries: u64,
 }
 
-impl Listing {
+impl DirListing {
+    /// Of a directory that was made just now.
+    pub fn empty(version: Version, now_ms: u64) -> DirListing {
+        DirListing { listed_ms: now_ms, version, settled: false, entries: 0 }
+    }
+
     pub fn encode(&self) -> [u8; 34] {
         let mut out = [0; 34];
         out[0] = LAYOUT;
@@ -108,10 +113,10 @@ impl Listing {
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<Listing> {
-        let mut r = Reader(bytes);
+    pub fn decode(bytes: &[u8]) -> Option<DirListing> {
+        let mut r = NodeReader(bytes);
         let [layout, settled] = r.array::<2>()?;
-        let listing = Listing {
+        let listing = DirListing {
             listed_ms: r.u64()?,
             version: Version(r.array()?),
             settled: settled == 1,
@@ -121,9 +126,9 @@ impl Listing {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct NodeReader<'a>(&'a [u8]);
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, tail) = self.0.split_first_chunk::<N>()?;
         self.0 = tail;

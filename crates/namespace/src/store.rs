@@ -3,12 +3,12 @@
 //! One thread commits, and gathers all that waits into one commit (one fsync): a handle is durable before a
 //! client sees it, at the price of one local fsync per group of new objects. Readers see the last commit.
 
+mod checksummed_file;
 mod committer;
 mod found;
 mod junctions;
 mod keeper;
 mod origins;
-mod whole_file;
 
 use std::fmt;
 use std::path::Path;
@@ -25,10 +25,10 @@ use tracing::{error, warn};
 use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
 use crate::cookie;
-use crate::record::{Listing, Record};
+use crate::record::{DirListing, Record};
 use committer::Committer;
 use found::FoundEntries;
-use keeper::{Failure, Keeper};
+use keeper::{DatabaseFailure, Keeper};
 use origins::Origins;
 
 /// FileId -> [`Record`].
@@ -38,7 +38,7 @@ const ENTRIES: TableDefinition<[u8; 24], &[u8]> = TableDefinition::new("entries"
 /// File with several names -> directory, then the name, of each that was seen. Goes with its entry, and not with its
 /// node: a file that was lost sight of may be seen again, under one name first.
 const NAMES: MultimapTableDefinition<[u8; 16], &[u8]> = MultimapTableDefinition::new("names");
-/// Directory -> [`Listing`].
+/// Directory -> [`DirListing`].
 const LISTINGS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("listings");
 /// Id computed from an identity -> the id under which that object is known already.
 const ALIASES: TableDefinition<[u8; 16], [u8; 16]> = TableDefinition::new("aliases");
@@ -62,7 +62,7 @@ const QUEUE_MAX: usize = 256;
 pub const LOOK: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
-pub enum Change {
+pub enum StoreChange {
     PutNode(FileId, Record),
     RemoveNode(FileId),
     /// `child` is absent for a name listed without its object.
@@ -85,7 +85,7 @@ pub enum Change {
         dir: FileId,
         name: Bytes,
     },
-    PutListing(FileId, Listing),
+    PutListing(FileId, DirListing),
     RemoveListing(FileId),
     PutAlias {
         computed: FileId,
@@ -113,8 +113,8 @@ pub struct StoredEntry {
     pub child: Option<FileId>,
 }
 
-struct Job {
-    changes: Vec<Change>,
+struct CommitRequest {
+    changes: Vec<StoreChange>,
     done: Option<oneshot::Sender<Result<()>>>,
 }
 
@@ -147,7 +147,7 @@ pub struct Store {
     found: Arc<FoundEntries>,
     /// The one before ended without a word: what was on its way to the database then is not in it.
     pub after_a_crash: bool,
-    jobs: std::sync::Mutex<Option<mpsc::Sender<Job>>>,
+    jobs: std::sync::Mutex<Option<mpsc::Sender<CommitRequest>>>,
     committer: std::sync::Mutex<Option<JoinHandle<bool>>>,
 }
 
@@ -216,7 +216,7 @@ impl Store {
         if let Ok(jobs) = self.jobs.lock()
             && let Some(jobs) = &*jobs
         {
-            let _ = jobs.try_send(Job { changes: Vec::new(), done: None }); // full: it looks anyway
+            let _ = jobs.try_send(CommitRequest { changes: Vec::new(), done: None }); // full: it looks anyway
         }
     }
 
@@ -308,10 +308,10 @@ impl Store {
         self.read("read note", run)
     }
 
-    pub fn listing(&self, dir: FileId) -> Result<Option<Listing>> {
+    pub fn listing(&self, dir: FileId) -> Result<Option<DirListing>> {
         let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(LISTINGS)?;
-            Ok(table.get(dir.0)?.and_then(|v| Listing::decode(v.value())))
+            Ok(table.get(dir.0)?.and_then(|v| DirListing::decode(v.value())))
         };
         self.read("read listing", run)
     }
@@ -378,26 +378,26 @@ impl Store {
     }
 
     /// Make the changes durable, and only then return.
-    pub async fn commit(&self, changes: Vec<Change>) -> Result<()> {
+    pub async fn commit(&self, changes: Vec<StoreChange>) -> Result<()> {
         self.begin_commit(changes).await?.wait().await
     }
 
     /// As `commit`, in two steps: when this returns, the changes have their place before all that come later.
-    pub async fn begin_commit(&self, changes: Vec<Change>) -> Result<Committing> {
+    pub async fn begin_commit(&self, changes: Vec<StoreChange>) -> Result<Committing> {
         if changes.is_empty() {
             return Ok(Committing(None));
         }
         let (done, durable) = oneshot::channel();
-        self.send(Job { changes, done: Some(done) }).await?;
+        self.send(CommitRequest { changes, done: Some(done) }).await?;
         Ok(Committing(Some((durable, self.keeper.clone()))))
     }
 
     /// Make the changes durable soon; losing them costs a question to the origin, no more.
-    pub async fn enqueue(&self, changes: Vec<Change>) -> Result<()> {
-        if changes.is_empty() { Ok(()) } else { self.send(Job { changes, done: None }).await }
+    pub async fn enqueue(&self, changes: Vec<StoreChange>) -> Result<()> {
+        if changes.is_empty() { Ok(()) } else { self.send(CommitRequest { changes, done: None }).await }
     }
 
-    async fn send(&self, job: Job) -> Result<()> {
+    async fn send(&self, job: CommitRequest) -> Result<()> {
         let jobs = self.jobs.lock().map_err(|_| stopped())?.clone().ok_or_else(stopped)?;
         match jobs.try_send(job) {
             Ok(()) => Ok(()),
@@ -428,7 +428,7 @@ impl Store {
         }
     }
 
-    fn end(&self) -> std::result::Result<(), Failure> {
+    fn end(&self) -> std::result::Result<(), DatabaseFailure> {
         self.keeper.write(|txn| txn.open_table(STATE)?.remove(OPEN).map(drop).map_err(redb::Error::from))
     }
 }

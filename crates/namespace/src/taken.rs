@@ -8,13 +8,14 @@ use bytes::Bytes;
 use origin::{Around, Changed, Copied, Identity, Object, Reference};
 use types::{Error, FileId, Name, Result, Version};
 
-use crate::change::{New, Renewed, empty_listing};
+use crate::changed::{New, Renewed};
 use crate::freshness::DOUBTED_MS;
 use crate::lookup::Single;
 use crate::node::{Node, Remembered};
-use crate::observe::{Asked, DETACHED, InOrder, Place};
-use crate::record::Record;
-use crate::store::{Change, LOOK, NoteChange};
+use crate::observe::{DETACHED, QueryStamp, SeenAt};
+use crate::order::InOrder;
+use crate::record::{DirListing, Record};
+use crate::store::{LOOK, NoteChange, StoreChange};
 use crate::{Grafted, Namespace};
 
 /// A change that was made at the origin waits so long for a disk that takes nothing: its client could only be told that nobody
@@ -22,8 +23,8 @@ use crate::{Grafted, Namespace};
 const WAITS_FOR_THE_DISK: Duration = Duration::from_secs(300);
 
 /// What the origin told of a change of ours, and since when it was under way.
-pub struct Answer {
-    pub asked: Asked,
+pub struct ChangeAnswer {
+    pub asked: QueryStamp,
     pub told: Changed,
 }
 
@@ -80,7 +81,7 @@ impl<'a> Copies<'a> {
 }
 
 /// What a name stands for after a change.
-pub(crate) enum Now {
+pub(crate) enum NameState {
     Child(FileId),
     Absent,
     /// It has to be asked for.
@@ -95,31 +96,31 @@ impl Namespace {
         name: &Name,
         (new, known_as): (&New, Option<(FileId, NoteChange)>),
         object: &Object,
-        Answer { asked, told }: &Answer,
+        ChangeAnswer { asked, told }: &ChangeAnswer,
     ) -> Result<Arc<Node>> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let mut changes = Vec::new();
         if let Some((id, note)) = known_as {
             changes.extend(self.name_anew(junction.id, &object.identity, id));
-            changes.push(Change::AlterNote(id, note));
+            changes.push(StoreChange::AlterNote(id, note));
         }
         let id = self.id_of(junction.id, &object.identity);
         let had = self.place_of(id);
-        let place = Place { parent: dir, name: &bytes };
+        let place = SeenAt { parent: dir, name: &bytes };
         let (node, change) = self.observe_own(&order, junction, id, Some(place), *asked, (None, object))?;
         changes.extend(change);
         match new {
             New::Directory { .. } if !told.resent => {
-                let listing = empty_listing(&node, self.clock.now_ms());
+                let listing = DirListing::empty(node.version(), self.clock.now_ms());
                 self.keep_listing(id, Some(listing));
-                changes.push(Change::PutListing(id, listing));
+                changes.push(StoreChange::PutListing(id, listing));
             }
             New::Symlink { target, .. } => self.links.insert(id, (node.version(), target.clone())),
             _ => {}
         }
         changes.extend(self.take_in_dir(&order, junction, dir, (*asked, &told.dir), 1)?);
-        changes.extend(self.take_in_name(dir, name, &Now::Child(id))?);
+        changes.extend(self.take_in_name(dir, name, &NameState::Child(id))?);
         changes.extend(self.named(id, (dir, &bytes), had));
         self.finish(order, &[dir], changes).await?;
         Ok(node)
@@ -130,15 +131,15 @@ impl Namespace {
         junction: &Grafted,
         dir: FileId,
         name: &Name,
-        Answer { asked, told }: &Answer,
+        ChangeAnswer { asked, told }: &ChangeAnswer,
     ) -> Result<()> {
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let mut changes = Vec::new();
         if let Some(child) = self.child_of(dir, name)? {
             changes.extend(self.nameless(dir, name, child)?);
         }
         changes.extend(self.take_in_dir(&order, junction, dir, (*asked, &told.dir), -1)?);
-        changes.extend(self.take_in_name(dir, name, &Now::Absent)?);
+        changes.extend(self.take_in_name(dir, name, &NameState::Absent)?);
         self.finish(order, &[dir], changes).await
     }
 
@@ -146,11 +147,11 @@ impl Namespace {
         &self,
         junction: &Grafted,
         renamed: &Renamed<'_>,
-        answer: &Answer,
+        answer: &ChangeAnswer,
     ) -> Result<Vec<Renewed>> {
-        let Answer { asked, told } = answer;
+        let ChangeAnswer { asked, told } = answer;
         let Renamed { from_dir, from, to_dir, to, moved, note } = *renamed;
-        let order = self.in_order().await;
+        let order = self.in_order(junction.id).await;
         let replaced = self.child_of(to_dir, to)?;
         let (mut changes, mut renewed) = (Vec::new(), Vec::new());
         let moved = match &told.object {
@@ -174,8 +175,8 @@ impl Namespace {
             // Two names of one file stay both. If the directory changed all the same, they were not that any more.
             let before = told.dir.before.map(|before| before.version);
             if before.is_none() || before != told.dir.after.as_ref().map(|after| after.version) {
-                changes.extend(self.take_in_name(from_dir, from, &Now::Unknown)?);
-                changes.extend(self.take_in_name(to_dir, to, &Now::Unknown)?);
+                changes.extend(self.take_in_name(from_dir, from, &NameState::Unknown)?);
+                changes.extend(self.take_in_name(to_dir, to, &NameState::Unknown)?);
             }
         } else {
             if let Some(replaced) = replaced {
@@ -195,7 +196,7 @@ impl Namespace {
             let sure = moved.is_some_and(|id| {
                 self.load(id).is_ok_and(|node| node.attr().is_dir() || node.attr().nlink < 2)
             });
-            let gone = if sure || replaced.is_some() { Now::Absent } else { Now::Unknown };
+            let gone = if sure || replaced.is_some() { NameState::Absent } else { NameState::Unknown };
             changes.extend(self.take_in_dir(&order, junction, from_dir, (*asked, &told.dir), -1)?);
             changes.extend(self.take_in_dir(
                 &order,
@@ -205,12 +206,16 @@ impl Namespace {
                 i64::from(replaced.is_none()),
             )?);
             changes.extend(self.take_in_name(from_dir, from, &gone)?);
-            changes.extend(self.take_in_name(to_dir, to, &moved.map_or(Now::Unknown, Now::Child))?);
+            changes.extend(self.take_in_name(
+                to_dir,
+                to,
+                &moved.map_or(NameState::Unknown, NameState::Child),
+            )?);
             let new_name = Bytes::copy_from_slice(to.as_bytes());
             changes.extend(moved.into_iter().flat_map(|id| self.named(id, (to_dir, &new_name), None)));
         }
         let note = note.into_iter().flat_map(|note| renewed.iter().map(move |it| (it.id, note(it))));
-        changes.extend(note.map(|(id, note)| Change::AlterNote(id, note)));
+        changes.extend(note.map(|(id, note)| StoreChange::AlterNote(id, note)));
         self.finish(order, &[from_dir, to_dir], changes).await?;
         Ok(renewed)
     }
@@ -222,7 +227,7 @@ impl Namespace {
         old: &Node,
         now: &Reference,
         (copies, renewed): (&Copies<'_>, &mut Vec<Renewed>),
-    ) -> Result<Vec<Change>> {
+    ) -> Result<Vec<StoreChange>> {
         let before = &old.record.reference.0;
         let mut changes = Vec::new();
         let mut dirs =
@@ -258,13 +263,13 @@ impl Namespace {
     /// The object at its new place. An origin that does not tell of it is asked when somebody wants to know.
     fn move_to(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         id: FileId,
         from: (FileId, &Name),
         to: (FileId, &Name),
-        Answer { asked, told }: &Answer,
-    ) -> Result<Vec<Change>> {
+        ChangeAnswer { asked, told }: &ChangeAnswer,
+    ) -> Result<Vec<StoreChange>> {
         let name = Bytes::copy_from_slice(to.1.as_bytes());
         let mut changes = Vec::new();
         if let Ok(old) = self.load(id)
@@ -277,23 +282,23 @@ impl Namespace {
             changes.push(self.replace(id, record));
         }
         if let Some(object) = &told.object {
-            let place = Place { parent: to.0, name: &name };
+            let place = SeenAt { parent: to.0, name: &name };
             let (node, change) =
                 self.observe_own(order, junction, id, Some(place), *asked, (None, object))?;
             // What was put above has other attributes; the last one counts.
-            changes.push(change.unwrap_or_else(|| Change::PutNode(id, node.record.clone())));
+            changes.push(change.unwrap_or_else(|| StoreChange::PutNode(id, node.record.clone())));
         }
         let _ = self.changed.send(Some(id));
         Ok(changes)
     }
 
     /// `child` does not have this name any more. A directory is gone with it; a file may have others.
-    fn nameless(&self, dir: FileId, name: &Name, child: FileId) -> Result<Vec<Change>> {
+    fn nameless(&self, dir: FileId, name: &Name, child: FileId) -> Result<Vec<StoreChange>> {
         let Ok(node) = self.load(child) else { return Ok(Vec::new()) };
         let _ = self.changed.send(Some(child));
         if node.attr().is_dir() {
             self.nodes.insert(child, Remembered::Gone { own: self.changing().own() });
-            return Ok(vec![Change::RemoveNode(child), self.drop_listing(child)]);
+            return Ok(vec![StoreChange::RemoveNode(child), self.drop_listing(child)]);
         }
         let mut record = node.record.clone();
         record.checked_ms = 0;
@@ -339,13 +344,13 @@ impl Namespace {
         id: FileId,
         now: (FileId, &Bytes),
         had: Option<(FileId, Bytes)>,
-    ) -> Vec<Change> {
+    ) -> Vec<StoreChange> {
         if !self.load(id).is_ok_and(|node| !node.attr().is_dir() && node.attr().nlink > 1) {
             return Vec::new();
         }
         let now = (now.0, now.1.clone());
         let had = had.filter(|had| *had != now && had.0 != DETACHED);
-        had.into_iter().chain([now]).map(|(dir, name)| Change::PutName { file: id, dir, name }).collect()
+        had.into_iter().chain([now]).map(|(dir, name)| StoreChange::PutName { file: id, dir, name }).collect()
     }
 
     /// Where an object was seen last.
@@ -354,22 +359,22 @@ impl Namespace {
     }
 
     /// As a change of our own: what was asked before it does not count.
-    pub(crate) fn replace(&self, id: FileId, record: crate::record::Record) -> Change {
+    pub(crate) fn replace(&self, id: FileId, record: crate::record::Record) -> StoreChange {
         let own = self.changing().own();
         self.keep(&Arc::new(Node::as_changed(id, record.clone(), own)));
-        Change::PutNode(id, record)
+        StoreChange::PutNode(id, record)
     }
 
     /// The directory after the change. Its listing, which has the change in it, stays valid if nobody else's change
     /// lies between; but then only its age counts, since one could hide within the same tick of the origin's clock.
     fn take_in_dir(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         dir: FileId,
-        (asked, around): (Asked, &Around),
+        (asked, around): (QueryStamp, &Around),
         names: i64,
-    ) -> Result<Vec<Change>> {
+    ) -> Result<Vec<StoreChange>> {
         let old = self.load(dir)?;
         let Some(after) = around.after.as_ref().filter(|o| self.id_of_dir(junction, o) == dir) else {
             old.doubt();
@@ -390,7 +395,7 @@ impl Namespace {
             listing.version = node.version();
             listing.entries = listing.entries.saturating_add_signed(names);
             self.keep_listing(dir, Some(listing));
-            changes.push(Change::PutListing(dir, listing));
+            changes.push(StoreChange::PutListing(dir, listing));
         }
         Ok(changes)
     }
@@ -414,22 +419,27 @@ impl Namespace {
         if is_root { junction.root } else { self.id_of(junction.id, &object.identity) }
     }
 
-    pub(crate) fn take_in_name(&self, dir: FileId, name: &Name, now: &Now) -> Result<Option<Change>> {
+    pub(crate) fn take_in_name(
+        &self,
+        dir: FileId,
+        name: &Name,
+        now: &NameState,
+    ) -> Result<Option<StoreChange>> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         self.ours().touch(dir, &bytes);
         let node = self.load(dir)?;
         let single = |child| Single::new(node.version(), self.clock.now_ms(), child);
         let key = (dir, name.clone());
         Ok(match now {
-            Now::Child(id) => {
+            NameState::Child(id) => {
                 self.singles.insert(key, single(Some(*id)));
-                Some(Change::PutEntry { dir, name: bytes, child: Some(*id) })
+                Some(StoreChange::PutEntry { dir, name: bytes, child: Some(*id) })
             }
-            Now::Absent => {
+            NameState::Absent => {
                 self.singles.insert(key, single(None));
-                Some(Change::RemoveName { dir, name: bytes })
+                Some(StoreChange::RemoveName { dir, name: bytes })
             }
-            Now::Unknown => {
+            NameState::Unknown => {
                 node.doubt();
                 self.singles.remove(&key);
                 Some(self.drop_listing(dir))
@@ -441,9 +451,9 @@ impl Namespace {
     /// same, so nobody must take this error for a refusal.
     pub(crate) async fn finish(
         &self,
-        order: InOrder<'_>,
+        order: InOrder,
         dirs: &[FileId],
-        changes: Vec<Change>,
+        changes: Vec<StoreChange>,
     ) -> Result<()> {
         let _unseen = Unseen::begin(self, dirs);
         let committed = self.store.begin_commit(changes).await;
@@ -459,13 +469,13 @@ impl Namespace {
     /// not put over a newer one. Only among these times tell what is older; an origin's clock may be set back.
     pub(crate) fn observe_own(
         &self,
-        order: &InOrder<'_>,
+        order: &InOrder,
         junction: &Grafted,
         id: FileId,
-        place: Option<Place<'_>>,
-        asked: Asked,
+        place: Option<SeenAt<'_>>,
+        asked: QueryStamp,
         (before, after): (Option<Version>, &Object),
-    ) -> Result<(Arc<Node>, Option<Change>)> {
+    ) -> Result<(Arc<Node>, Option<StoreChange>)> {
         if let Ok(old) = self.load(id)
             && place.is_none()
             && before != Some(old.version())

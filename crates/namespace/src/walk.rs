@@ -12,7 +12,7 @@ use types::{FileId, Result};
 use crate::Namespace;
 use crate::config::Freshness;
 use crate::freshness::Ask;
-use crate::record::Listing;
+use crate::record::DirListing;
 
 /// Directories listed ahead of who has listed so many of their siblings.
 const DEPTHS: [usize; 4] = [0, 8, 32, 256];
@@ -30,11 +30,11 @@ const PAUSE_MS: u64 = 60_000;
 /// How many sub-directories of which directories were listed of late.
 #[derive(Debug, Default)]
 pub struct Walks {
-    seen: HashMap<FileId, Walk>,
+    seen: HashMap<FileId, SiblingWalk>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Walk {
+struct SiblingWalk {
     listed: usize,
     last: FileId,
     at_ms: u64,
@@ -47,7 +47,7 @@ impl Walks {
             self.seen.clear();
         }
         // How sure the walk around the parent was says how sure one goes on in here.
-        let walk = self.seen.entry(parent).or_insert(Walk { listed: 0, last: parent, at_ms: now_ms });
+        let walk = self.seen.entry(parent).or_insert(SiblingWalk { listed: 0, last: parent, at_ms: now_ms });
         if now_ms.saturating_sub(walk.at_ms) > PAUSE_MS {
             walk.listed = 0;
         }
@@ -94,7 +94,7 @@ impl Namespace {
     fn start_listing_ahead(
         self: &Arc<Self>,
         dir: FileId,
-    ) -> tokio::sync::watch::Receiver<Option<Result<Listing>>> {
+    ) -> tokio::sync::watch::Receiver<Option<Result<DirListing>>> {
         let this = self.clone();
         self.listing_flights.start_or_join(dir, move || async move {
             match this.listing_of(dir) {

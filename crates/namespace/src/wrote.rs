@@ -5,7 +5,7 @@ use std::sync::Arc;
 use origin::Object;
 use types::{Error, ErrorKind, FileId, Result, Version};
 
-use crate::observe::Asked;
+use crate::observe::QueryStamp;
 use crate::{Found, Namespace};
 
 /// A file after bytes of it were written.
@@ -25,13 +25,13 @@ impl Namespace {
     pub async fn wrote(
         self: &Arc<Self>,
         id: FileId,
-        asked: Asked,
+        asked: QueryStamp,
         before: Option<Version>,
         after: &Object,
     ) -> Result<Wrote> {
-        let order = self.in_order().await;
+        let junction = &*self.junction(self.load(id)?.junction())?;
+        let order = self.in_order(junction.id).await;
         let old = self.load(id)?;
-        let junction = &*self.junction(old.junction())?;
         if !self.is_known_as(id, junction.id, &after.identity) && id != junction.root {
             return Err(Error::new(ErrorKind::Stale, "take in what was written to", id));
         }

@@ -8,7 +8,7 @@ use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
-use origin::renewed::{Renewed, ShutOut};
+use origin::renewable_signer::{RenewableSigner, ShutOut};
 use origin_object::http::{Http, body_of};
 use origin_object::store::Metadata;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -31,7 +31,7 @@ const DASH: (&str, &str) = ("-", "_");
 
 pub struct Api {
     http: Http,
-    signer: Renewed<AzFileSigner>,
+    signer: RenewableSigner<AzFileSigner>,
     shut_out: ShutOut,
     /// The share's URL, without a slash at its end.
     root: String,
@@ -134,7 +134,7 @@ impl Api {
         let root = format!("{endpoint}/{}", config.share);
         let (base, url, config) = (config.path.clone(), config.url(), config.clone());
         let make = move || sign::find(&config, environment.as_ref()).map(|(_, signer)| signer);
-        let signer = Renewed::new(signer, make);
+        let signer = RenewableSigner::new(signer, make);
         Ok(Api { http, signer, shut_out: ShutOut::default(), root, base, url })
     }
 

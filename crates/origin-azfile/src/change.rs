@@ -94,7 +94,7 @@ impl AzFileOrigin {
             }
         }
         // No write of ours extends it meanwhile.
-        let session = self.session(&place, None);
+        let session = self.sessions.join(&place.path, None);
         let mut known = session.state().await;
         let stat = self.look_at("set attributes of", &place).await?;
         let was = self.object(&place.path, &stat);

@@ -2,7 +2,8 @@
 //!
 //! The cast:
 //! - `AzFileOrigin` (`origin.rs`) implements `Origin`: look-ups and listings in `lookup.rs`, creation in
-//!   `create.rs`, other changes in `change.rs` and `rename.rs`, bytes in `write.rs`.
+//!   `create.rs`, other changes in `change.rs` and `rename.rs`, bytes in `write.rs`
+//!   (`write_session.rs` has what the writes to one file share).
 //! - `names.rs` (pure): a `ShareRef` is a reference, parsed; a `FileKey` is an object's identity; which names a
 //!   share cannot have.
 //! - `attributes.rs` (pure): a `FileStat` is what an answer tells of a file, with the attributes that come of it.
@@ -33,6 +34,7 @@ mod rename;
 mod sign;
 mod url;
 mod write;
+mod write_session;
 
 pub use kind::KIND;
 pub use origin::AzFileOrigin;

@@ -1,6 +1,5 @@
 //! The `Origin` calls, and the state that they share.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,7 +19,7 @@ use crate::attributes::{FileStat, version};
 use crate::names::{FileKey, ShareRef};
 use crate::sign::EnvVars;
 use crate::url::Config;
-use crate::write::WriteSession;
+use crate::write_session::{VERIFIER, WriteSessions};
 
 /// The largest file of a share: 4 TiB.
 const FILE_SIZE_MAX: u64 = 4 << 40;
@@ -30,8 +29,8 @@ pub struct AzFileOrigin {
     pub(crate) api: Api,
     /// The served directory, as it was found last.
     root: Mutex<FileKey>,
-    /// The files that are being written, by path.
-    pub(crate) sessions: Mutex<HashMap<String, Arc<WriteSession>>>,
+    /// The files that are being written.
+    pub(crate) sessions: WriteSessions,
     pub(crate) tokens: ListingTokens,
     pub(crate) times: DirTimes,
     /// The number of the next temporary name.
@@ -60,7 +59,7 @@ impl AzFileOrigin {
             config,
             api,
             root: Mutex::new(root),
-            sessions: Mutex::default(),
+            sessions: WriteSessions::default(),
             tokens: ListingTokens::default(),
             times: DirTimes::default(),
             draft: AtomicU64::new(u64::from_be_bytes(seed)),
@@ -266,6 +265,6 @@ impl Origin for AzFileOrigin {
         let stat = self.look_at("commit", &place).await?;
         let after = Some(self.object(&place.path, &stat));
         // Each write is stored when it is answered.
-        Ok(Committed { verifier: crate::write::VERIFIER, before: None, after, resent: false })
+        Ok(Committed { verifier: VERIFIER, before: None, after, resent: false })
     }
 }

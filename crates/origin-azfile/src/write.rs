@@ -4,93 +4,21 @@
 //!
 //! What is put is stored when it is answered, so there is nothing to commit.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
-
 use ::origin::change::end_of_write;
 use ::origin::{Reference, Written};
 use bytes::Bytes;
-use tokio::sync::{Mutex, MutexGuard};
-use types::{Error, ErrorKind, Result, Stability, WriteVerifier};
+use types::{Error, ErrorKind, Result, Stability};
 
 use crate::attributes::{FileStat, now};
 use crate::calls::{FileProperties, RANGE_MAX};
 use crate::names::ShareRef;
 use crate::origin::AzFileOrigin;
+use crate::write_session::{VERIFIER, WriteSession};
 
-/// The write verifier: nothing is ever lost between a write and its commit.
-pub const VERIFIER: WriteVerifier = *b"azfile\0\0";
 /// The attempts while others keep truncating the file.
 const TRIES: u32 = 8;
 
-/// The state shared by the writes to one file that are in flight together.
-pub struct WriteSession {
-    /// The file's stat, by the first of them, and after each extension.
-    state: Mutex<Option<FileStat>>,
-    /// The ends of the writes in flight.
-    ends: std::sync::Mutex<Vec<u64>>,
-    /// The number of writes that have joined.
-    joined: AtomicU64,
-}
-
-impl WriteSession {
-    pub async fn state(&self) -> MutexGuard<'_, Option<FileStat>> {
-        self.state.lock().await
-    }
-
-    fn ends(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A write's membership in a session, which ends with the last one.
-pub struct WriterGuard<'a> {
-    origin: &'a AzFileOrigin,
-    path: String,
-    /// The end of the write.
-    end: Option<u64>,
-    session: Arc<WriteSession>,
-}
-
-impl std::ops::Deref for WriterGuard<'_> {
-    type Target = WriteSession;
-
-    fn deref(&self) -> &WriteSession {
-        &self.session
-    }
-}
-
-impl Drop for WriterGuard<'_> {
-    fn drop(&mut self) {
-        if let Some(end) = self.end {
-            let mut ends = self.session.ends();
-            if let Some(at) = ends.iter().position(|known| *known == end) {
-                ends.swap_remove(at);
-            }
-        }
-        let mut sessions = self.origin.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // The references of the table, and of this guard.
-        if Arc::strong_count(&self.session) == 2 {
-            sessions.remove(&self.path);
-        }
-    }
-}
-
 impl AzFileOrigin {
-    pub(crate) fn session(&self, place: &ShareRef, end: Option<u64>) -> WriterGuard<'_> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let session = sessions.entry(place.path.clone()).or_insert_with(|| {
-            Arc::new(WriteSession {
-                state: Mutex::new(None),
-                ends: Default::default(),
-                joined: AtomicU64::new(0),
-            })
-        });
-        session.ends().extend(end);
-        session.joined.fetch_add(1, Ordering::Relaxed);
-        WriterGuard { origin: self, path: place.path.clone(), end, session: session.clone() }
-    }
-
     pub(crate) async fn write_file(
         &self,
         reference: &Reference,
@@ -103,8 +31,8 @@ impl AzFileOrigin {
             return Err(Error::new(ErrorKind::IsADirectory, "write to", self.display_path(&place.path)));
         }
         let end = if data.is_empty() { 0 } else { end };
-        let session = self.session(&place, Some(end));
-        let alone = || session.joined.load(Ordering::Relaxed) == 1;
+        let session = self.sessions.join(&place.path, Some(end));
+        let alone = || session.is_alone();
         let mut before = None;
         for _ in 0..TRIES {
             let seen = self.make_long_enough(&place, &session, end).await?;
@@ -143,7 +71,7 @@ impl AzFileOrigin {
         let seen = self.look_at("write to", place).await?;
         if seen.size < end {
             // For all writes that wait.
-            let size = session.ends().iter().copied().max().unwrap_or(end).max(end);
+            let size = session.end_of_all().max(end);
             let set = FileProperties { size: Some(size), written: Some(now()) };
             *state = None;
             self.api

@@ -5,43 +5,14 @@
 //! was mounted, we are shut out, and everything is an outage until that is over. Nothing is changed meanwhile: what
 //! a squashed user creates would be somebody else's.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use origin::renewed::ShutOut;
-use rpc_nfs3::nfs3::file::{self, AccessArgs, access};
-use rpc_nfs3::nfs3::{FileHandle, procedure};
 use types::{Error, ErrorKind, OutageReason, Result};
 
-use crate::connection_pool::{ConnectionPool, Lane};
 use crate::errors::TextReason;
+use crate::export_rights::rights_on;
 use crate::origin::NfsOrigin;
-
-const ALL: u32 =
-    access::READ | access::LOOKUP | access::MODIFY | access::EXTEND | access::DELETE | access::EXECUTE;
-
-#[derive(Default)]
-pub struct ExportAdmission {
-    /// Our rights on the root when it was mounted; 0: the server did not say.
-    rights: AtomicU32,
-    shut: AtomicBool,
-    asked: ShutOut,
-}
-
-impl ExportAdmission {
-    pub async fn learn(&self, pool: &ConnectionPool, root: &FileHandle) {
-        self.rights.store(rights_on(pool, root).await.unwrap_or(0), Ordering::Relaxed);
-    }
-}
-
-/// `None`: the server does not tell.
-async fn rights_on(pool: &ConnectionPool, root: &FileHandle) -> Option<u32> {
-    let args = AccessArgs { object: root.clone(), wanted: ALL };
-    let encode = |e: &mut _| args.encode(e);
-    let what = "ask for our rights at";
-    let reply = pool.call(Lane::Metadata, what, procedure::ACCESS, encode, file::decode_access).await;
-    reply.ok()?.ok().map(|ok| ok.granted & ALL)
-}
 
 impl NfsOrigin {
     /// Checked before a call; returns its start. While we are shut out, the root is asked again now and then.

@@ -28,7 +28,7 @@ use crate::config::Config;
 use crate::dial::dial;
 use crate::errors::{failure, record_error, wire_error};
 use crate::exchange::{CallTarget, begin_call, exchange, first_xid};
-use crate::pending_calls::{Batch, DeliveredCall, OutgoingCall, PendingCalls, Reach};
+use crate::pending_calls::{Batch, DeliveredCall, OutgoingCall, PendingCalls, Reachability};
 
 /// Longest reply: the largest READ or listing that we ask for, with its headers.
 const RECORD_MAX: usize = (1 << 20) + (64 << 10);
@@ -146,11 +146,11 @@ impl NfsConnection {
     }
 
     pub fn is_up(&self) -> bool {
-        matches!(self.shared.state().reach(), Reach::Up)
+        matches!(self.shared.state().reach(), Reachability::Up)
     }
 
     pub fn is_down(&self) -> bool {
-        matches!(self.shared.state().reach(), Reach::Down(_))
+        matches!(self.shared.state().reach(), Reachability::Down(_))
     }
 
     /// The number of further calls that it takes.

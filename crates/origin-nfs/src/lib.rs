@@ -1,14 +1,15 @@
 //! A far NFSv3 server as an `Origin`: our own asynchronous client in user space.
 //!
 //! The cast:
-//! - [`NfsOrigin`] (`origin.rs`) implements `Origin`: listings in `listing.rs`, reads in `read.rs`, writes in
-//!   `write.rs`, changes in `mutate.rs`, limits in `limits.rs`.
+//! - [`NfsOrigin`] (`origin.rs`) implements `Origin`: listings in `listing.rs` (`listing_state.rs` has what is learnt
+//!   by them), reads in `read.rs`, writes in `write.rs`, changes in `mutate.rs`, limits in `limits.rs`.
 //! - `connection_pool.rs`: a `ConnectionPool` chooses the connection of a call, metadata apart from bulk reads.
 //! - `connection.rs`: an `NfsConnection` keeps many calls in flight on one TCP connection, and dials it anew
 //!   (`dial.rs`); `pending_calls.rs` (pure) has the calls that wait to be sent or answered.
 //! - `delivery.rs` says what the answer to a change is worth that may have been executed twice.
 //! - `mounting.rs` asks the portmapper and MOUNT, by `exchange.rs`; `nested_exports.rs` knows the exports inside our
-//!   export; `admission.rs` whether the export admits us at all.
+//!   export; `admission.rs` whether the export admits us at all, by the rights that
+//!   `export_rights.rs` asks for.
 //!
 //! A call goes from `origin.rs` through the admission check to the pool, and waits in its connection until it is
 //! answered, its deadline is over, or the server is down for longer than the grace.
@@ -30,10 +31,12 @@ mod delivery;
 mod dial;
 mod errors;
 mod exchange;
+mod export_rights;
 mod kind;
 mod limits;
 mod listing;
 mod listing_guard;
+mod listing_state;
 mod mounting;
 mod mutate;
 mod nested_exports;

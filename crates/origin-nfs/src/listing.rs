@@ -1,10 +1,7 @@
 //! READDIRPLUS, with READDIR where the server has no better: one page of a directory per call.
-//!
-//! How much to ask for is learnt: a page costs a round trip, so it should be large on a far line, but a
-//! server with slow disks must still answer before anybody gives up.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use bytes::Bytes;
 use origin::{DirCursor, DirEntry, DirPage, Reference};
@@ -14,50 +11,10 @@ use types::{ErrorKind, Name, Result};
 
 use crate::connection_pool::Lane;
 use crate::errors::failure;
-use crate::listing_guard::ListingGuard;
+use crate::listing_state::next_page_bytes;
 use crate::origin::{NfsOrigin, attr_of, handle_of, object, ok_or_status};
 
 const WHAT: &str = "list directory at";
-
-/// Bytes of a page: at most what fits a record, at least what every server takes. About 200 bytes make an
-/// entry.
-const PAGE_MAX: u32 = 1 << 20;
-const PAGE_MIN: u32 = 32 << 10;
-const PAGE_FIRST: u32 = 256 << 10;
-
-/// A page that takes less may be larger next time; one that takes more should be smaller. Well under the
-/// stall timeout.
-const FAST: Duration = Duration::from_millis(700);
-const SLOW: Duration = Duration::from_secs(2);
-
-/// Bytes to ask for after a page of `bytes` took `time`.
-fn next_page_bytes(bytes: u32, time: Duration) -> u32 {
-    let next = if time <= FAST {
-        bytes.saturating_mul(2)
-    } else if time >= SLOW {
-        bytes / 2
-    } else {
-        bytes
-    };
-    next.clamp(PAGE_MIN, PAGE_MAX)
-}
-
-pub struct DirReader {
-    page_bytes: AtomicU32,
-    /// The server said that it has no READDIRPLUS.
-    no_plus: AtomicBool,
-    guard: ListingGuard,
-}
-
-impl Default for DirReader {
-    fn default() -> DirReader {
-        DirReader {
-            page_bytes: AtomicU32::new(PAGE_FIRST),
-            no_plus: AtomicBool::new(false),
-            guard: ListingGuard::default(),
-        }
-    }
-}
 
 impl NfsOrigin {
     pub(crate) async fn read_dir_page(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
@@ -70,9 +27,9 @@ impl NfsOrigin {
 
     /// READDIRPLUS, or READDIR if the server cannot answer that one.
     async fn ask_page(&self, dir: &FileHandle, cursor: DirCursor) -> Result<ReaddirOk> {
-        if !self.dirs.no_plus.load(Ordering::Relaxed) {
+        if !self.listings.no_plus.load(Ordering::Relaxed) {
             match self.ask(dir, cursor, true).await? {
-                Err((NfsStatus::NOTSUPP, _)) => self.dirs.no_plus.store(true, Ordering::Relaxed),
+                Err((NfsStatus::NOTSUPP, _)) => self.listings.no_plus.store(true, Ordering::Relaxed),
                 Err((NfsStatus::TOOSMALL, _)) => {}
                 outcome => return ok_or_status(WHAT, self.place(), outcome),
             }
@@ -81,7 +38,7 @@ impl NfsOrigin {
     }
 
     async fn ask(&self, dir: &FileHandle, cursor: DirCursor, plus: bool) -> Result<NfsResult<ReaddirOk>> {
-        let bytes = self.dirs.page_bytes.load(Ordering::Relaxed);
+        let bytes = self.listings.page_bytes.load(Ordering::Relaxed);
         let DirCursor { cookie, verifier } = cursor;
         let args = ReaddirArgs { dir: dir.clone(), cookie, verifier, dir_count: bytes, max_count: bytes };
         let number = if plus { procedure::READDIRPLUS } else { procedure::READDIR };
@@ -89,7 +46,7 @@ impl NfsOrigin {
         let encode = |e: &mut _| args.encode(e, plus);
         let decode = |d: &mut _| readdir::decode_readdir(d, plus);
         let outcome = self.pool.call(Lane::Metadata, WHAT, number, encode, decode).await;
-        self.dirs.page_bytes.store(next_page_bytes(bytes, started.elapsed()), Ordering::Relaxed);
+        self.listings.page_bytes.store(next_page_bytes(bytes, started.elapsed()), Ordering::Relaxed);
         outcome
     }
 
@@ -104,7 +61,7 @@ impl NfsOrigin {
             }
             (false, Some(cookie)) => Some(DirCursor { cookie, verifier: page.verifier }),
         };
-        if !self.dirs.guard.page(&dir.0, from.cookie, next.map(|n| n.cookie)) {
+        if !self.listings.guard.page(&dir.0, from.cookie, next.map(|n| n.cookie)) {
             return Err(corrupt("the listing runs in a circle"));
         }
         Ok(next)
@@ -132,24 +89,5 @@ impl NfsOrigin {
             _ => None,
         };
         Some(DirEntry { name, object })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_grow_on_a_fast_server_and_shrink_on_a_slow_one_within_bounds() {
-        let mut bytes = PAGE_FIRST;
-        for _ in 0..10 {
-            bytes = next_page_bytes(bytes, Duration::from_millis(71));
-        }
-        assert_eq!(bytes, PAGE_MAX);
-        assert_eq!(next_page_bytes(bytes, Duration::from_secs(1)), PAGE_MAX);
-        for _ in 0..10 {
-            bytes = next_page_bytes(bytes, Duration::from_secs(3));
-        }
-        assert_eq!(bytes, PAGE_MIN);
     }
 }

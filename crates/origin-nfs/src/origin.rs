@@ -17,12 +17,12 @@ use types::{
     Version,
 };
 
-use crate::admission::ExportAdmission;
 use crate::config::Config;
 use crate::connection::Endpoint;
 use crate::connection_pool::{ConnectionPool, Lane, credentials};
 use crate::errors::{failure, status_error};
-use crate::listing::DirReader;
+use crate::export_rights::ExportAdmission;
+use crate::listing_state::ListingState;
 use crate::mounting::Mounter;
 use crate::nested_exports::{NestedExport, NestedExports, NodeId, ROOT};
 
@@ -40,7 +40,7 @@ pub struct NfsOrigin {
     pub(crate) read_max: u32,
     pub(crate) write_max: u32,
     pub(crate) nested: NestedExports,
-    pub(crate) dirs: DirReader,
+    pub(crate) listings: ListingState,
 }
 
 impl NfsOrigin {
@@ -65,7 +65,7 @@ impl NfsOrigin {
         let (transfers, ()) =
             tokio::join!(transfer_max(&pool, &root, &config), admission.learn(&pool, &root));
         let (read_max, write_max) = transfers?;
-        let dirs = DirReader::default();
+        let listings = ListingState::default();
         let origin = NfsOrigin {
             config,
             pool,
@@ -75,7 +75,7 @@ impl NfsOrigin {
             read_max,
             write_max,
             nested,
-            dirs,
+            listings,
         };
         origin.learn_ways_to_nested_exports().await;
         Ok(Arc::new(origin))

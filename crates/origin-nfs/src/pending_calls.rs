@@ -79,7 +79,7 @@ struct PendingCall {
 const GARBLED_MAX: u32 = 3;
 
 #[derive(Clone, Debug)]
-pub enum Reach {
+pub enum Reachability {
     Up,
     /// Not connected since then; calls wait.
     Lost(Instant),
@@ -91,7 +91,7 @@ pub struct PendingCalls {
     calls: HashMap<u32, PendingCall>,
     unsent: VecDeque<u32>,
     next_xid: u32,
-    reach: Reach,
+    reach: Reachability,
 }
 
 impl PendingCalls {
@@ -100,18 +100,18 @@ impl PendingCalls {
             calls: HashMap::new(),
             unsent: VecDeque::new(),
             next_xid: first_xid,
-            reach: Reach::Lost(now),
+            reach: Reachability::Lost(now),
         }
     }
 
-    pub fn reach(&self) -> &Reach {
+    pub fn reach(&self) -> &Reachability {
         &self.reach
     }
 
     /// Takes a call in; fails at once while the server is down. How many may be in here at once is bounded
     /// by the connection's permits.
     pub fn submit(&mut self, call: OutgoingCall) -> Result<(u32, oneshot::Receiver<DeliveredCall>)> {
-        if let Reach::Down(error) = &self.reach {
+        if let Reachability::Down(error) = &self.reach {
             return Err(error.clone());
         }
         while self.calls.contains_key(&self.next_xid) {
@@ -180,7 +180,7 @@ impl PendingCalls {
 
     /// A new connection: all that is not answered is to be sent again, oldest first.
     pub fn connected(&mut self) {
-        self.reach = Reach::Up;
+        self.reach = Reachability::Up;
         let mut xids: Vec<u32> = self.calls.keys().copied().collect();
         let base = self.next_xid;
         // The numbers wrap: order by distance from the next one.
@@ -192,7 +192,7 @@ impl PendingCalls {
     /// The connection ended. `garbled` if the server broke the protocol on it: calls that see that again
     /// and again fail.
     pub fn connection_lost(&mut self, error: &Error, garbled: bool, now: Instant) {
-        self.reach = Reach::Lost(now);
+        self.reach = Reachability::Lost(now);
         if !garbled {
             return;
         }
@@ -213,10 +213,10 @@ impl PendingCalls {
     /// An attempt to connect failed. After the grace all calls fail.
     pub fn unreachable(&mut self, error: &Error, grace: Duration, now: Instant) {
         match &self.reach {
-            Reach::Lost(since) if now.saturating_duration_since(*since) < grace => return,
+            Reachability::Lost(since) if now.saturating_duration_since(*since) < grace => return,
             _ => {}
         }
-        self.reach = Reach::Down(error.clone());
+        self.reach = Reachability::Down(error.clone());
         let all: Vec<u32> = self.calls.keys().copied().collect();
         for xid in all {
             self.fail(xid, error);

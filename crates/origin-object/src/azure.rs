@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use ::http::Method;
 use ::http::header::{self, HeaderName};
-use ::origin::renewed::{Renewed, ShutOut};
+use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -20,16 +20,17 @@ use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::azure_endpoint::AzureEndpoint;
+use crate::credential_env::{CredentialEnv, owned};
 use crate::http::Http;
 use crate::keys::KeyBase;
 use crate::listing_progress::{HIDDEN_MAX, ListingProgress, UnclearEntries};
-use crate::rest_client::{PATH, RestClient, StoreRequest, quoted, size_in, time_of};
-use crate::sign::{CredentialEnv, owned};
+use crate::rest_client::{RestClient, StoreRequest, quoted, size_in, time_of};
 use crate::store::{
     BucketMark, CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat,
     ObjectStore, Precondition, PutResult, UploadedPart,
 };
 use crate::url::Config;
+use crate::url_encoding::PATH;
 
 const META: &str = "x-ms-meta-";
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
@@ -51,7 +52,7 @@ impl AzureStore {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
             let make =
                 move || AzureEndpoint::of(&config, &http, environment.as_deref()).map(|place| place.signer);
-            Renewed::new(signer, make)
+            RenewableSigner::new(signer, make)
         };
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof =

@@ -8,20 +8,20 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::origin::renewed::{Renewed, ShutOut};
+use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{NaiveDate, TimeDelta, Utc};
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::bounded_tasks::{TOGETHER, run_bounded};
+use crate::credential_env::{CredentialEnv, owned};
 use crate::gcs_api::{COMPOSE_MAX, ComposePiece, GcsBucket, random};
 use crate::gcs_endpoint::GcsEndpoint;
 use crate::http::Http;
 use crate::keys::{KeyBase, UPLOADS};
 use crate::listing_progress::{HIDDEN_MAX, ListingProgress};
 use crate::rest_client::{RestClient, StoreRequest};
-use crate::sign::{CredentialEnv, owned};
 use crate::store::{
     BucketMark, CopySource, GetResult, ListPage, Metadata, MultipartUpload, ObjectStat, ObjectStore,
     Precondition, PutResult, UploadedPart,
@@ -53,7 +53,7 @@ impl GcsStore {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
             let make =
                 move || GcsEndpoint::of(&config, &http, environment.as_deref()).map(|place| place.signer);
-            Renewed::new(signer, make)
+            RenewableSigner::new(signer, make)
         };
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof = StoreRequest::new("list", ::http::Method::GET, "")

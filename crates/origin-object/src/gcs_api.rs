@@ -18,10 +18,11 @@ use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
 
 use crate::errors::garbled;
 use crate::listing_progress::UnclearEntries;
-use crate::rest_client::{QUERY, RestClient, StoreRequest, time_of};
+use crate::rest_client::{RestClient, StoreRequest, time_of};
 use crate::store::{
     CopySource, GetResult, ListPage, ListedObject, Metadata, ObjectStat, Precondition, PutResult,
 };
+use crate::url_encoding::QUERY;
 
 const JSON: &str = "application/json; charset=UTF-8";
 const BYTES: &str = "application/octet-stream";

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use types::{Error, ErrorKind, Result};
 
+use crate::credential_env::CredentialEnv;
 use crate::gcs_tokens::{AccessTokens, TokenSource};
 use crate::http::Http;
 use crate::secret_file;
-use crate::sign::{CredentialEnv, StoreSigner};
+use crate::sign::StoreSigner;
 use crate::url::Config;
 
 const ENDPOINT: &str = "https://storage.googleapis.com";

@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 use types::{Error, ErrorKind, OutageReason, Result};
 
 use crate::http::{Http, body_of};
-use crate::rest_client::QUERY;
+use crate::url_encoding::QUERY;
 
 /// The scope of a token; roles decide what may be done with it.
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";

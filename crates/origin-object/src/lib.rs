@@ -8,10 +8,11 @@
 //!   or a multipart upload (`geometry.rs`, `part_pacer.rs`).
 //! - `path_locks.rs` keeps writers of a path and renames apart; `rename_log.rs` and `change/interrupted.rs`
 //!   recognize what a rename without an answer left.
+//! - `listing_tokens.rs` keeps where ongoing listings stand.
 //! - `stat_cache.rs` and `dir_times.rs` remember objects' stats and when directories changed.
 //! - [`ObjectStore`] (`store.rs`) is a bucket in terms that all dialects share; `s3.rs`, `azure.rs` and `gcs.rs`
-//!   implement it by `rest_client.rs` and `http.rs`, with endpoints and credentials of `sign.rs`,
-//!   `azure_endpoint.rs` and `gcs_endpoint.rs`.
+//!   implement it by `rest_client.rs` and `http.rs`. Endpoints and credentials are found by `s3_endpoint.rs`,
+//!   `azure_endpoint.rs` and `gcs_endpoint.rs`; `sign.rs` signs with them. `open_store.rs` goes from a URL to its store.
 //!
 //! A write goes `origin.rs`, `write.rs` (path lock, writer of the path), `object_writer.rs`, `ObjectStore`; it is
 //! visible when it is committed.
@@ -27,10 +28,13 @@
 pub mod attributes;
 mod azure;
 mod azure_endpoint;
+mod azure_signer;
 mod bounded_tasks;
 mod change;
 pub mod connection_string;
+mod connector;
 mod copy;
+mod credential_env;
 mod dial;
 pub mod dir_times;
 mod directory;
@@ -46,7 +50,9 @@ mod keys;
 mod kind;
 mod limits;
 mod listing_progress;
+mod listing_tokens;
 mod object_writer;
+mod open_store;
 mod origin;
 mod part_pacer;
 mod path_locks;
@@ -54,19 +60,22 @@ mod profile;
 mod rename_log;
 mod rest_client;
 mod s3;
+mod s3_endpoint;
 pub mod secret_file;
 mod sign;
 mod stat_cache;
 pub mod store;
 mod url;
+mod url_encoding;
 mod write;
 
-pub use directory::ListingTokens;
+pub use credential_env::CredentialEnv;
 pub use kind::KIND;
+pub use listing_tokens::ListingTokens;
+pub use open_store::{open_store, open_store_as};
 pub use origin::ObjectOrigin;
-pub use sign::CredentialEnv;
 pub use store::{
     CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat, ObjectStore,
-    Precondition, PutResult, UploadedPart, open_store, open_store_as,
+    Precondition, PutResult, UploadedPart,
 };
 pub use url::{Addressing, AttributeSource, Config, Dialect};

@@ -12,16 +12,17 @@ use bytes::Bytes;
 use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr, Stability, Version};
 
 use crate::attributes;
+use crate::credential_env::CredentialEnv;
 use crate::dir_times::DirTimes;
-use crate::directory::ListingTokens;
 use crate::keys::{KeyBase, KeyKind, what};
+use crate::listing_tokens::ListingTokens;
 use crate::object_writer::ObjectWriter;
+use crate::open_store::open_store_as;
 use crate::part_pacer::PartPacer;
 use crate::path_locks::{DirectoryMove, PathLocks};
 use crate::rename_log::RenameLog;
-use crate::sign::CredentialEnv;
 use crate::stat_cache::StatCache;
-use crate::store::{BucketMark, ObjectStat, ObjectStore, open_store_as};
+use crate::store::{BucketMark, ObjectStat, ObjectStore};
 use crate::url::{AttributeSource, Config};
 
 pub struct ObjectOrigin {

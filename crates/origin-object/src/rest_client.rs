@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use ::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use ::http::{Method, Request, Response, StatusCode};
-use ::origin::renewed::{Renewed, ShutOut};
+use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use bytes::Bytes;
 use chrono::{DateTime, FixedOffset};
 use hyper::body::Incoming;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use serde::{Deserialize, Deserializer};
 use types::{ByteRange, Error, ErrorKind, OutageReason, Result, Timestamp};
 
@@ -18,12 +18,8 @@ use crate::errors::{StoreRefusal, garbled, unanswered};
 use crate::http::{Http, body_of};
 use crate::sign::StoreSigner;
 use crate::store::{GetResult, Metadata, ObjectStat, Precondition, PutResult};
+use crate::url_encoding::{PATH, QUERY};
 
-/// The characters that are not encoded in a URL's path.
-pub const PATH: &AsciiSet =
-    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
-/// The characters that are not encoded in a query's values.
-pub const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// The largest XML answer: a page of 1,000 keys of 1,024 bytes, each byte written as three.
 const XML_MAX: usize = 8 << 20;
 /// The largest JSON answer: the same with 8 KiB of metadata each.
@@ -32,7 +28,7 @@ const JSON_MAX: usize = 32 << 20;
 /// The client of one bucket.
 pub struct RestClient {
     pub http: Http,
-    pub signer: Renewed<StoreSigner>,
+    pub signer: RenewableSigner<StoreSigner>,
     /// The path and query of a listing of one name below the prefix: credentials that may not see that may do
     /// nothing.
     pub proof: (Option<String>, String),

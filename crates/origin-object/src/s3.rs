@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ::http::Method;
 use ::http::header::{self, HeaderMap, HeaderName};
-use ::origin::renewed::{Renewed, ShutOut};
+use ::origin::renewable_signer::{RenewableSigner, ShutOut};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -12,16 +12,18 @@ use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
+use crate::credential_env::{CredentialEnv, owned};
 use crate::http::Http;
 use crate::keys::KeyBase;
 use crate::listing_progress::UnclearEntries;
-use crate::rest_client::{PATH, RestClient, StoreRequest, etag_in_xml, quoted, size_in, time_of};
-use crate::sign::{CredentialEnv, S3Endpoint, owned};
+use crate::rest_client::{RestClient, StoreRequest, etag_in_xml, quoted, size_in, time_of};
+use crate::s3_endpoint::S3Endpoint;
 use crate::store::{
     BucketMark, CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat,
     ObjectStore, Precondition, PutResult, UploadedPart,
 };
 use crate::url::{Addressing, Config};
+use crate::url_encoding::PATH;
 
 const META: &str = "x-amz-meta-";
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
@@ -79,7 +81,7 @@ impl S3Store {
             let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
             let make =
                 move || S3Endpoint::of_s3(&config, &http, environment.as_deref()).map(|place| place.signer);
-            Renewed::new(signer, make)
+            RenewableSigner::new(signer, make)
         };
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof = StoreRequest::new("list", Method::GET, "").query("list-type", "2").query("max-keys", "1");

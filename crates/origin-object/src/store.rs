@@ -1,18 +1,10 @@
 //! What object stores offer, in terms that all dialects share.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use types::{ByteRange, Result, Timestamp};
-
-use crate::azure::AzureStore;
-use crate::gcs::GcsStore;
-use crate::http::Http;
-use crate::s3::S3Store;
-use crate::sign::CredentialEnv;
-use crate::url::{Config, Dialect};
 
 /// A bucket, or what its service calls one. Keys are whole: a URL's prefix is not added to them.
 ///
@@ -123,21 +115,6 @@ pub trait ObjectStore: Send + Sync {
 
     /// No error if the upload is over.
     async fn abort(&self, upload: &MultipartUpload) -> Result<()>;
-}
-
-/// The store that a URL names, with the credentials of this machine. Makes no request yet.
-pub fn open_store(config: &Config) -> Result<Arc<dyn ObjectStore>> {
-    open_store_as(config, None)
-}
-
-/// With these variables instead of the environment's.
-pub fn open_store_as(config: &Config, environment: Option<&CredentialEnv>) -> Result<Arc<dyn ObjectStore>> {
-    let http = Http::new()?;
-    Ok(match config.dialect {
-        Dialect::S3 => Arc::new(S3Store::new(config, http, environment)?),
-        Dialect::Azure => Arc::new(AzureStore::new(config, http, environment)?),
-        Dialect::Gcs => Arc::new(GcsStore::new(config, http, environment)?),
-    })
 }
 
 /// User metadata: short texts by lower-case names.

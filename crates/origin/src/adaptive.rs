@@ -24,14 +24,14 @@ const AGAIN_SHARE: u64 = 200;
 const AGAIN_EXTRA: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
+pub struct SlotBounds {
     pub least: usize,
     pub most: usize,
 }
 
 #[derive(Clone, Debug)]
 pub struct Adaptive {
-    bounds: Bounds,
+    bounds: SlotBounds,
     limit: f64,
     /// Never less since: before it grows by one call per answer (doubling in a round trip), after it by one call per
     /// round trip.
@@ -45,7 +45,7 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    pub fn new(start: usize, bounds: Bounds) -> Adaptive {
+    pub fn new(start: usize, bounds: SlotBounds) -> Adaptive {
         let limit = start.clamp(bounds.least, bounds.most) as f64;
         Adaptive {
             bounds,
@@ -115,7 +115,7 @@ impl Adaptive {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { least: 8, most: 1024 };
+    const BOUNDS: SlotBounds = SlotBounds { least: 8, most: 1024 };
 
     fn ms(n: u64) -> Duration {
         Duration::from_millis(n)

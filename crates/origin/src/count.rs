@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use types::Result;
 
 use crate::limit::LimitMetrics;
-use crate::{Answer, Call, CallClass, Layer, Origin, Sending};
+use crate::{CallClass, Layer, Origin, OriginAnswer, OriginCall, Sending};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct CallLabels {
@@ -217,9 +217,9 @@ impl Layer for Count {
         self.inner.as_ref()
     }
 
-    async fn around<'a, A: Answer + 'a>(
+    async fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        call: Call<'a>,
+        call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> Result<A> {
         let class = call.class();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Answer, Call, Change, Changed, Committed, DirCursor, DirPage, Layer, Object, Origin, OriginConfig,
-    OriginIdentity, OriginTraits, Reference, Sending, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Layer, Object, Origin, OriginAnswer, OriginCall,
+    OriginConfig, OriginIdentity, OriginTraits, Reference, Sending, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -52,9 +52,9 @@ impl Layer for Deferred {
         self.origin.get().map_or(&self.away, |origin| origin.as_ref())
     }
 
-    async fn around<'a, A: Answer + 'a>(
+    async fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        _call: Call<'a>,
+        _call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> Result<A> {
         self.connect().await?;

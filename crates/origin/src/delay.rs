@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use types::Result;
 
-use crate::{Answer, Call, CallClass, Layer, Origin, Sending};
+use crate::{CallClass, Layer, Origin, OriginAnswer, OriginCall, Sending};
 
 pub struct Delay {
     inner: Arc<dyn Origin>,
@@ -23,9 +23,9 @@ impl Layer for Delay {
         self.inner.as_ref()
     }
 
-    async fn around<'a, A: Answer + 'a>(
+    async fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        call: Call<'a>,
+        call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> Result<A> {
         if call.class() != CallClass::Local {

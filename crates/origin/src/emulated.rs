@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
 pub use limits::ServiceLimits;
-use limits::{Answer, ServiceState};
+use limits::{ServiceAnswer, ServiceState};
 pub use origin::LimitedOrigin;
 
 /// A request that is answered with "busy" so often in a row has failed: services' own clients give up after three to ten.
@@ -58,13 +58,13 @@ impl ServiceClient {
                 state.ask(self.service.begun.elapsed(), path, bytes)
             };
             match answer {
-                Answer::Granted { begin, done } => {
+                ServiceAnswer::Granted { begin, done } => {
                     self.sleep_until(begin).await;
                     let result = call.await;
                     self.sleep_until(done).await;
                     return result;
                 }
-                Answer::Busy { again } => {
+                ServiceAnswer::Busy { again } => {
                     self.busy.fetch_add(1, Ordering::Relaxed);
                     self.sleep_until(again).await;
                 }

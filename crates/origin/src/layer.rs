@@ -21,7 +21,7 @@ pub type Sending<'a, A> = Pin<Box<dyn Future<Output = Result<A>> + Send + 'a>>;
 
 /// A call, as a layer sees it.
 #[derive(Clone, Copy, Debug)]
-pub enum Call<'a> {
+pub enum OriginCall<'a> {
     Identity,
     IsEmpty,
     Limits,
@@ -51,12 +51,12 @@ pub enum CallClass {
     Write,
 }
 
-impl<'a> Call<'a> {
+impl<'a> OriginCall<'a> {
     pub fn class(&self) -> CallClass {
         match self {
-            Call::SetAtCommit { .. } => CallClass::Local,
-            Call::Read { .. } => CallClass::Read,
-            Call::Write { .. } | Call::Commit { .. } => CallClass::Write,
+            OriginCall::SetAtCommit { .. } => CallClass::Local,
+            OriginCall::Read { .. } => CallClass::Read,
+            OriginCall::Write { .. } | OriginCall::Commit { .. } => CallClass::Write,
             _ => CallClass::Metadata,
         }
     }
@@ -64,88 +64,88 @@ impl<'a> Call<'a> {
     /// Its name in metrics.
     pub fn kind(&self) -> &'static str {
         match self {
-            Call::Identity => "identity",
-            Call::IsEmpty => "is_empty",
-            Call::Limits => "limits",
-            Call::Root => "root",
-            Call::Lookup { .. } => "lookup",
-            Call::Getattr { .. } | Call::LeftByRename { .. } => "getattr",
-            Call::Readlink { .. } => "readlink",
-            Call::Readdir { .. } => "readdir",
-            Call::Read { .. } => "read",
-            Call::Statfs { .. } => "statfs",
-            Call::Xattrs { .. } => "xattrs",
-            Call::Change(change) => change.kind(),
-            Call::SetAtCommit { .. } => "set_at_commit",
-            Call::Write { .. } => "write",
-            Call::Commit { .. } => "commit",
+            OriginCall::Identity => "identity",
+            OriginCall::IsEmpty => "is_empty",
+            OriginCall::Limits => "limits",
+            OriginCall::Root => "root",
+            OriginCall::Lookup { .. } => "lookup",
+            OriginCall::Getattr { .. } | OriginCall::LeftByRename { .. } => "getattr",
+            OriginCall::Readlink { .. } => "readlink",
+            OriginCall::Readdir { .. } => "readdir",
+            OriginCall::Read { .. } => "read",
+            OriginCall::Statfs { .. } => "statfs",
+            OriginCall::Xattrs { .. } => "xattrs",
+            OriginCall::Change(change) => change.kind(),
+            OriginCall::SetAtCommit { .. } => "set_at_commit",
+            OriginCall::Write { .. } => "write",
+            OriginCall::Commit { .. } => "commit",
         }
     }
 
     /// The object that it is about. `None`: the store as a whole, or its root.
     pub fn object(&self) -> Option<&'a Reference> {
         match *self {
-            Call::Identity | Call::IsEmpty | Call::Limits | Call::Root => None,
-            Call::Lookup { dir: object }
-            | Call::Readdir { dir: object, .. }
-            | Call::Readlink { link: object }
-            | Call::LeftByRename { there: object }
-            | Call::Getattr { object }
-            | Call::Read { object, .. }
-            | Call::Statfs { object }
-            | Call::Xattrs { object }
-            | Call::SetAtCommit { object }
-            | Call::Write { object, .. }
-            | Call::Commit { object } => Some(object),
-            Call::Change(change) => Some(change.place()),
+            OriginCall::Identity | OriginCall::IsEmpty | OriginCall::Limits | OriginCall::Root => None,
+            OriginCall::Lookup { dir: object }
+            | OriginCall::Readdir { dir: object, .. }
+            | OriginCall::Readlink { link: object }
+            | OriginCall::LeftByRename { there: object }
+            | OriginCall::Getattr { object }
+            | OriginCall::Read { object, .. }
+            | OriginCall::Statfs { object }
+            | OriginCall::Xattrs { object }
+            | OriginCall::SetAtCommit { object }
+            | OriginCall::Write { object, .. }
+            | OriginCall::Commit { object } => Some(object),
+            OriginCall::Change(change) => Some(change.place()),
         }
     }
 
     /// Bytes of a file that travel with it or with its answer.
     pub fn bytes(&self) -> u64 {
         match self {
-            Call::Read { length, .. } | Call::Write { length, .. } => *length,
+            OriginCall::Read { length, .. } | OriginCall::Write { length, .. } => *length,
             _ => 0,
         }
     }
 }
 
 /// What a layer learns from an answer without knowing which call it belongs to.
-pub trait Answer: Send {
+pub trait OriginAnswer: Send {
     /// The object as the origin has it now, where the answer tells.
     fn object(&self) -> Option<&Object> {
         None
     }
 }
 
-impl Answer for bool {}
-impl Answer for Bytes {}
-impl Answer for DirPage {}
-impl Answer for FsStat {}
-impl Answer for OriginIdentity {}
-impl Answer for OriginLimits {}
-impl Answer for RenameLeftover {}
-impl Answer for Vec<(XattrName, Bytes)> {}
+impl OriginAnswer for bool {}
+impl OriginAnswer for Bytes {}
+impl OriginAnswer for DirPage {}
+impl OriginAnswer for FsStat {}
+impl OriginAnswer for OriginIdentity {}
+impl OriginAnswer for OriginLimits {}
+impl OriginAnswer for RenameLeftover {}
+impl OriginAnswer for Vec<(XattrName, Bytes)> {}
 
-impl Answer for Object {
+impl OriginAnswer for Object {
     fn object(&self) -> Option<&Object> {
         Some(self)
     }
 }
 
-impl Answer for Changed {
+impl OriginAnswer for Changed {
     fn object(&self) -> Option<&Object> {
         self.object.as_ref()
     }
 }
 
-impl Answer for Written {
+impl OriginAnswer for Written {
     fn object(&self) -> Option<&Object> {
         self.after.as_ref()
     }
 }
 
-impl Answer for Committed {
+impl OriginAnswer for Committed {
     fn object(&self) -> Option<&Object> {
         self.after.as_ref()
     }
@@ -157,9 +157,9 @@ pub trait Layer: Send + Sync + 'static {
     fn inner(&self) -> &dyn Origin;
 
     /// Answers `call`. `send` sends it to the origin inside, each time that it is called, and returns what that answers.
-    fn around<'a, A: Answer + 'a>(
+    fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        call: Call<'a>,
+        call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> impl Future<Output = Result<A>> + Send + 'a;
 
@@ -175,11 +175,11 @@ pub trait Layer: Send + Sync + 'static {
 
     /// For a layer that has more to do with the answer than [`around`](Layer::around) can see; so the others below.
     fn around_identity(&self) -> impl Future<Output = Result<OriginIdentity>> + Send {
-        self.around(Call::Identity, || self.inner().identity())
+        self.around(OriginCall::Identity, || self.inner().identity())
     }
 
     fn around_root(&self) -> impl Future<Output = Result<Object>> + Send {
-        self.around(Call::Root, || self.inner().root())
+        self.around(OriginCall::Root, || self.inner().root())
     }
 
     fn around_readdir<'a>(
@@ -187,11 +187,11 @@ pub trait Layer: Send + Sync + 'static {
         dir: &'a Reference,
         cursor: DirCursor,
     ) -> impl Future<Output = Result<DirPage>> + Send + 'a {
-        self.around(Call::Readdir { dir, cursor }, move || self.inner().readdir(dir, cursor))
+        self.around(OriginCall::Readdir { dir, cursor }, move || self.inner().readdir(dir, cursor))
     }
 
     fn around_change<'a>(&'a self, change: &'a Change) -> impl Future<Output = Result<Changed>> + Send + 'a {
-        self.around(Call::Change(change), move || self.inner().change(change))
+        self.around(OriginCall::Change(change), move || self.inner().change(change))
     }
 }
 
@@ -222,11 +222,11 @@ impl<L: Layer> Origin for L {
     }
 
     async fn is_empty(&self) -> Result<bool> {
-        self.around(Call::IsEmpty, || self.inner().is_empty()).await
+        self.around(OriginCall::IsEmpty, || self.inner().is_empty()).await
     }
 
     async fn limits(&self) -> Result<OriginLimits> {
-        self.around(Call::Limits, || self.inner().limits()).await
+        self.around(OriginCall::Limits, || self.inner().limits()).await
     }
 
     async fn root(&self) -> Result<Object> {
@@ -234,15 +234,15 @@ impl<L: Layer> Origin for L {
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
-        self.around(Call::Lookup { dir }, || self.inner().lookup(dir, name)).await
+        self.around(OriginCall::Lookup { dir }, || self.inner().lookup(dir, name)).await
     }
 
     async fn getattr(&self, object: &Reference) -> Result<Object> {
-        self.around(Call::Getattr { object }, || self.inner().getattr(object)).await
+        self.around(OriginCall::Getattr { object }, || self.inner().getattr(object)).await
     }
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
-        self.around(Call::Readlink { link }, || self.inner().readlink(link)).await
+        self.around(OriginCall::Readlink { link }, || self.inner().readlink(link)).await
     }
 
     async fn readdir(&self, dir: &Reference, cursor: DirCursor) -> Result<DirPage> {
@@ -250,16 +250,16 @@ impl<L: Layer> Origin for L {
     }
 
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
-        let call = Call::Read { object, length: range.length };
+        let call = OriginCall::Read { object, length: range.length };
         self.around(call, || self.inner().read(object, version, range)).await
     }
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {
-        self.around(Call::Statfs { object }, || self.inner().statfs(object)).await
+        self.around(OriginCall::Statfs { object }, || self.inner().statfs(object)).await
     }
 
     async fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
-        self.around(Call::Xattrs { object }, || self.inner().xattrs(object)).await
+        self.around(OriginCall::Xattrs { object }, || self.inner().xattrs(object)).await
     }
 
     async fn change(&self, change: &Change) -> Result<Changed> {
@@ -272,11 +272,12 @@ impl<L: Layer> Origin for L {
         was: Version,
         there: &Reference,
     ) -> Result<RenameLeftover> {
-        self.around(Call::LeftByRename { there }, || self.inner().left_by_rename(from, was, there)).await
+        self.around(OriginCall::LeftByRename { there }, || self.inner().left_by_rename(from, was, there))
+            .await
     }
 
     async fn set_at_commit(&self, object: &Reference, set: &SetAttr) -> Result<bool> {
-        self.around(Call::SetAtCommit { object }, || self.inner().set_at_commit(object, set)).await
+        self.around(OriginCall::SetAtCommit { object }, || self.inner().set_at_commit(object, set)).await
     }
 
     async fn write(
@@ -286,12 +287,12 @@ impl<L: Layer> Origin for L {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written> {
-        let call = Call::Write { object, length: data.len() as u64 };
+        let call = OriginCall::Write { object, length: data.len() as u64 };
         self.around(call, || self.inner().write(object, offset, data.clone(), stability)).await
     }
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {
-        self.around(Call::Commit { object }, || self.inner().commit(object, range)).await
+        self.around(OriginCall::Commit { object }, || self.inner().commit(object, range)).await
     }
 
     async fn turn(&self) -> Turn {

@@ -30,7 +30,7 @@ pub mod memory;
 pub mod pace;
 pub mod posix;
 mod reconcile;
-pub mod renewed;
+pub mod renewable_signer;
 pub mod retry;
 mod traits;
 
@@ -43,7 +43,7 @@ use types::{
 pub use change::{Around, Before, Change, Changed, Committed, Copied, Written};
 pub use identity::OriginIdentity;
 pub use kind::{OriginConfig, OriginKind};
-pub use layer::{Answer, Call, CallClass, Layer, Sending};
+pub use layer::{CallClass, Layer, OriginAnswer, OriginCall, Sending};
 pub use limits::OriginLimits;
 pub use traits::OriginTraits;
 

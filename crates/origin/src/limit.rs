@@ -16,10 +16,10 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use types::{Distance, Error, ErrorKind, Result, Turn};
 
-use crate::adaptive::{Adaptive, Bounds};
+use crate::adaptive::{Adaptive, SlotBounds};
 use crate::distance::{Odometer, Sent};
 use crate::pace::Pace;
-use crate::{Answer, Call, CallClass, Layer, Origin, Sending};
+use crate::{CallClass, Layer, Origin, OriginAnswer, OriginCall, Sending};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LimitConfig {
@@ -162,16 +162,16 @@ impl Reads {
 }
 
 /// A read in the queue.
-struct Waiting<'a>(&'a Reads);
+struct QueuedRead<'a>(&'a Reads);
 
-impl<'a> Waiting<'a> {
-    fn begin(reads: &'a Reads) -> Waiting<'a> {
+impl<'a> QueuedRead<'a> {
+    fn begin(reads: &'a Reads) -> QueuedRead<'a> {
         reads.waiting.fetch_add(1, Ordering::SeqCst);
-        Waiting(reads)
+        QueuedRead(reads)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedRead<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
         self.0.changed.notify_one();
@@ -188,12 +188,12 @@ impl Drop for GivenTurn {
 }
 
 /// A read's place.
-struct Place<'a> {
+struct ReadSlot<'a> {
     reads: &'a Reads,
     permit: Option<SemaphorePermit<'a>>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for ReadSlot<'_> {
     fn drop(&mut self) {
         self.reads.used.fetch_sub(1, Ordering::SeqCst);
         let pay = |owed: usize| owed.checked_sub(1);
@@ -240,8 +240,10 @@ impl Limit {
 
     /// As `new`, and tells what it finds out.
     pub fn told(inner: Arc<dyn Origin>, config: LimitConfig, metrics: LimitMetrics) -> Arc<Limit> {
-        let bounds =
-            Bounds { least: config.reads_least.min(config.reads), most: config.reads_most.max(config.reads) };
+        let bounds = SlotBounds {
+            least: config.reads_least.min(config.reads),
+            most: config.reads_most.max(config.reads),
+        };
         let adaptive = Adaptive::new(config.reads, bounds);
         metrics.limit.set(i64::try_from(adaptive.limit()).unwrap_or(i64::MAX));
         let side_by_side = inner.traits().answers_side_by_side;
@@ -274,11 +276,11 @@ impl Limit {
         }
     }
 
-    async fn place(&self) -> Result<Place<'_>> {
-        let _waiting = Waiting::begin(&self.reads);
+    async fn place(&self) -> Result<ReadSlot<'_>> {
+        let _waiting = QueuedRead::begin(&self.reads);
         let permit = self.room(&self.reads.room).await?;
         self.reads.used.fetch_add(1, Ordering::SeqCst);
-        Ok(Place { reads: &self.reads, permit: Some(permit) })
+        Ok(ReadSlot { reads: &self.reads, permit: Some(permit) })
     }
 
     fn send(&self, bytes: u64) -> Trip<'_> {
@@ -313,7 +315,7 @@ impl Limit {
     }
 
     /// The first answer of a read and, if it straggles, of the same read sent once more.
-    async fn first_answer<'a, A: Answer>(&self, send: impl Fn() -> Sending<'a, A>) -> Result<A> {
+    async fn first_answer<'a, A: OriginAnswer>(&self, send: impl Fn() -> Sending<'a, A>) -> Result<A> {
         let mut first = send();
         let straggles = self.state().adaptive.straggles_after();
         let Some(straggles) = straggles else { return first.await };
@@ -361,9 +363,9 @@ impl Layer for Limit {
         self.inner.as_ref()
     }
 
-    async fn around<'a, A: Answer + 'a>(
+    async fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        call: Call<'a>,
+        call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> Result<A> {
         match call.class() {

@@ -6,19 +6,21 @@
 
 mod change;
 mod contents;
+mod generated;
 mod tree;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use types::{
     ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr, Stability, Version, WriteVerifier,
     XattrName,
 };
 
-use self::contents::Body;
+use self::contents::NodeBody;
+pub use self::generated::{generated, generated_byte};
 use self::tree::{ROOT, State};
 use crate::change::end_of_write;
 use crate::{
@@ -32,28 +34,6 @@ const PAGE: usize = 1000;
 pub struct MemoryOrigin {
     state: Mutex<State>,
     limits: Mutex<OriginLimits>,
-}
-
-/// Byte `offset` of the contents that `seed` stands for.
-pub fn generated_byte(seed: u64, offset: u64) -> u8 {
-    generated_word(seed, offset / 8).to_le_bytes()[(offset % 8) as usize]
-}
-
-fn generated_word(seed: u64, index: u64) -> u64 {
-    let mut z = seed.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-/// `range` of the contents that `seed` stands for.
-pub fn generated(seed: u64, range: ByteRange) -> Bytes {
-    let mut out = BytesMut::with_capacity(usize::try_from(range.length).unwrap_or(0) + 16);
-    for index in range.offset / 8..range.end().div_ceil(8) {
-        out.extend_from_slice(&generated_word(seed, index).to_le_bytes());
-    }
-    let skip = (range.offset % 8) as usize;
-    out.freeze().slice(skip..skip + range.length as usize)
 }
 
 impl MemoryOrigin {
@@ -74,26 +54,26 @@ impl MemoryOrigin {
     pub fn mkdir(&self, path: &[u8]) -> Result<()> {
         let mut state = self.lock();
         let (dir, name) = state.parent_and_name(path)?;
-        state.make(dir, &name, FileKind::Directory, Body::Dir(BTreeMap::new())).map(|_| ())
+        state.make(dir, &name, FileKind::Directory, NodeBody::Dir(BTreeMap::new())).map(|_| ())
     }
 
     /// Create a file, or replace the contents of the one that is there.
     pub fn write_file(&self, path: &[u8], bytes: &[u8]) -> Result<()> {
-        self.put(path, Body::Bytes(bytes.to_vec()), bytes.len() as u64)
+        self.put(path, NodeBody::Bytes(bytes.to_vec()), bytes.len() as u64)
     }
 
     /// A file of `size` bytes made from `seed`; see [`generated`].
     pub fn generate_file(&self, path: &[u8], seed: u64, size: u64) -> Result<()> {
-        self.put(path, Body::Generated(seed), size)
+        self.put(path, NodeBody::Generated(seed), size)
     }
 
-    fn put(&self, path: &[u8], body: Body, size: u64) -> Result<()> {
+    fn put(&self, path: &[u8], body: NodeBody, size: u64) -> Result<()> {
         let mut state = self.lock();
         let (dir, name) = state.parent_and_name(path)?;
         let id = match state.find(dir, &name) {
             Ok(id) if state.inode(id)?.attr.is_file() => id,
             Ok(_) => return Err(Error::new(ErrorKind::IsADirectory, "write", path.escape_ascii())),
-            Err(_) => state.make(dir, &name, FileKind::Regular, Body::Bytes(Vec::new()))?,
+            Err(_) => state.make(dir, &name, FileKind::Regular, NodeBody::Bytes(Vec::new()))?,
         };
         let now = state.tick();
         state.inode(id)?.replace(body, size, now);
@@ -103,7 +83,7 @@ impl MemoryOrigin {
     pub fn symlink(&self, path: &[u8], target: &[u8]) -> Result<()> {
         let mut state = self.lock();
         let (dir, name) = state.parent_and_name(path)?;
-        state.make(dir, &name, FileKind::Symlink, Body::Link(Bytes::copy_from_slice(target))).map(|_| ())
+        state.make(dir, &name, FileKind::Symlink, NodeBody::Link(Bytes::copy_from_slice(target))).map(|_| ())
     }
 
     /// A second name for a file.
@@ -236,7 +216,7 @@ impl Origin for MemoryOrigin {
 
     async fn readlink(&self, link: &Reference) -> Result<Bytes> {
         match &self.lock().inode(id_in(link)?)?.body {
-            Body::Link(target) => Ok(target.clone()),
+            NodeBody::Link(target) => Ok(target.clone()),
             _ => Err(Error::new(ErrorKind::InvalidArgument, "read link", "")),
         }
     }
@@ -271,13 +251,13 @@ impl Origin for MemoryOrigin {
             return Err(Error::new(ErrorKind::VersionChanged, "read", "a file that changed"));
         }
         match &inode.body {
-            Body::Bytes(bytes) => {
+            NodeBody::Bytes(bytes) => {
                 let span = range.offset as usize..range.end() as usize;
                 Ok(Bytes::copy_from_slice(bytes.get(span).unwrap_or_default()))
             }
-            Body::Generated(seed) => Ok(generated(*seed, range)),
-            Body::Dir(_) => Err(Error::new(ErrorKind::IsADirectory, "read", "")),
-            Body::Link(_) | Body::Special => {
+            NodeBody::Generated(seed) => Ok(generated(*seed, range)),
+            NodeBody::Dir(_) => Err(Error::new(ErrorKind::IsADirectory, "read", "")),
+            NodeBody::Link(_) | NodeBody::Special => {
                 Err(Error::new(ErrorKind::InvalidArgument, "read", "what is no file"))
             }
         }

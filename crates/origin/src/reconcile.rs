@@ -11,7 +11,7 @@ use crate::{Change, DirCursor, Identity, Object, Origin, Reference, exclusive};
 
 /// What is at the place where the change's trace would be.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Seen {
+pub enum TraceSeen {
     Absent,
     Found {
         object: Box<Object>,
@@ -27,7 +27,7 @@ pub enum Seen {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum Reconciled {
     /// With what is there now.
     Done(Option<Object>),
     /// Nothing is lost by asking for it once more.
@@ -36,20 +36,20 @@ pub enum Verdict {
 }
 
 /// `heard` is the latest time of the origin's own clock that was heard before the change was asked for first.
-pub fn judge(change: &Change, heard: Option<Timestamp>, seen: Seen) -> Verdict {
+pub fn judge(change: &Change, heard: Option<Timestamp>, seen: TraceSeen) -> Reconciled {
     if change.is_repeatable() {
-        return Verdict::Again;
+        return Reconciled::Again;
     }
     let (object, empty, target, linked) = match seen {
-        Seen::Found { object, empty, target, linked } => (*object, empty, target, linked),
-        Seen::Absent => return judge_absence(change),
-        Seen::Nowhere => return Verdict::Unknown,
+        TraceSeen::Found { object, empty, target, linked } => (*object, empty, target, linked),
+        TraceSeen::Absent => return judge_absence(change),
+        TraceSeen::Nowhere => return Reconciled::Unknown,
     };
     let attr = &object.attr;
     let done = match change {
         Change::Create { how: CreateHow::Exclusive(verifier), set, .. } => {
             if exclusive::is_repetition(attr, *verifier) {
-                return Verdict::Again;
+                return Reconciled::Again;
             }
             is_new_file(attr, heard, set)
         }
@@ -61,14 +61,14 @@ pub fn judge(change: &Change, heard: Option<Timestamp>, seen: Seen) -> Verdict {
         Change::Rename { identity, .. } => identity.as_ref() == Some(&object.identity),
         Change::Remove { .. } | Change::Rmdir { .. } | Change::Set { .. } | Change::SetXattr { .. } => false,
     };
-    if done { Verdict::Done(Some(object)) } else { Verdict::Unknown }
+    if done { Reconciled::Done(Some(object)) } else { Reconciled::Unknown }
 }
 
-fn judge_absence(change: &Change) -> Verdict {
+fn judge_absence(change: &Change) -> Reconciled {
     match change {
-        Change::Remove { .. } | Change::Rmdir { .. } => Verdict::Done(None),
-        Change::Create { how: CreateHow::Exclusive(_), .. } => Verdict::Again,
-        _ => Verdict::Unknown,
+        Change::Remove { .. } | Change::Rmdir { .. } => Reconciled::Done(None),
+        Change::Create { how: CreateHow::Exclusive(_), .. } => Reconciled::Again,
+        _ => Reconciled::Unknown,
     }
 }
 
@@ -96,11 +96,11 @@ fn fits(attr: &Attr, set: &SetAttr) -> bool {
 }
 
 /// Asks what `judge` wants to know of the change.
-pub async fn look(origin: &dyn Origin, change: &Change) -> Result<Seen> {
-    let Some((dir, name)) = trace(change) else { return Ok(Seen::Nowhere) };
+pub async fn look(origin: &dyn Origin, change: &Change) -> Result<TraceSeen> {
+    let Some((dir, name)) = trace(change) else { return Ok(TraceSeen::Nowhere) };
     let object = match origin.lookup(dir, name).await {
         Ok(object) => object,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Seen::Absent),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(TraceSeen::Absent),
         Err(error) => return Err(error),
     };
     let (mut empty, mut target, mut linked) = (false, None, None);
@@ -115,7 +115,7 @@ pub async fn look(origin: &dyn Origin, change: &Change) -> Result<Seen> {
         Change::Link { file, .. } => linked = Some(origin.getattr(file).await?.identity),
         _ => {}
     }
-    Ok(Seen::Found { object: Box::new(object), empty, target, linked })
+    Ok(TraceSeen::Found { object: Box::new(object), empty, target, linked })
 }
 
 /// The name that tells whether the change was made.

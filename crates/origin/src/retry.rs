@@ -11,9 +11,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, OutageReason, Result, Timestamp};
 
-use crate::reconcile::{Seen, Verdict, judge, look};
+use crate::reconcile::{Reconciled, TraceSeen, judge, look};
 use crate::{
-    Answer, Call, CallClass, Change, Changed, DirCursor, Layer, Object, Origin, OriginIdentity, Sending,
+    CallClass, Change, Changed, DirCursor, Layer, Object, Origin, OriginAnswer, OriginCall, OriginIdentity,
+    Sending,
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,7 @@ impl Retry {
     }
 
     async fn run<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
-        let mut patience = Patience::new(&self.config);
+        let mut patience = RetryDeadline::new(&self.config);
         loop {
             match call().await {
                 Err(e) if may_pass_soon(&e) && patience.pause(&e).await => {}
@@ -67,7 +68,7 @@ impl Retry {
 
     /// The same for what changes something: what failed is not sent to another storage.
     async fn run_change<T, F: Future<Output = Result<T>>>(&self, call: impl Fn() -> F) -> Result<T> {
-        let (mut patience, same) = (Patience::new(&self.config), self.same_storage());
+        let (mut patience, same) = (RetryDeadline::new(&self.config), self.same_storage());
         let mut result = call().await;
         loop {
             match result {
@@ -121,16 +122,16 @@ impl SameStorage<'_> {
 }
 
 /// How long it is tried, and the pauses between.
-struct Patience {
+struct RetryDeadline {
     deadline: Instant,
     pause: Duration,
     pause_max: Duration,
 }
 
-impl Patience {
-    fn new(config: &RetryConfig) -> Patience {
+impl RetryDeadline {
+    fn new(config: &RetryConfig) -> RetryDeadline {
         let RetryConfig { deadline, pause_first, pause_max, .. } = *config;
-        Patience { deadline: Instant::now() + deadline, pause: pause_first, pause_max }
+        RetryDeadline { deadline: Instant::now() + deadline, pause: pause_first, pause_max }
     }
 
     /// False, at once, if there is no time for another try.
@@ -156,12 +157,12 @@ impl Retry {
     }
 
     /// What became of a change. An outage is waited out.
-    async fn verdict(&self, change: &Change, heard: Option<Timestamp>, same: &SameStorage<'_>) -> Verdict {
+    async fn verdict(&self, change: &Change, heard: Option<Timestamp>, same: &SameStorage<'_>) -> Reconciled {
         if change.is_repeatable() {
-            return judge(change, heard, Seen::Nowhere);
+            return judge(change, heard, TraceSeen::Nowhere);
         }
         let config = RetryConfig { deadline: self.config.doubt_deadline, ..self.config };
-        let mut patience = Patience::new(&config);
+        let mut patience = RetryDeadline::new(&config);
         loop {
             let seen = match look(self, change).await {
                 // What answers after it was the right one when it answered.
@@ -173,7 +174,7 @@ impl Retry {
                 Err(error) if may_pass_soon(&error) && patience.pause(&error).await => {}
                 Err(error) => {
                     tracing::debug!("cannot look what became of a {}: {error}", change.kind());
-                    return Verdict::Unknown;
+                    return Reconciled::Unknown;
                 }
             }
         }
@@ -185,14 +186,14 @@ impl Layer for Retry {
         self.inner.as_ref()
     }
 
-    async fn around<'a, A: Answer + 'a>(
+    async fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        call: Call<'a>,
+        call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> Result<A> {
         let answer = match (call.class(), call) {
             // Only the first piece: when a listing breaks in the middle, it is for the caller to begin again.
-            (_, Call::Readdir { cursor, .. }) if cursor != DirCursor::default() => send().await,
+            (_, OriginCall::Readdir { cursor, .. }) if cursor != DirCursor::default() => send().await,
             (CallClass::Local, _) => send().await,
             (CallClass::Metadata | CallClass::Read, _) => self.run(send).await,
             (CallClass::Write, _) => self.run_change(send).await,
@@ -208,7 +209,7 @@ impl Layer for Retry {
 
     async fn around_change(&self, change: &Change) -> Result<Changed> {
         let (heard, same) = (self.heard(), self.same_storage());
-        let mut patience = Patience::new(&self.config);
+        let mut patience = RetryDeadline::new(&self.config);
         let (mut doubt, mut failed) = (false, None);
         loop {
             let may_send = match &failed {
@@ -236,13 +237,13 @@ impl Layer for Retry {
                 return Err(error);
             }
             match self.verdict(change, heard, &same).await {
-                Verdict::Done(object) => {
+                Reconciled::Done(object) => {
                     return Ok(Changed { object, resent: true, ..Changed::default() });
                 }
-                Verdict::Again if may_pass(&error) && patience.pause(&error).await => {}
-                Verdict::Again => return Err(error),
-                Verdict::Unknown if error.kind() == ErrorKind::OutcomeUnknown => return Err(error),
-                Verdict::Unknown => return Err(Error::doubtful(change.kind(), self.url(), error)),
+                Reconciled::Again if may_pass(&error) && patience.pause(&error).await => {}
+                Reconciled::Again => return Err(error),
+                Reconciled::Unknown if error.kind() == ErrorKind::OutcomeUnknown => return Err(error),
+                Reconciled::Unknown => return Err(Error::doubtful(change.kind(), self.url(), error)),
             }
         }
     }

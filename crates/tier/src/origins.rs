@@ -6,7 +6,7 @@ use origin::{OriginConfig, OriginKind};
 use types::{Error, ErrorKind, Result};
 
 const KINDS: [OriginKind; 4] =
-    [origin::posix::KIND, origin_nfs::KIND, origin_object::KIND, origin_azfile::KIND];
+    [origin::posix::kind::KIND, origin_nfs::KIND, origin_object::KIND, origin_azfile::KIND];
 
 /// Reads the URL of an origin; connects to nothing.
 pub fn parse(url: &str) -> Result<Arc<dyn OriginConfig>> {

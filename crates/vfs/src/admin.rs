@@ -33,7 +33,10 @@ impl Vfs {
             return Ok(StatOut { node, junction, version, cached_bytes, age_ms, freshness, write });
         };
         let (age_ms, rule) = self.namespace.age(known)?;
-        let cached_bytes = key_of(found).map_or(0, |key| self.cache.cached_bytes(&key));
+        let cached_bytes = match key_of(found) {
+            Ok(key) => self.cache.cached_bytes(&key).await,
+            Err(_) => 0,
+        };
         Ok(StatOut {
             node,
             junction: junction.map(|j| (j.path, j.url)),

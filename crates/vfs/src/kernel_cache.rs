@@ -79,9 +79,9 @@ impl Vfs {
     }
 
     /// All bytes of this version as one file on local disk, if they are all there and checked.
-    pub fn whole(&self, node: &Node) -> Option<WholeFile> {
+    pub async fn whole(&self, node: &Node) -> Option<WholeFile> {
         let may_be = node.attr.is_file() && !self.writer(node.junction).has_dirty_bytes(node.id);
-        if may_be { self.cache.whole(&self.key_of_node(node).0) } else { None }
+        if may_be { self.cache.whole(&self.key_of_node(node).0).await } else { None }
     }
 }
 

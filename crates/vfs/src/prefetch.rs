@@ -145,18 +145,18 @@ impl Prefetcher {
             }
             // Unknown, or not to be trusted without asking: it is asked about when it is read.
             let Some(node) = self.namespace.known_file(file) else { continue };
-            if !self.fetch_one(dir, &node) {
+            if !self.fetch_one(dir, &node).await {
                 stopped[which] = true;
                 if let Some(entry) = self.state().directories.get_mut(&dir) {
                     entry.directory.stopped_at(which, at);
                 }
             }
-            tokio::task::yield_now().await; // opening a cache file takes system calls
+            tokio::task::yield_now().await; // most are open, and nothing above waits then
         }
     }
 
     /// False if there is no room or no credit.
-    fn fetch_one(self: &Arc<Self>, dir: FileId, node: &Arc<Node>) -> bool {
+    async fn fetch_one(self: &Arc<Self>, dir: FileId, node: &Arc<Node>) -> bool {
         let found = Found::Node(node.clone());
         let Ok(key) = key_of(&found) else { return true };
         let head = ByteRange::new(0, key.size.min(HEAD_MAX));
@@ -182,7 +182,7 @@ impl Prefetcher {
             entry.directory.fetched(node.id, head.length);
         }
         let source: Arc<dyn Source> = Arc::new(OriginSource::new(self.namespace.clone(), origin));
-        let prefetched = self.cache.prefetch(&key, head, &source);
+        let prefetched = self.cache.prefetch(&key, head, &source).await;
         let mut state = self.state();
         if prefetched == Prefetched::Started {
             self.metrics.prefetched_bytes.inc_by(head.length);

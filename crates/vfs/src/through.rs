@@ -163,7 +163,7 @@ impl JunctionWriter for Through {
 
     async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New) -> Result<Made> {
         let was = match new {
-            New::Link { file } => self.cached_file(vfs, Some(*file), 1),
+            New::Link { file } => self.cached_file(vfs, Some(*file), 1).await,
             _ => None,
         };
         let made = vfs.namespace.make(dir.id, name, new).await?;
@@ -192,7 +192,7 @@ impl JunctionWriter for Through {
     }
 
     async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround> {
-        let was = self.cached_file(vfs, vfs.namespace.child_of(dir.id, name)?, 2);
+        let was = self.cached_file(vfs, vfs.namespace.child_of(dir.id, name)?, 2).await;
         let removed = vfs.namespace.remove(dir.id, name, old).await?;
         self.names_changed(vfs, was).await;
         Ok(around(dir.id, &removed))
@@ -204,7 +204,7 @@ impl JunctionWriter for Through {
         (from_dir, from): (FileId, &Name),
         (to_dir, to): (FileId, &Name),
     ) -> Result<(AttrsAround, AttrsAround)> {
-        let was = self.cached_file(vfs, vfs.namespace.child_of(from_dir, from)?, 1);
+        let was = self.cached_file(vfs, vfs.namespace.child_of(from_dir, from)?, 1).await;
         let moved = vfs.namespace.rename(from_dir, from, to_dir, to).await?;
         for renewed in &moved.renewed {
             self.keep_bytes(vfs, renewed).await;

@@ -136,7 +136,7 @@ impl Vfs {
                     }
                 };
                 for file in &found {
-                    self.count(file, progress);
+                    self.count(file, progress).await;
                 }
                 if progress.is_stopped() {
                     return;
@@ -148,13 +148,16 @@ impl Vfs {
         progress.counted.store(true, Relaxed);
     }
 
-    fn count(&self, file: &Found, progress: &WarmProgress) {
+    async fn count(&self, file: &Found, progress: &WarmProgress) {
         progress.files.fetch_add(1, Relaxed);
         progress.bytes.fetch_add(file.attr().size, Relaxed);
         if !self.cache.is_pinned(file.id()) {
             progress.needed.fetch_add(cache::room_for(file.attr().size), Relaxed);
         }
-        let here = key_of(file).map_or(0, |key| self.cache.cached_bytes(&key));
+        let here = match key_of(file) {
+            Ok(key) => self.cache.cached_bytes(&key).await,
+            Err(_) => 0,
+        };
         progress.bytes_here.fetch_add(here, Relaxed);
         if let Found::Node(node) = file
             && let Ok((origin, _)) = self.namespace.origin_of(node)
@@ -263,7 +266,10 @@ impl Vfs {
             for file in files.unwrap_or_default() {
                 let Found::Node(node) = &file else { continue };
                 let Some(junction) = away.get(&node.junction()) else { continue };
-                let bytes = key_of(&file).map_or(0, |key| self.cache.cached_bytes(&key));
+                let bytes = match key_of(&file) {
+                    Ok(key) => self.cache.cached_bytes(&key).await,
+                    Err(_) => 0,
+                };
                 if bytes > 0 {
                     copies.files += 1;
                     copies.bytes += bytes;

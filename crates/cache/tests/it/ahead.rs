@@ -86,12 +86,17 @@ fn a_prefetch_takes_only_room_to_spare_and_is_done_once() {
     let far: std::sync::Arc<dyn cache::Source> = source.clone();
     let whole = |key: &cache::CacheKey| ByteRange::new(0, key.size);
     let files: Vec<_> = (0..8).map(|n| key(n, 1, MIB)).collect();
-    let results: Vec<Prefetched> =
-        tier.run(async { files.iter().map(|key| tier.cache().prefetch(key, whole(key), &far)).collect() });
+    let results = tier.run(async {
+        let mut results = Vec::new();
+        for key in &files {
+            results.push(tier.cache().prefetch(key, whole(key), &far).await);
+        }
+        results
+    });
     let started = results.iter().filter(|result| **result == Prefetched::Started).count();
     assert_eq!(started, 3, "a quarter of the budget stays free: {results:?}");
     tier.check_all(&source, &files[0]);
-    let again = tier.run(async { tier.cache().prefetch(&files[0], whole(&files[0]), &far) });
+    let again = tier.run(async { tier.cache().prefetch(&files[0], whole(&files[0]), &far).await });
     assert_eq!(again, Prefetched::Here);
     assert!(source.in_flight_peak.load(Relaxed) <= 4 * MIB);
     assert_eq!(source.most_often(), 1);

@@ -140,7 +140,7 @@ fn a_small_file_comes_whole_on_first_touch() {
     let source = TestSource::new();
     let key = key(1, 1, 700_000);
     tier.check(&source, &key, ByteRange::new(0, 10));
-    eventually("the rest follows", || tier.cache().cached_bytes(&key) == key.size);
+    eventually("the rest follows", || tier.cached_bytes(&key) == key.size);
     assert_eq!(source.bytes_read(), key.size);
 }
 
@@ -160,7 +160,7 @@ fn read_ahead_and_disk_off_give_the_same_bytes() {
             tier.check(&source, &key, ByteRange::new(offset, random.below(300_000)).clamp_to(key.size));
         }
         tier.check_all(&source, &key);
-        assert_eq!(bypass, tier.cache().cached_bytes(&key) == 0);
+        assert_eq!(bypass, tier.cached_bytes(&key) == 0);
         if bypass {
             assert!(files_ending(dir.path(), ".data").is_empty());
         }
@@ -189,7 +189,7 @@ fn warm_fetches_what_is_missing_and_no_more() {
     tier.check(&source, &key, ByteRange::new(MIB, MIB));
     tier.warm(&source, &key);
     assert_eq!(source.bytes_read(), key.size);
-    assert_eq!(tier.cache().cached_bytes(&key), key.size);
+    assert_eq!(tier.cached_bytes(&key), key.size);
     tier.warm(&source, &key);
     assert_eq!(source.bytes_read(), key.size, "warm again costs nothing");
     tier.check_all(&source, &key);
@@ -241,7 +241,7 @@ fn what_was_read_stays_valid_after_the_file_is_evicted() {
     let as_source: Arc<dyn Source> = source.clone();
     let held = tier.run(tier.cache().read(&key, whole(&key), &as_source, Lend::From(1))).unwrap();
     assert!(tier.cache().evict_file(key.file) >= key.size);
-    assert_eq!(tier.cache().cached_bytes(&key), 0);
+    assert_eq!(tier.cached_bytes(&key), 0);
     assert_same(&joined(&held), &key, whole(&key));
     tier.check_all(&source, &key);
     assert_eq!(source.bytes_read(), 2 * key.size, "an evicted file is fetched again");
@@ -250,15 +250,20 @@ fn what_was_read_stays_valid_after_the_file_is_evicted() {
 #[test]
 fn a_fetch_begun_while_the_runtime_shuts_down_blocks_nobody() {
     let dir = tempfile::tempdir().unwrap();
-    let tier = Tier::open(dir.path());
-    let (cache, source): (_, Arc<dyn Source>) = (tier.cache().clone(), TestSource::new());
+    let tier = Tier::open_with(dir.path(), |config| config.readahead_max = 0);
+    let source = TestSource::new();
+    let key = key(1, 1, 2 * MIB);
+    tier.check(&source, &key, ByteRange::new(0, MIB)); // so that the file is open
+    let (cache, source): (_, Arc<dyn Source>) = (tier.cache().clone(), source);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let handle = runtime.handle().clone();
     runtime.shutdown_background();
     let (done, wait_for_it) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
         let _in = handle.enter();
-        cache.prefetch(&key(1, 1, MIB), ByteRange::new(0, MIB), &source);
+        let begun = std::pin::pin!(cache.prefetch(&key, ByteRange::new(MIB, MIB), &source));
+        let polled = begun.poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        assert!(matches!(polled, std::task::Poll::Ready(cache::Prefetched::Started)), "{polled:?}");
         let _ = done.send(());
     });
     wait_for_it.recv_timeout(Duration::from_secs(20)).expect("the lock is held by who waits for it");

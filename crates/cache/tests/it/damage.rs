@@ -15,7 +15,7 @@ fn filled(key: &CacheKey) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let tier = Tier::open(dir.path());
     tier.check_all(&TestSource::new(), key);
-    assert_eq!(tier.cache().cached_bytes(key), key.size);
+    assert_eq!(tier.cached_bytes(key), key.size);
     tier.kill();
     dir
 }

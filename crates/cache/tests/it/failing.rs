@@ -19,7 +19,7 @@ fn a_failing_origin_fails_the_read_and_a_recovered_one_serves_it() {
     tier.check(&source, &key, ByteRange::new(0, MIB));
     source.failing.store(false, Relaxed);
     tier.check_all(&source, &key);
-    assert_eq!(tier.cache().cached_bytes(&key), key.size);
+    assert_eq!(tier.cached_bytes(&key), key.size);
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn a_fetch_of_the_old_version_that_lands_late_does_not_drive_out_the_new_one() {
     source.delay_ms.store(0, Relaxed);
     tier.check_all(&source, &new);
     assert_same(&tier.run(late).unwrap().unwrap(), &old, whole(&old));
-    assert_eq!(tier.cache().cached_bytes(&new), new.size);
-    assert_eq!(tier.cache().cached_bytes(&old), 0);
+    assert_eq!(tier.cached_bytes(&new), new.size);
+    assert_eq!(tier.cached_bytes(&old), 0);
     assert_eq!(tier.cache().stats().files, 1);
 }
 
@@ -63,13 +63,9 @@ fn a_changed_version_is_passed_up_and_no_foreign_byte_is_kept() {
     source.changes_to(&new);
     let error = tier.try_read(&source, &old, ByteRange::new(MIB, MIB)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::VersionChanged);
-    assert_eq!(
-        tier.cache().cached_bytes(&old),
-        MIB,
-        "what is cached of the old version is right, and no more"
-    );
+    assert_eq!(tier.cached_bytes(&old), MIB, "what is cached of the old version is right, and no more");
     tier.check(&source, &old, ByteRange::new(0, MIB));
     tier.check_all(&source, &new);
-    assert_eq!(tier.cache().cached_bytes(&new), new.size);
+    assert_eq!(tier.cached_bytes(&new), new.size);
     tier.check_all(&source, &new);
 }

@@ -241,6 +241,10 @@ impl Tier {
         }
     }
 
+    pub fn cached_bytes(&self, key: &CacheKey) -> u64 {
+        self.run(self.cache().cached_bytes(key))
+    }
+
     pub fn warm(&self, source: &Arc<TestSource>, key: &CacheKey) {
         let (cache, source): (_, Arc<dyn Source>) = (self.cache().clone(), source.clone());
         self.run(async move { cache.warm(key, &source, |_| {}).await }).expect("warm succeeds");

@@ -84,7 +84,7 @@ fn what_was_fetched_ahead_is_counted_once_as_read_or_as_evicted() {
         tier.check(&source, file, ByteRange::new(0, BLOCK_SIZE));
     }
     let each = MIB - 1 - BLOCK_SIZE;
-    eventually("both are here", || files.iter().all(|file| tier.cache().cached_bytes(file) == file.size));
+    eventually("both are here", || files.iter().all(|file| tier.cached_bytes(file) == file.size));
     assert_eq!(ahead(&registry), [2 * each, 0, 0]);
     for _ in 0..2 {
         tier.check(&source, &files[0], ByteRange::new(0, files[0].size));
@@ -110,7 +110,7 @@ fn what_a_giant_file_loses_unread_is_counted() {
     for part in 0..giant.size / (512 << 10) {
         let range = ByteRange::new(part * (512 << 10), 512 << 10);
         eventually("room", || {
-            tier.run(async { tier.cache().prefetch(&giant, range, &from) }) != cache::Prefetched::NoRoom
+            tier.run(async { tier.cache().prefetch(&giant, range, &from).await }) != cache::Prefetched::NoRoom
         });
     }
     eventually("all has come", || {

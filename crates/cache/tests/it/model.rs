@@ -60,7 +60,7 @@ async fn client(cache: Arc<Cache>, source: Arc<TestSource>, seed: u64, steps: u6
                 let source: Arc<dyn Source> = source.clone();
                 cache.warm(&key, &source, |_| {}).await.expect("warm succeeds");
             }
-            2 => assert!(cache.cached_bytes(&key) <= key.size),
+            2 => assert!(cache.cached_bytes(&key).await <= key.size),
             3 => {
                 // A client that gives up in the middle.
                 let work = read(cache.clone(), source.clone(), key, whole(&key));

@@ -57,7 +57,7 @@ fn what_is_here_is_kept_and_what_was_written_is_laid_in() {
         // All that was here and is still part of the file, whatever was written into it.
         let kept = before.min(after).div_ceil(BLOCK_SIZE);
         assert!(here >= kept, "{before} to {after}: {here} blocks");
-        assert_eq!(tier.cache().cached_bytes(&old), 0);
+        assert_eq!(tier.cached_bytes(&old), 0);
         tier.kill();
         let tier = Tier::open(dir.path());
         assert_eq!(check_blocks(&tier, &new, &expected), here, "{before} to {after}, after a kill");
@@ -108,7 +108,7 @@ fn what_somebody_reads_is_not_written_to() {
     let tier = Tier::open(dir.path());
     let (old, new) = (key(1, 1, 10 * BLOCK_SIZE + 9), key(1, 2, 10 * BLOCK_SIZE + 9));
     tier.check_all(&TestSource::new(), &old);
-    let lent: WholeFile = tier.run(async { tier.cache().whole(&old) }).expect("all of it is here");
+    let lent: WholeFile = tier.run(async { tier.cache().whole(&old).await }).expect("all of it is here");
     let written =
         [(BLOCK_SIZE + 5, Bytes::from_static(b"some")), (2 * BLOCK_SIZE, Bytes::from(vec![1; 70_000]))];
     rebase(&tier, &old, &new, &written);

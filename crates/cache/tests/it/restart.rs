@@ -15,12 +15,12 @@ fn cached_blocks_are_not_fetched_again_after_a_kill() {
     let tier = Tier::open(dir.path());
     tier.check_all(&first, &key);
     assert_eq!(first.bytes_read(), key.size);
-    assert_eq!(tier.cache().cached_bytes(&key), key.size);
+    assert_eq!(tier.cached_bytes(&key), key.size);
     tier.kill();
 
     let second = TestSource::new();
     let tier = Tier::open(dir.path());
-    assert_eq!(tier.cache().cached_bytes(&key), key.size);
+    assert_eq!(tier.cached_bytes(&key), key.size);
     tier.check_all(&second, &key);
     tier.check(&second, &key, ByteRange::new(70_000, 3));
     assert_eq!(second.calls(), 0, "everything was on disk");

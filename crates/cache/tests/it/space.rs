@@ -125,7 +125,7 @@ fn a_one_pass_scan_does_not_drive_out_the_hot_set() {
             (0..2).for_each(|_| hot.iter().for_each(|key| tier.check_all(&source, key)));
         }
     }
-    let kept: u64 = hot.iter().map(|key| tier.cache().cached_bytes(key)).sum();
+    let kept: u64 = hot.iter().map(|key| tier.cached_bytes(key)).sum();
     assert!(kept >= 19 * MIB, "{kept} of {} hot bytes are left after a scan", 20 * MIB);
 }
 
@@ -139,7 +139,7 @@ fn a_giant_file_read_once_does_not_drive_out_what_is_used() {
         hot.iter().for_each(|key| tier.check_all(&source, key));
     }
     tier.check_all(&source, &key(100, 1, 300 * MIB));
-    let kept: u64 = hot.iter().map(|key| tier.cache().cached_bytes(key)).sum();
+    let kept: u64 = hot.iter().map(|key| tier.cached_bytes(key)).sum();
     assert!(kept >= 9 * MIB, "{kept} of {} hot bytes are left after one pass over a giant file", 10 * MIB);
 }
 
@@ -157,10 +157,10 @@ fn an_old_version_leaves_before_anything_else() {
     tier.check_all(&source, &new);
     tier.check_all(&source, &key(20, 1, 6 * MIB));
     tier.check_all(&source, &key(21, 1, 6 * MIB));
-    eventually("the old version is gone", || tier.cache().cached_bytes(&old) == 0);
-    assert!(tier.cache().cached_bytes(&new) > 0);
+    eventually("the old version is gone", || tier.cached_bytes(&old) == 0);
+    assert!(tier.cached_bytes(&new) > 0);
     for key in others {
-        assert_eq!(tier.cache().cached_bytes(&key), key.size, "no other file had to leave");
+        assert_eq!(tier.cached_bytes(&key), key.size, "no other file had to leave");
     }
 }
 
@@ -175,7 +175,7 @@ fn a_giant_file_loses_ranges_and_its_bytes_stay_right() {
     tier.check_all(&source, &small);
     tier.check_all(&source, &giant);
     eventually("the cache is below its quota", || allocated(dir.path()) <= QUOTA);
-    let kept = tier.cache().cached_bytes(&giant);
+    let kept = tier.cached_bytes(&giant);
     assert!(kept >= QUOTA / 4, "ranges leave, not the whole file: {kept} bytes are left");
     tier.check_all(&source, &small);
     let mut random = Random(11);
@@ -220,7 +220,7 @@ fn evicting_a_file_removes_all_its_versions_and_frees_its_room() {
     [one, other].iter().for_each(|key| tier.check_all(&source, key));
     let freed = tier.cache().evict_file(one.file);
     assert!(freed >= 5 * MIB, "{freed}");
-    assert_eq!(tier.cache().cached_bytes(&one) + tier.cache().cached_bytes(&two), 0);
+    assert_eq!(tier.cached_bytes(&one) + tier.cached_bytes(&two), 0);
     eventually("its room is free", || allocated(dir.path()) <= MIB + 16 * BLOCK_SIZE);
     let stats = tier.cache().stats();
     assert!(stats.files == 1 && stats.bytes_used <= MIB + 16 * BLOCK_SIZE, "{stats:?}");

@@ -10,7 +10,7 @@ use types::{BLOCK_SIZE, ByteRange};
 use crate::harness::*;
 
 fn borrow(tier: &Tier, key: &CacheKey) -> Option<WholeFile> {
-    tier.run(async { tier.cache().whole(key) })
+    tier.run(async { tier.cache().whole(key).await })
 }
 
 fn assert_right(file: &WholeFile) {
@@ -80,7 +80,7 @@ fn a_file_with_a_bad_block_is_not_handed_out_until_it_is_mended() {
     assert!(borrow(&tier, &key).is_none());
     eventually("the bad block is found", || {
         assert!(borrow(&tier, &key).is_none(), "a bad block was handed out");
-        tier.cache().cached_bytes(&key) == key.size - BLOCK_SIZE
+        tier.cached_bytes(&key) == key.size - BLOCK_SIZE
     });
     let source = TestSource::new();
     tier.check_all(&source, &key);

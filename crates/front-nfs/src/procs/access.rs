@@ -6,7 +6,7 @@ use vfs::Access;
 
 use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{NfsCall, ReplyPayload};
+use crate::call::{NfsCall, ReplyPayload};
 
 /// The ACCESS bits of NFS and those of `vfs`.
 const BITS: [(u32, Access); 6] = [

@@ -11,7 +11,7 @@ use vfs::Made;
 
 use super::{ProcedureResult, name};
 use crate::attr::{fattr3, set_attr, wcc_of};
-use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::call::{CallFailure, NfsCall, ReplyPayload};
 
 pub async fn create(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = CreateArgs::decode(d)?;

@@ -6,7 +6,7 @@ use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{NfsCall, ReplyPayload};
+use crate::call::{NfsCall, ReplyPayload};
 use crate::{READ_MAX, WRITE_MAX};
 
 pub async fn fsstat(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {

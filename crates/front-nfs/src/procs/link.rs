@@ -5,7 +5,7 @@ use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use super::{ProcedureResult, name};
 use crate::attr::{fattr3, wcc_of};
-use crate::dispatch::{NfsCall, ReplyPayload};
+use crate::call::{NfsCall, ReplyPayload};
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = LinkArgs::decode(d)?;

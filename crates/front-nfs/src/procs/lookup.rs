@@ -7,7 +7,7 @@ use types::{JunctionId, Name};
 
 use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::call::{CallFailure, NfsCall, ReplyPayload};
 use crate::visible_directories::VisibleDirectories;
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use rpc_nfs3::nfs3::NfsStatus;
 use types::Name;
 
-use crate::dispatch::CallFailure;
+use crate::call::CallFailure;
 
 /// `.` and `..` always exist.
 pub fn for_create(name: &Bytes) -> Result<Name, CallFailure> {

@@ -11,7 +11,7 @@ use vfs::Piece;
 use super::ProcedureResult;
 use crate::READ_MAX;
 use crate::attr::{OFFSET_END, fattr3};
-use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::call::{CallFailure, NfsCall, ReplyPayload};
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = ReadArgs::decode(d)?;

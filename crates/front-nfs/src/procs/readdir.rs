@@ -11,7 +11,7 @@ use vfs::DirItem;
 
 use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::call::{CallFailure, NfsCall, ReplyPayload};
 use crate::visible_directories::VisibleDirectories;
 
 const VERIFIER: [u8; 8] = *b"forebay1";

@@ -6,7 +6,7 @@ use rpc_nfs3::{XdrDecoder, XdrEncoder};
 
 use super::ProcedureResult;
 use crate::attr::fattr3;
-use crate::dispatch::{NfsCall, ReplyPayload};
+use crate::call::{NfsCall, ReplyPayload};
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let (id, caller) = call.open(&FileHandle::decode(d)?)?;

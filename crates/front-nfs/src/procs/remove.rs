@@ -7,7 +7,7 @@ use vfs::AttrsAround;
 
 use super::{ProcedureResult, name};
 use crate::attr::wcc_of;
-use crate::dispatch::{NfsCall, ReplyPayload};
+use crate::call::{NfsCall, ReplyPayload};
 
 pub async fn remove(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = DirOp::decode(d)?;

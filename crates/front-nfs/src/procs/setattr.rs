@@ -7,7 +7,7 @@ use types::ErrorKind;
 
 use super::ProcedureResult;
 use crate::attr::{self, set_attr, timestamp};
-use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::call::{CallFailure, NfsCall, ReplyPayload};
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = SetattrArgs::decode(d)?;

@@ -9,7 +9,7 @@ use types::{ByteRange, Stability};
 use super::ProcedureResult;
 use crate::WRITE_MAX;
 use crate::attr::{OFFSET_END, wcc};
-use crate::dispatch::{CallFailure, NfsCall, ReplyPayload};
+use crate::call::{CallFailure, NfsCall, ReplyPayload};
 
 /// Data smaller than this is copied: the buffer that it arrived in may be many times larger, and written data may be
 /// kept for long.

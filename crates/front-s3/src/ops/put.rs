@@ -13,7 +13,7 @@ use vfs::Node;
 
 use super::{RequestContext, object_headers};
 use crate::access_keys::Right;
-use crate::checked_body::BodyError;
+use crate::body_error::BodyError;
 use crate::checksums::{BodyChecksums, ComputedChecksums};
 use crate::errors::{self, S3Result, s3_error};
 use crate::internal_headers;

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use super::canonical::Query;
+use super::query::Query;
 use super::scope::{AmzDate, CredentialScope};
 use super::{PRESIGNED_SECONDS_MAX, RequestHead, SKEW_SECONDS, SignatureError};
 

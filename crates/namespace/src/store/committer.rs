@@ -10,18 +10,21 @@ use types::{Error, ErrorKind, FileId, Result};
 
 use super::found::FoundEntries;
 use super::keeper::Keeper;
-use super::{ALIASES, Change, ENTRIES, Job, LISTINGS, NAMES, NODES, NOTES, NoteChange, entry_key, stopped};
+use super::{
+    ALIASES, CommitRequest, ENTRIES, LISTINGS, NAMES, NODES, NOTES, NoteChange, StoreChange, entry_key,
+    stopped,
+};
 use crate::cookie;
 
 /// Changes that go into one commit at most; keeps a commit well under a second.
 const GROUP_MAX: usize = 50_000;
 
 /// Of each change that alters which object a name stands for, the directory.
-fn renamed_in(change: &Change) -> Option<FileId> {
+fn renamed_in(change: &StoreChange) -> Option<FileId> {
     match change {
-        Change::PutEntry { dir, .. } | Change::RemoveEntry { dir, .. } | Change::RemoveName { dir, .. } => {
-            Some(*dir)
-        }
+        StoreChange::PutEntry { dir, .. }
+        | StoreChange::RemoveEntry { dir, .. }
+        | StoreChange::RemoveName { dir, .. } => Some(*dir),
         _ => None,
     }
 }
@@ -34,7 +37,7 @@ pub struct Committer {
 
 impl Committer {
     /// Until there are no more. False: some could not be committed.
-    pub fn run(&self, mut queue: mpsc::Receiver<Job>) -> bool {
+    pub fn run(&self, mut queue: mpsc::Receiver<CommitRequest>) -> bool {
         let mut all = true;
         while let Some(first) = queue.blocking_recv() {
             let mut size = first.changes.len();
@@ -58,7 +61,7 @@ impl Committer {
 
     /// A disk that fails is waited for. A database that is damaged is begun anew, and what belonged to the old one is
     /// dropped: a listing without the entries that were in it would say that they are gone.
-    fn commit(&self, group: &[Job], queue: &mut mpsc::Receiver<Job>) -> Result<()> {
+    fn commit(&self, group: &[CommitRequest], queue: &mut mpsc::Receiver<CommitRequest>) -> Result<()> {
         loop {
             if !self.keeper.is_broken() {
                 if group.iter().all(|job| job.changes.is_empty()) {
@@ -102,7 +105,7 @@ fn begun_anew() -> Error {
 
 fn apply<'a>(
     txn: &mut WriteTransaction,
-    changes: impl Iterator<Item = &'a Change>,
+    changes: impl Iterator<Item = &'a StoreChange>,
 ) -> std::result::Result<(), redb::Error> {
     // Without it, the first start after a crash rebuilds the allocator from the whole file: seconds for a
     // million objects. The price is a slightly larger commit.
@@ -116,30 +119,30 @@ fn apply<'a>(
         let mut notes = txn.open_table(NOTES)?;
         for change in changes {
             match change {
-                Change::PutNode(id, record) => {
+                StoreChange::PutNode(id, record) => {
                     nodes.insert(id.0, record.encode().as_slice())?;
                 }
-                Change::RemoveNode(id) => {
+                StoreChange::RemoveNode(id) => {
                     nodes.remove(id.0)?;
                 }
-                Change::PutEntry { dir, name, child } => put_entry(&mut entries, *dir, name, *child)?,
-                Change::PutName { file, dir, name } => {
+                StoreChange::PutEntry { dir, name, child } => put_entry(&mut entries, *dir, name, *child)?,
+                StoreChange::PutName { file, dir, name } => {
                     names.insert(file.0, [&dir.0, name.as_ref()].concat().as_slice())?;
                 }
-                Change::RemoveEntry { dir, cookie } => {
+                StoreChange::RemoveEntry { dir, cookie } => {
                     remove_entry(&mut entries, &mut names, *dir, *cookie)?;
                 }
-                Change::RemoveName { dir, name } => remove_name(&mut entries, &mut names, *dir, name)?,
-                Change::PutListing(dir, listing) => {
+                StoreChange::RemoveName { dir, name } => remove_name(&mut entries, &mut names, *dir, name)?,
+                StoreChange::PutListing(dir, listing) => {
                     listings.insert(dir.0, listing.encode().as_slice())?;
                 }
-                Change::RemoveListing(dir) => {
+                StoreChange::RemoveListing(dir) => {
                     listings.remove(dir.0)?;
                 }
-                Change::PutAlias { computed, known } => {
+                StoreChange::PutAlias { computed, known } => {
                     aliases.insert(computed.0, known.0)?;
                 }
-                Change::AlterNote(id, NoteChange(alter)) => {
+                StoreChange::AlterNote(id, NoteChange(alter)) => {
                     let note = alter(notes.get(id.0)?.as_ref().map(|note| note.value()));
                     match note {
                         Some(note) => drop(notes.insert(id.0, note.as_ref())?),

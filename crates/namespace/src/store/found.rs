@@ -19,7 +19,7 @@ const ENTRIES_MAX: usize = 1 << 16;
 const COUNTERS: usize = 1 << 12;
 
 /// When a directory was looked at. `None`: a commit is changing it, and what is read says nothing of later.
-pub type Turn = Option<u64>;
+pub type DirSequence = Option<u64>;
 
 pub struct FoundEntries {
     entries: Cache<(FileId, Bytes), (u64, StoredEntry)>,
@@ -27,9 +27,9 @@ pub struct FoundEntries {
 }
 
 #[derive(Hash)]
-struct Key<'a>(FileId, &'a [u8]);
+struct EntryKey<'a>(FileId, &'a [u8]);
 
-impl Equivalent<(FileId, Bytes)> for Key<'_> {
+impl Equivalent<(FileId, Bytes)> for EntryKey<'_> {
     fn equivalent(&self, (dir, name): &(FileId, Bytes)) -> bool {
         self.0 == *dir && self.1 == name
     }
@@ -47,18 +47,18 @@ impl Default for FoundEntries {
 
 impl FoundEntries {
     /// Before the entry is looked for, here or in the database.
-    pub fn turn(&self, dir: FileId) -> Turn {
+    pub fn turn(&self, dir: FileId) -> DirSequence {
         let turn = self.turns[counter_of(dir)].load(Ordering::SeqCst);
         turn.is_multiple_of(2).then_some(turn)
     }
 
-    pub fn get(&self, turn: Turn, dir: FileId, name: &[u8]) -> Option<StoredEntry> {
+    pub fn get(&self, turn: DirSequence, dir: FileId, name: &[u8]) -> Option<StoredEntry> {
         let turn = turn?;
-        self.entries.get(&Key(dir, name)).filter(|found| found.0 == turn).map(|found| found.1)
+        self.entries.get(&EntryKey(dir, name)).filter(|found| found.0 == turn).map(|found| found.1)
     }
 
     /// It was read from the database after `turn` was taken.
-    pub fn keep(&self, turn: Turn, dir: FileId, entry: &StoredEntry) {
+    pub fn keep(&self, turn: DirSequence, dir: FileId, entry: &StoredEntry) {
         if let Some(turn) = turn {
             self.entries.insert((dir, entry.name.clone()), (turn, entry.clone()));
         }
@@ -99,7 +99,7 @@ fn counter_of(dir: FileId) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Change, Store};
+    use super::super::{Store, StoreChange};
     use super::*;
 
     const DIR: FileId = FileId([1; 16]);
@@ -153,7 +153,7 @@ mod tests {
             }
             for number in 1..=200 {
                 let name = Bytes::from_static(b"name");
-                let put = Change::PutEntry { dir: DIR, name, child: Some(child_of(number)) };
+                let put = StoreChange::PutEntry { dir: DIR, name, child: Some(child_of(number)) };
                 run(store.commit(vec![put])).expect("committed");
                 acknowledged.store(number, Ordering::SeqCst);
             }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use super::whole_file::{Read, WholeFile};
+use super::checksummed_file::{ChecksummedFile, Read};
 
 /// By "path NUL url".
 pub type Ids = BTreeMap<Vec<u8>, u32>;
@@ -23,7 +23,7 @@ pub struct Junctions {
     pub database: Option<DatabaseId>,
 }
 
-const FILE: WholeFile = WholeFile { name: "JUNCTIONS", magic: *b"FBAYJUNC" };
+const FILE: ChecksummedFile = ChecksummedFile { name: "JUNCTIONS", magic: *b"FBAYJUNC" };
 
 /// `None`: there is no such file, or it is not what was written.
 pub fn read(dir: &Path) -> Option<Junctions> {

@@ -22,10 +22,10 @@ use super::{ALIASES, ENTRIES, FILE_NAME, JUNCTIONS, LISTINGS, NAMES, NODES, NOTE
 const AGAIN: Duration = Duration::from_secs(1);
 const KIND: &str = "namespace";
 
-type Outcome<T> = std::result::Result<T, redb::Error>;
+type RedbResult<T> = std::result::Result<T, redb::Error>;
 
 /// Why a call came to nothing.
-pub enum Failure {
+pub enum DatabaseFailure {
     /// Bytes of the disk are not what was written.
     Damaged(String),
     /// The disk failed: what was asked for may be asked for again once the database is open again.
@@ -69,17 +69,17 @@ impl Keeper {
         };
         let (db, after_a_crash) = match keeper.open_database() {
             Ok(opened) => opened,
-            Err(Failure::Damaged(what)) => {
+            Err(DatabaseFailure::Damaged(what)) => {
                 keeper.set_aside(&what).map_err(|e| refused(redb::Error::Io(e)))?;
                 match keeper.open_database() {
                     Ok((db, _)) => (db, true),
-                    Err(Failure::Damaged(what)) => {
+                    Err(DatabaseFailure::Damaged(what)) => {
                         return Err(refused(redb::Error::Corrupted(what)));
                     }
-                    Err(Failure::Disk(e) | Failure::Other(e)) => return Err(refused(e)),
+                    Err(DatabaseFailure::Disk(e) | DatabaseFailure::Other(e)) => return Err(refused(e)),
                 }
             }
-            Err(Failure::Disk(e) | Failure::Other(e)) => return Err(refused(e)),
+            Err(DatabaseFailure::Disk(e) | DatabaseFailure::Other(e)) => return Err(refused(e)),
         };
         *keeper.db.write().unwrap_or_else(PoisonError::into_inner) = Some(db);
         Ok((keeper, after_a_crash))
@@ -93,8 +93,8 @@ impl Keeper {
         self.dir.join(FILE_NAME)
     }
 
-    fn open_database(&self) -> std::result::Result<(Database, bool), Failure> {
-        let opened = contained(|| -> Outcome<(Database, bool)> {
+    fn open_database(&self) -> std::result::Result<(Database, bool), DatabaseFailure> {
+        let opened = contained(|| -> RedbResult<(Database, bool)> {
             let file = PageFile::open(&self.path(), KIND, WritePatience::Wait, self.health.clone())?;
             let known = junctions::read(&self.dir).unwrap_or_default();
             let (id, is_new) = (file.id(), file.is_new());
@@ -137,20 +137,23 @@ impl Keeper {
         self.outcome(opened)
     }
 
-    fn outcome<T>(&self, done: std::result::Result<Outcome<T>, String>) -> std::result::Result<T, Failure> {
+    fn outcome<T>(
+        &self,
+        done: std::result::Result<RedbResult<T>, String>,
+    ) -> std::result::Result<T, DatabaseFailure> {
         let e = match done {
             Ok(Ok(done)) => return Ok(done),
-            Err(panic) => return Err(Failure::Damaged(panic)),
+            Err(panic) => return Err(DatabaseFailure::Damaged(panic)),
             Ok(Err(e)) => e,
         };
         Err(match (self.health.damage(), &e) {
-            (Some(what), _) => Failure::Damaged(what),
-            (None, e) if pagefile::is_damage(e) => Failure::Damaged(e.to_string()),
+            (Some(what), _) => DatabaseFailure::Damaged(what),
+            (None, e) if pagefile::is_damage(e) => DatabaseFailure::Damaged(e.to_string()),
             (None, redb::Error::Io(_) | redb::Error::PreviousIo | redb::Error::LockPoisoned(_)) => {
-                Failure::Disk(e)
+                DatabaseFailure::Disk(e)
             }
-            (None, redb::Error::TransactionPoisoned) => Failure::Disk(e),
-            _ => Failure::Other(e),
+            (None, redb::Error::TransactionPoisoned) => DatabaseFailure::Disk(e),
+            _ => DatabaseFailure::Other(e),
         })
     }
 
@@ -158,7 +161,7 @@ impl Keeper {
     pub fn read<T>(
         &self,
         operation: &'static str,
-        look: impl FnOnce(&ReadTransaction) -> Outcome<T>,
+        look: impl FnOnce(&ReadTransaction) -> RedbResult<T>,
     ) -> Result<T> {
         let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = &*db else { return Err(self.away(operation)) };
@@ -174,10 +177,10 @@ impl Keeper {
     /// One transaction, committed.
     pub fn write<T>(
         &self,
-        change: impl FnOnce(&mut WriteTransaction) -> Outcome<T>,
-    ) -> std::result::Result<T, Failure> {
+        change: impl FnOnce(&mut WriteTransaction) -> RedbResult<T>,
+    ) -> std::result::Result<T, DatabaseFailure> {
         let db = self.db.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(open) = &*db else { return Err(Failure::Disk(redb::Error::PreviousIo)) };
+        let Some(open) = &*db else { return Err(DatabaseFailure::Disk(redb::Error::PreviousIo)) };
         let done = contained(|| {
             let mut txn = open.begin_write()?;
             let done = change(&mut txn)?;
@@ -188,15 +191,15 @@ impl Keeper {
     }
 
     /// What the caller is told. The committer sees to the database.
-    pub fn failed(&self, operation: &'static str, failure: Failure) -> Error {
+    pub fn failed(&self, operation: &'static str, failure: DatabaseFailure) -> Error {
         match failure {
-            Failure::Other(e) => super::db_error(operation, e),
-            Failure::Damaged(what) => {
+            DatabaseFailure::Other(e) => super::db_error(operation, e),
+            DatabaseFailure::Damaged(what) => {
                 self.health.damaged(what);
                 self.broken.store(true, Ordering::SeqCst);
                 self.away(operation)
             }
-            Failure::Disk(e) => {
+            DatabaseFailure::Disk(e) => {
                 self.note_trouble(&e);
                 self.broken.store(true, Ordering::SeqCst);
                 self.away(operation)
@@ -274,8 +277,8 @@ impl Keeper {
                     info!("the metadata database is open again");
                     return anew;
                 }
-                Err(Failure::Damaged(what)) => self.health.damaged(what),
-                Err(Failure::Disk(e) | Failure::Other(e)) => self.note_trouble(&e),
+                Err(DatabaseFailure::Damaged(what)) => self.health.damaged(what),
+                Err(DatabaseFailure::Disk(e) | DatabaseFailure::Other(e)) => self.note_trouble(&e),
             }
             std::thread::sleep(AGAIN);
         }
@@ -324,7 +327,7 @@ mod tests {
             Ok(())
         };
         assert!(keeper.write(put).is_ok());
-        let told = keeper.failed("commit metadata", Failure::Disk(redb::Error::PreviousIo));
+        let told = keeper.failed("commit metadata", DatabaseFailure::Disk(redb::Error::PreviousIo));
         assert!(told.is_retryable() && keeper.trouble().is_some() && keeper.usable("make").is_err());
         assert!(!keeper.mend(|| panic!("nothing is damaged"), || panic!("it is not begun anew")));
         assert_eq!((keeper.trouble(), keeper.lost(), keeper.generation()), (None, None, 0));

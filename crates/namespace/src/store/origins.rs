@@ -9,20 +9,20 @@ use bytes::Bytes;
 use tracing::error;
 use types::JunctionId;
 
-use super::whole_file::{Read, WholeFile};
+use super::checksummed_file::{ChecksummedFile, Read};
 
-const FILE: WholeFile = WholeFile { name: "ORIGINS", magic: *b"FBAYORIG" };
+const FILE: ChecksummedFile = ChecksummedFile { name: "ORIGINS", magic: *b"FBAYORIG" };
 
 /// By junction; what is kept of one origin is opaque here. Empty: something was kept, and cannot be read any more.
-type Known = BTreeMap<u32, Bytes>;
+type KnownOrigins = BTreeMap<u32, Bytes>;
 
-pub struct Origins(Known);
+pub struct Origins(KnownOrigins);
 
 impl Origins {
     /// `junctions` are those that were ever served: in place of a file that is damaged.
     pub fn open(dir: &Path, junctions: impl Iterator<Item = u32>) -> io::Result<Origins> {
         let known = match FILE.read(dir) {
-            Read::Missing => Some(Known::new()),
+            Read::Missing => Some(KnownOrigins::new()),
             Read::Damaged => None,
             Read::Bytes(bytes) => decode(&bytes),
         };
@@ -30,7 +30,7 @@ impl Origins {
             return Ok(Origins(known));
         }
         error!("{}/{} was damaged: which origins are the right ones nobody knows", dir.display(), FILE.name);
-        let lost: Known = junctions.map(|junction| (junction, Bytes::new())).collect();
+        let lost: KnownOrigins = junctions.map(|junction| (junction, Bytes::new())).collect();
         FILE.write(dir, &encode(&lost))?;
         Ok(Origins(lost))
     }
@@ -49,7 +49,7 @@ impl Origins {
     }
 }
 
-fn encode(known: &Known) -> Vec<u8> {
+fn encode(known: &KnownOrigins) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (junction, kept) in known {
         bytes.extend(junction.to_le_bytes());
@@ -59,9 +59,9 @@ fn encode(known: &Known) -> Vec<u8> {
     bytes
 }
 
-fn decode(bytes: &[u8]) -> Option<Known> {
+fn decode(bytes: &[u8]) -> Option<KnownOrigins> {
     let mut rest = bytes;
-    let mut known = Known::new();
+    let mut known = KnownOrigins::new();
     while !rest.is_empty() {
         let (junction, after) = rest.split_first_chunk::<4>()?;
         let (length, after) = after.split_first_chunk::<4>()?;

@@ -248,3 +248,64 @@ async fn other_rules_are_in_force_at_once_and_those_who_were_told_by_the_old_one
     assert_eq!(still.reason, failing.reason);
     assert_eq!(kind(ns.set_rules("/b", rules(Freshness::Always))), Some(ErrorKind::NotFound));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_junction_s_learning_does_not_wait_for_another_s() {
+    let dir = tempfile::tempdir().unwrap();
+    let grafted = junctions(&[("/busy", "far:a"), ("/other", "far:b")]);
+    let ns = open(dir.path(), grafted, &Timeline::default()).unwrap();
+    let known = ns.resolve(b"/busy/file").await.unwrap().id();
+    let busy = ns.resolve(b"/busy").await.unwrap().id();
+    let (stand, standing) = tokio::sync::oneshot::channel();
+    let (go_on, held) = std::sync::mpsc::sync_channel::<()>(1);
+    // The operator's evict holds the order of its junction while it goes through what is known.
+    let evict = tokio::spawn({
+        let (ns, mut stand) = (ns.clone(), Some(stand));
+        async move {
+            ns.expire_tree(busy, move |_| {
+                if let Some(stand) = stand.take() {
+                    let _ = stand.send(());
+                    tokio::task::block_in_place(|| held.recv()).expect("told to go on");
+                }
+            })
+            .await
+        }
+    });
+    standing.await.unwrap();
+
+    let patience = std::time::Duration::from_secs(20);
+    let other = tokio::time::timeout(patience, ns.resolve(b"/other/file")).await.expect("it does not wait");
+    assert_eq!(other.unwrap().attr().size, 5);
+    let mut same = tokio::spawn({
+        let ns = ns.clone();
+        async move { ns.refresh_changed(known).await }
+    });
+    let soon = tokio::time::timeout(std::time::Duration::from_millis(200), &mut same).await;
+    assert!(soon.is_err(), "within one junction things are taken in one after the other");
+    go_on.send(()).unwrap();
+    evict.await.unwrap().unwrap();
+    assert_eq!(same.await.unwrap().unwrap().attr().size, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evict_from_above_the_junctions_reaches_all_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let grafted = junctions(&[("/show/a", "far:a"), ("/show/b", "far:b"), ("/lib", "far:c")]);
+    let ns = open(dir.path(), grafted, &Timeline::default()).unwrap();
+    let mut known = Vec::new();
+    for path in ["/show/a/file", "/show/b/file", "/lib/file"] {
+        known.push(ns.resolve(path.as_bytes()).await.unwrap().id());
+    }
+    let mut below_show = Vec::new();
+    let show = ns.resolve(b"/show").await.unwrap().id();
+    ns.expire_tree(show, |id| below_show.push(id)).await.unwrap();
+    below_show.sort();
+    let mut expected = known[..2].to_vec();
+    expected.sort();
+    assert_eq!(below_show, expected);
+    let mut all = Vec::new();
+    ns.expire_tree(ns.root(), |id| all.push(id)).await.unwrap();
+    all.sort();
+    known.sort();
+    assert_eq!(all, known);
+}

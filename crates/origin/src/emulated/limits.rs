@@ -173,7 +173,7 @@ impl fmt::Display for ServiceLimits {
 
 /// What a service says to a request. Moments are of the caller's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ServiceAnswer {
     /// Its turn comes at `begin`; the last byte of its answer is there at `done`.
     Granted { begin: Duration, done: Duration },
     /// Not now: ask again then.
@@ -184,24 +184,24 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct ServiceState {
     service: ServiceLimits,
-    all: Buckets,
-    files: HashMap<String, Buckets>,
+    all: TokenBuckets,
+    files: HashMap<String, TokenBuckets>,
     asked: u64,
 }
 
 #[derive(Debug, Default)]
-struct Buckets {
-    requests: Bucket,
-    bytes: Bucket,
+struct TokenBuckets {
+    requests: TokenBucket,
+    bytes: TokenBucket,
 }
 
 /// A token bucket, kept as the moment at which what was taken has been filled in again.
 #[derive(Debug, Default)]
-struct Bucket {
+struct TokenBucket {
     full: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// When `amount` that is asked for at `now` begins and ends to flow. Who asks first is served first.
     fn take(&mut self, now: Duration, amount: u64, per_second: Option<u64>) -> (Duration, Duration) {
         let Some(per_second) = per_second else { return (now, now) };
@@ -215,28 +215,28 @@ impl Bucket {
 
 impl ServiceState {
     pub fn new(service: ServiceLimits) -> ServiceState {
-        ServiceState { service, all: Buckets::default(), files: HashMap::new(), asked: 0 }
+        ServiceState { service, all: TokenBuckets::default(), files: HashMap::new(), asked: 0 }
     }
 
     /// To a request about the file that moves so many bytes. A busy answer is a request too.
-    pub fn ask(&mut self, now: Duration, path: &str, bytes: u64) -> Answer {
+    pub fn ask(&mut self, now: Duration, path: &str, bytes: u64) -> ServiceAnswer {
         let service = self.service;
         if self.files.len() >= FILES_MAX && !self.files.contains_key(path) {
             self.files.retain(|_, file| file.requests.full.max(file.bytes.full) > now);
         }
         let of_file = service.file_bytes.is_some() || service.file_requests.is_some();
-        let mut other = Buckets::default();
+        let mut other = TokenBuckets::default();
         let file = if of_file { self.files.entry(path.to_owned()).or_default() } else { &mut other };
         let (begin, _) = self.all.requests.take(now, 1, service.requests);
         let (begin, _) = file.requests.take(begin, 1, service.file_requests);
         let ready = begin.saturating_add(service.first_byte);
         self.asked += 1;
         if draw(self.asked) % 10_000 < u64::from(service.busy_in_10_000) {
-            return Answer::Busy { again: ready.saturating_add(service.retry_after) };
+            return ServiceAnswer::Busy { again: ready.saturating_add(service.retry_after) };
         }
         let (_, of_file) = file.bytes.take(ready, bytes, service.file_bytes);
         let (_, of_all) = self.all.bytes.take(ready, bytes, service.bytes);
-        Answer::Granted { begin, done: of_file.max(of_all) }
+        ServiceAnswer::Granted { begin, done: of_file.max(of_all) }
     }
 }
 
@@ -257,10 +257,10 @@ mod tests {
         text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
-    fn done(answer: Answer) -> f64 {
+    fn done(answer: ServiceAnswer) -> f64 {
         match answer {
-            Answer::Granted { done, .. } => done.as_secs_f64(),
-            Answer::Busy { .. } => panic!("{answer:?}"),
+            ServiceAnswer::Granted { done, .. } => done.as_secs_f64(),
+            ServiceAnswer::Busy { .. } => panic!("{answer:?}"),
         }
     }
 
@@ -361,14 +361,14 @@ mod tests {
     fn busy_answers_come_as_often_as_asked_for_and_move_no_bytes() {
         let mut state = ServiceState::new(service("busy=10%,retry-after=2s,all=1KiB/s"));
         let busy = (0..10_000).filter(|_| match state.ask(Duration::ZERO, "a", 0) {
-            Answer::Busy { again } => again == Duration::from_secs(2),
-            Answer::Granted { .. } => false,
+            ServiceAnswer::Busy { again } => again == Duration::from_secs(2),
+            ServiceAnswer::Granted { .. } => false,
         });
         // Five standard deviations of a binomial count; the draws are fixed, so this never wavers.
         let busy = busy.count();
         assert!((850..1150).contains(&busy), "{busy}");
         let mut never = ServiceState::new(service("busy=100%,file=1KiB/s"));
-        assert!((0..100).all(|_| matches!(never.ask(Duration::ZERO, "a", MIB), Answer::Busy { .. })));
+        assert!((0..100).all(|_| matches!(never.ask(Duration::ZERO, "a", MIB), ServiceAnswer::Busy { .. })));
         assert_eq!(never.files["a"].bytes.full, Duration::ZERO);
     }
 

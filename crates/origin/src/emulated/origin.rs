@@ -6,7 +6,7 @@ use std::sync::Arc;
 use types::Result;
 
 use super::{EmulatedService, ServiceClient, ServiceLimits};
-use crate::{Answer, Call, CallClass, Layer, Origin, Reference, Sending};
+use crate::{CallClass, Layer, Origin, OriginAnswer, OriginCall, Reference, Sending};
 
 pub struct LimitedOrigin {
     inner: Arc<dyn Origin>,
@@ -37,9 +37,9 @@ impl Layer for LimitedOrigin {
         self.inner.as_ref()
     }
 
-    async fn around<'a, A: Answer + 'a>(
+    async fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        call: Call<'a>,
+        call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> Result<A> {
         match call.object() {

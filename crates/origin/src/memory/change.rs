@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, NewNode, Result, SetAttr};
 
-use super::contents::Body;
+use super::contents::NodeBody;
 use super::id_in;
 use super::tree::State;
 use crate::change::check_target;
@@ -39,11 +39,11 @@ impl State {
         let altered = match change {
             Change::Create { dir, name, how, set } => self.create(id_in(dir)?, name, *how, set)?,
             Change::Mkdir { dir, name, set } => {
-                self.made(id_in(dir)?, name, FileKind::Directory, Body::Dir(BTreeMap::new()), set)?
+                self.made(id_in(dir)?, name, FileKind::Directory, NodeBody::Dir(BTreeMap::new()), set)?
             }
             Change::Symlink { dir, name, target, set } => {
                 check_target(target)?;
-                self.made(id_in(dir)?, name, FileKind::Symlink, Body::Link(target.clone()), set)?
+                self.made(id_in(dir)?, name, FileKind::Symlink, NodeBody::Link(target.clone()), set)?
             }
             Change::Mknod { dir, name, node, set } => self.mknod(id_in(dir)?, name, *node, set)?,
             Change::Link { file, dir, name } => {
@@ -73,7 +73,7 @@ impl State {
         self.object(altered).map(Some)
     }
 
-    fn made(&mut self, dir: u64, name: &Name, kind: FileKind, body: Body, set: &SetAttr) -> Result<u64> {
+    fn made(&mut self, dir: u64, name: &Name, kind: FileKind, body: NodeBody, set: &SetAttr) -> Result<u64> {
         let id = self.make(dir, name, kind, body)?;
         let set = if kind == FileKind::Regular { *set } else { SetAttr { size: None, ..*set } };
         if set != SetAttr::default()
@@ -91,7 +91,7 @@ impl State {
                 CreateHow::Exclusive(verifier) if *set == SetAttr::default() => exclusive::set_of(verifier),
                 _ => *set,
             };
-            return self.made(dir, name, FileKind::Regular, Body::Bytes(Vec::new()), &set);
+            return self.made(dir, name, FileKind::Regular, NodeBody::Bytes(Vec::new()), &set);
         };
         let attr = self.inode(id)?.attr;
         match how {
@@ -118,7 +118,7 @@ impl State {
             NewNode::Socket => (FileKind::Socket, (0, 0)),
             NewNode::Fifo => (FileKind::Fifo, (0, 0)),
         };
-        let id = self.made(dir, name, kind, Body::Special, set)?;
+        let id = self.made(dir, name, kind, NodeBody::Special, set)?;
         self.inode(id)?.attr.rdev = rdev;
         Ok(id)
     }

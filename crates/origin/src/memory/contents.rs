@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use types::{Attr, ByteRange, Error, ErrorKind, FileKind, Name, Result, Stability, Timestamp, XattrName};
 
-use super::generated;
+use super::generated::generated;
 
 /// Largest file that is written rather than generated: it is in memory.
 const WRITTEN_MAX: u64 = 1 << 30;
 
 #[derive(Clone)]
-pub enum Body {
+pub enum NodeBody {
     Dir(BTreeMap<Name, u64>),
     Bytes(Vec<u8>),
     Generated(u64),
@@ -21,7 +21,7 @@ pub enum Body {
 
 pub struct Inode {
     pub attr: Attr,
-    pub body: Body,
+    pub body: NodeBody,
     pub xattrs: BTreeMap<XattrName, Bytes>,
     /// What a restart would bring back, if that is not what is shown: the file before the first write that nobody
     /// has asked to be stored.
@@ -29,7 +29,7 @@ pub struct Inode {
 }
 
 pub struct Stable {
-    body: Body,
+    body: NodeBody,
     size: u64,
     mtime: Timestamp,
     ctime: Timestamp,
@@ -45,7 +45,7 @@ impl Inode {
     }
 
     /// New contents, stored.
-    pub fn replace(&mut self, body: Body, size: u64, now: Timestamp) {
+    pub fn replace(&mut self, body: NodeBody, size: u64, now: Timestamp) {
         (self.body, self.stable) = (body, None);
         (self.attr.size, self.attr.used) = (size, size);
         (self.attr.mtime, self.attr.ctime) = (now, now);
@@ -112,8 +112,8 @@ impl Inode {
     }
 }
 
-fn resize(body: &mut Body, before: u64, size: u64) -> Result<()> {
-    if let Body::Generated(_) = body
+fn resize(body: &mut NodeBody, before: u64, size: u64) -> Result<()> {
+    if let NodeBody::Generated(_) = body
         && size <= before
     {
         return Ok(());
@@ -123,7 +123,7 @@ fn resize(body: &mut Body, before: u64, size: u64) -> Result<()> {
 }
 
 /// The size afterwards.
-fn overwrite(body: &mut Body, before: u64, offset: u64, data: &[u8]) -> Result<u64> {
+fn overwrite(body: &mut NodeBody, before: u64, offset: u64, data: &[u8]) -> Result<u64> {
     let size = before.max(offset.saturating_add(data.len() as u64));
     let bytes = in_memory(body, before, size)?;
     bytes.resize(size as usize, 0);
@@ -132,15 +132,15 @@ fn overwrite(body: &mut Body, before: u64, offset: u64, data: &[u8]) -> Result<u
 }
 
 /// The bytes of a file that is to have `wanted` of them.
-fn in_memory(body: &mut Body, size: u64, wanted: u64) -> Result<&mut Vec<u8>> {
+fn in_memory(body: &mut NodeBody, size: u64, wanted: u64) -> Result<&mut Vec<u8>> {
     if size.max(wanted) > WRITTEN_MAX {
         return Err(Error::new(ErrorKind::NoSpace, "keep in memory", format!("{wanted} bytes")));
     }
-    if let Body::Generated(seed) = body {
-        *body = Body::Bytes(generated(*seed, ByteRange::new(0, size)).to_vec());
+    if let NodeBody::Generated(seed) = body {
+        *body = NodeBody::Bytes(generated(*seed, ByteRange::new(0, size)).to_vec());
     }
     match body {
-        Body::Bytes(bytes) => Ok(bytes),
+        NodeBody::Bytes(bytes) => Ok(bytes),
         _ => Err(Error::new(ErrorKind::InvalidArgument, "write to", "what is no file")),
     }
 }

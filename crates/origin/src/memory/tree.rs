@@ -8,7 +8,7 @@ use types::{
     XattrName,
 };
 
-use super::contents::{Body, Inode};
+use super::contents::{Inode, NodeBody};
 use crate::{Identity, Object, Reference};
 
 pub const ROOT: u64 = 1;
@@ -32,7 +32,7 @@ impl State {
             clock_stands: false,
             starts: 0,
         };
-        state.add(FileKind::Directory, Body::Dir(BTreeMap::new()));
+        state.add(FileKind::Directory, NodeBody::Dir(BTreeMap::new()));
         state
     }
 
@@ -45,13 +45,13 @@ impl State {
     }
 
     /// An inode without a name.
-    fn add(&mut self, kind: FileKind, body: Body) -> u64 {
+    fn add(&mut self, kind: FileKind, body: NodeBody) -> u64 {
         let now = self.tick();
         let id = self.next;
         self.next += 1;
         let (mode, nlink, size) = match (kind, &body) {
             (FileKind::Directory, _) => (0o755, 2, 4096),
-            (_, Body::Link(target)) => (0o777, 1, target.len() as u64),
+            (_, NodeBody::Link(target)) => (0o777, 1, target.len() as u64),
             _ => (0o644, 1, 0),
         };
         let (uid, gid, used, rdev, fsid) = (0, 0, size, (0, 0), 77);
@@ -87,7 +87,7 @@ impl State {
 
     pub fn entries(&mut self, dir: u64) -> Result<&mut BTreeMap<Name, u64>> {
         match &mut self.inode(dir)?.body {
-            Body::Dir(entries) => Ok(entries),
+            NodeBody::Dir(entries) => Ok(entries),
             _ => Err(Error::new(ErrorKind::NotADirectory, "change", dir)),
         }
     }
@@ -97,7 +97,7 @@ impl State {
         found.ok_or_else(|| Error::new(ErrorKind::NotFound, "find", name))
     }
 
-    pub fn make(&mut self, dir: u64, name: &Name, kind: FileKind, body: Body) -> Result<u64> {
+    pub fn make(&mut self, dir: u64, name: &Name, kind: FileKind, body: NodeBody) -> Result<u64> {
         if self.entries(dir)?.contains_key(name) {
             return Err(Error::new(ErrorKind::Exists, "make", name));
         }
@@ -205,7 +205,7 @@ impl State {
             if at == dir {
                 return Ok(true);
             }
-            if let Body::Dir(entries) = &self.inode(at)?.body {
+            if let NodeBody::Dir(entries) = &self.inode(at)?.body {
                 ways.extend(entries.values());
             }
         }

@@ -10,9 +10,10 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev};
 use rustix::io::Errno;
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, NewNode, Result, SetAttr};
 
-use super::path::{demand_fits, join};
+use super::inode::{attr_of, stat};
+use super::path::{demand_fits, in_proc, join};
 use super::set;
-use super::{Inner, attr_of, stat};
+use super::tree::PosixTree;
 use crate::change::check_target;
 use crate::{Around, Before, Change, Changed, Object, Reference, exclusive};
 
@@ -65,7 +66,7 @@ fn own_mask() -> bool {
     rustix::thread::unshare(rustix::thread::UnshareFlags::FS).is_ok()
 }
 
-impl Inner {
+impl PosixTree {
     /// A mount that does not answer in time (`ETIMEDOUT`, `EINTR`) may have carried the call out.
     pub fn change(&self, change: &Change) -> Result<Changed> {
         self.attempt(change).map_err(|error| match error.kind() {
@@ -169,7 +170,7 @@ impl Inner {
                     };
                 }
                 let place = (&dir.fd, os(name));
-                rustix::fs::linkat(CWD, set::in_proc(&nameless), place.0, place.1, AtFlags::SYMLINK_FOLLOW)?;
+                rustix::fs::linkat(CWD, in_proc(&nameless), place.0, place.1, AtFlags::SYMLINK_FOLLOW)?;
                 Ok(self.settled(dir, name, &nameless))
             }
             // Not on this file system.
@@ -271,7 +272,7 @@ impl Inner {
             return Err(Error::new(ErrorKind::IsADirectory, WHAT, self.shown(file)));
         }
         // The opened file and not its path, without the privilege that AT_EMPTY_PATH takes here.
-        let linked = rustix::fs::linkat(CWD, set::in_proc(&fd), &dir.fd, os(name), AtFlags::SYMLINK_FOLLOW);
+        let linked = rustix::fs::linkat(CWD, in_proc(&fd), &dir.fd, os(name), AtFlags::SYMLINK_FOLLOW);
         linked.map_err(failed)?;
         self.store(&dir.fd, &dir.path)?;
         let found = self.look(&fd).map_err(failed);

@@ -26,7 +26,7 @@ const HANDLE_MAX: usize = 128;
 
 /// The kernel's `struct file_handle`, with room.
 #[repr(C)]
-struct FileHandle {
+struct KernelFileHandle {
     bytes: u32,
     kind: c_int,
     handle: [u8; HANDLE_MAX],
@@ -40,7 +40,7 @@ pub fn last(root: &OwnedFd) -> bool {
 
 /// Of what is opened. `None`: this file system has none.
 pub fn hash_of(fd: &OwnedFd) -> Option<u64> {
-    let mut found = FileHandle { bytes: HANDLE_MAX as u32, kind: 0, handle: [0; HANDLE_MAX] };
+    let mut found = KernelFileHandle { bytes: HANDLE_MAX as u32, kind: 0, handle: [0; HANDLE_MAX] };
     if !ask(fd, c"", &mut found, AtFlags::EMPTY_PATH) {
         return None;
     }
@@ -51,12 +51,12 @@ pub fn hash_of(fd: &OwnedFd) -> Option<u64> {
 }
 
 #[expect(unsafe_code, reason = "no library wraps this call")]
-fn ask(fd: &OwnedFd, name: &CStr, found: &mut FileHandle, flags: AtFlags) -> bool {
+fn ask(fd: &OwnedFd, name: &CStr, found: &mut KernelFileHandle, flags: AtFlags) -> bool {
     unsafe extern "C" {
         fn name_to_handle_at(
             dirfd: c_int,
             name: *const c_char,
-            handle: *mut FileHandle,
+            handle: *mut KernelFileHandle,
             mount: *mut c_int,
             flags: c_int,
         ) -> c_int;
@@ -83,13 +83,13 @@ mod tests {
         let mut seen = Vec::new();
         for _ in 0..64 {
             let made = std::fs::File::create_new(&path).expect("made");
-            seen.push(origin.inner.look(&made.into()).expect("looked at"));
+            seen.push(origin.tree.look(&made.into()).expect("looked at"));
             std::fs::remove_file(&path).expect("removed");
         }
         let birth = seen[0].stx_btime;
         seen.iter_mut().for_each(|found| found.stat.stx_btime = birth);
         let mut identities: Vec<_> =
-            seen.iter().map(|found| origin.inner.object(b"file", found).expect("short").identity.0).collect();
+            seen.iter().map(|found| origin.tree.object(b"file", found).expect("short").identity.0).collect();
         identities.sort_unstable();
         identities.dedup();
         assert_eq!(identities.len(), seen.len());

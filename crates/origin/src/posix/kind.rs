@@ -7,13 +7,10 @@ use async_trait::async_trait;
 use types::{Error, ErrorKind, Result};
 
 use super::PosixOrigin;
+use super::limits::{TRAITS, demand_path};
 use crate::{Origin, OriginConfig, OriginKind, OriginTraits};
 
 pub const KIND: OriginKind = OriginKind { schemes: &["file"], examples: "file:///dir", parse };
-
-/// What holds for every directory. Whether it has extended attributes is found out when it is opened.
-pub(super) const TRAITS: OriginTraits =
-    OriginTraits { read_max: 4 << 20, write_max: 4 << 20, ..OriginTraits::POSIX };
 
 /// An absolute path.
 #[derive(Clone, Debug)]
@@ -39,7 +36,7 @@ impl OriginConfig for DirectoryConfig {
     }
 
     fn demand_path(&self, path: &[u8], _is_dir: bool) -> Result<()> {
-        super::demand_path(path)
+        demand_path(path)
     }
 
     async fn connect(&self) -> Result<Arc<dyn Origin>> {

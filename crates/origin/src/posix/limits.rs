@@ -8,14 +8,19 @@ use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::process::Resource;
 use types::{Error, ErrorKind, Result};
 
-use super::{Inner, STAMP_BYTES};
-use crate::{OriginLimits, REFERENCE_MAX};
+use super::inode::STAMP_BYTES;
+use super::tree::PosixTree;
+use crate::{OriginLimits, OriginTraits, REFERENCE_MAX};
+
+/// What holds for every directory. Whether it has extended attributes is found out when it is opened.
+pub const TRAITS: OriginTraits =
+    OriginTraits { read_max: 4 << 20, write_max: 4 << 20, ..OriginTraits::POSIX };
 
 const EXT4: u64 = 0xef53;
 const XFS: u64 = 0x5846_5342;
 const BTRFS: u64 = 0x9123_683e;
 
-impl Inner {
+impl PosixTree {
     pub fn limits(&self) -> Result<OriginLimits> {
         let root = self.root();
         let failed = |e: rustix::io::Errno| Error::io("ask limits of", self.path.display(), e.into());

@@ -2,14 +2,14 @@
 //! can be deeper, because who goes down by directories names one step at a time.
 
 use std::ffi::OsStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use types::{Error, ErrorKind, Name, Result};
 
-use super::STAMP_BYTES;
+use super::inode::STAMP_BYTES;
 use crate::REFERENCE_MAX;
 
 /// What one call takes, without the zero at its end.
@@ -49,4 +49,9 @@ fn open_step(dir: &OwnedFd, path: &[u8], flags: OFlags) -> rustix::io::Result<Ow
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(dir, OsStr::from_bytes(path), flags, Mode::empty(), resolve)
+}
+
+/// The opened object by a path that the kernel follows to nothing else.
+pub fn in_proc(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }

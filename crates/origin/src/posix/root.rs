@@ -1,13 +1,15 @@
 //! The directory that is served, as it is found at its path: looked for anew each time the origin is asked which storage
 //! it is, so that what is mounted over it or taken away below it shows.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use super::{Home, device, handle, stat, xattr};
+use super::handle;
+use super::inode::{RootFileSystem, device, stat};
+use super::path::in_proc;
 use crate::OriginIdentity;
 
 /// Type of NFS as `statfs` tells it: handles are the server's there, and change when it is set up anew.
@@ -15,7 +17,7 @@ const NFS: u64 = 0x6969;
 
 pub struct Root {
     pub fd: OwnedFd,
-    pub home: Home,
+    pub home: RootFileSystem,
     pub has_xattrs: bool,
     pub has_handles: bool,
 }
@@ -24,8 +26,8 @@ impl Root {
     pub fn open(path: &Path) -> rustix::io::Result<Root> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
-        let home = Home { device: device(&stat(&fd)?), id: rustix::fs::fstatvfs(&fd)?.f_fsid };
-        let (has_xattrs, has_handles) = (xattr::are_known(&fd), handle::last(&fd));
+        let home = RootFileSystem { device: device(&stat(&fd)?), id: rustix::fs::fstatvfs(&fd)?.f_fsid };
+        let (has_xattrs, has_handles) = (knows_xattrs(&fd), handle::last(&fd));
         Ok(Root { fd, home, has_xattrs, has_handles })
     }
 
@@ -65,6 +67,14 @@ impl Root {
             }
         }
         Ok(true)
+    }
+}
+
+/// Whether the file system of this directory knows users' attributes at all.
+fn knows_xattrs(dir: impl AsFd) -> bool {
+    match rustix::fs::getxattr(in_proc(dir), c"user.forebay", &mut [0; 1]) {
+        Ok(_) | Err(Errno::NODATA | Errno::RANGE) => true,
+        Err(_) => false,
     }
 }
 

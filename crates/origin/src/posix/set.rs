@@ -1,15 +1,17 @@
 //! Attributes that are set, on an opened object: whatever its path leads to by now, no other object is touched.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
 use types::{Error, ErrorKind, FileKind, Result, SetAttr, TimeChange, Timestamp};
 
-use super::{Inner, attr_of, stat};
+use super::inode::{attr_of, stat};
+use super::path::in_proc;
+use super::tree::PosixTree;
 use crate::{Before, Changed, Reference};
 
-impl Inner {
+impl PosixTree {
     /// The guard is looked at before the change: POSIX has nothing that does both in one.
     pub fn set(&self, object: &Reference, set: &SetAttr, guard: Option<Timestamp>) -> Result<Changed> {
         const WHAT: &str = "set attributes of";
@@ -53,11 +55,6 @@ pub fn apply(fd: &OwnedFd, kind: FileKind, set: &SetAttr) -> rustix::io::Result<
         rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?;
     }
     Ok(())
-}
-
-/// The opened object by a path that the kernel follows to nothing else.
-pub fn in_proc(fd: impl AsFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
 /// The highest number says "none" to the kernel.

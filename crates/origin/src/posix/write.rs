@@ -12,11 +12,12 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use types::{Error, ErrorKind, FileKind, Result, Stability, Version, WriteVerifier};
 
-use super::set::in_proc;
-use super::{Inner, attr_of, stat};
+use super::inode::{attr_of, stat};
+use super::path::in_proc;
+use super::tree::PosixTree;
 use crate::{Committed, Reference, Written};
 
-impl Inner {
+impl PosixTree {
     pub fn write(
         &self,
         object: &Reference,
@@ -162,15 +163,15 @@ mod tests {
     #[test]
     fn a_sync_that_fails_once_is_told_to_everybody_by_another_verifier() {
         let origin = PosixOrigin::open(&std::env::temp_dir()).expect("opened");
-        let inner = &origin.inner;
-        let before = inner.verifier();
-        assert_eq!(inner.told(Ok(())), Ok(()));
-        assert_eq!(inner.told(Err(Errno::INVAL)), Ok(()), "a file system that cannot sync cannot fail to");
-        assert_eq!(inner.verifier(), before);
+        let tree = &origin.tree;
+        let before = tree.verifier();
+        assert_eq!(tree.told(Ok(())), Ok(()));
+        assert_eq!(tree.told(Err(Errno::INVAL)), Ok(()), "a file system that cannot sync cannot fail to");
+        assert_eq!(tree.verifier(), before);
         for error in [Errno::IO, Errno::NOSPC] {
-            let before = inner.verifier();
-            assert_eq!(inner.told(Err(error)), Err(error));
-            assert_ne!(inner.verifier(), before);
+            let before = tree.verifier();
+            assert_eq!(tree.told(Err(error)), Err(error));
+            assert_ne!(tree.verifier(), before);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Extended attributes, where the file system has them.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 use rustix::fs::{OFlags, XattrFlags};
@@ -8,22 +8,15 @@ use rustix::io::Errno;
 use types::xattr::XATTR_VALUE_MAX;
 use types::{Error, ErrorKind, Result, SetXattr, XattrName};
 
-use super::set::in_proc;
-use super::{Inner, attr_of, stat};
+use super::inode::{attr_of, stat};
+use super::path::in_proc;
+use super::tree::PosixTree;
 use crate::{Before, Changed, Reference};
 
 /// Bytes that all names of an object may have on Linux.
 const LIST_MAX: usize = 64 << 10;
 
-/// Whether the file system of this directory knows users' attributes at all.
-pub fn are_known(dir: impl AsFd) -> bool {
-    match rustix::fs::getxattr(in_proc(dir), c"user.forebay", &mut [0; 1]) {
-        Ok(_) | Err(Errno::NODATA | Errno::RANGE) => true,
-        Err(_) => false,
-    }
-}
-
-impl Inner {
+impl PosixTree {
     pub fn xattrs(&self, object: &Reference) -> Result<Vec<(XattrName, Bytes)>> {
         let (fd, path) = self.open(object, OFlags::PATH)?;
         all_of(&fd).map_err(|e| Error::io("read extended attributes of", path.escape_ascii(), e.into()))

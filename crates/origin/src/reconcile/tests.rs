@@ -19,34 +19,34 @@ fn attr(kind: FileKind) -> Attr {
     Attr { kind, mode, nlink, uid, gid, size, used, rdev: (1, 3), fsid: 1, fileid: 2, atime, mtime, ctime }
 }
 
-fn seen(attr: Attr) -> Seen {
+fn seen(attr: Attr) -> TraceSeen {
     let object = Object {
         reference: Reference("found".into()),
         identity: Identity("it".into()),
         attr,
         version: Version::from_attr(&attr),
     };
-    Seen::Found { object: Box::new(object), empty: true, target: Some("there".into()), linked: None }
+    TraceSeen::Found { object: Box::new(object), empty: true, target: Some("there".into()), linked: None }
 }
 
 fn wanted() -> SetAttr {
     SetAttr { mode: Some(0o640), uid: Some(7), gid: Some(8), ..SetAttr::default() }
 }
 
-fn is_done(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Done(_))
+fn is_done(verdict: &Reconciled) -> bool {
+    matches!(verdict, Reconciled::Done(_))
 }
 
-fn judged(change: &Change, seen: Seen) -> Verdict {
+fn judged(change: &Change, seen: TraceSeen) -> Reconciled {
     judge(change, Some(HEARD), seen)
 }
 
 #[test]
 fn what_is_gone_was_removed_and_what_is_there_may_still_go() {
     for change in [Change::Remove { dir: dir(), name: name() }, Change::Rmdir { dir: dir(), name: name() }] {
-        assert_eq!(judged(&change, Seen::Absent), Verdict::Done(None));
-        assert_eq!(judged(&change, seen(attr(FileKind::Regular))), Verdict::Unknown);
-        assert_eq!(judged(&change, Seen::Nowhere), Verdict::Unknown);
+        assert_eq!(judged(&change, TraceSeen::Absent), Reconciled::Done(None));
+        assert_eq!(judged(&change, seen(attr(FileKind::Regular))), Reconciled::Unknown);
+        assert_eq!(judged(&change, TraceSeen::Nowhere), Reconciled::Unknown);
     }
 }
 
@@ -66,10 +66,14 @@ fn a_guarded_create_is_known_by_an_empty_file_that_is_not_older() {
         Attr { gid: 0, ..file },
         attr(FileKind::Fifo),
     ] {
-        assert_eq!(judged(&create, seen(other)), Verdict::Unknown, "{other:?}");
+        assert_eq!(judged(&create, seen(other)), Reconciled::Unknown, "{other:?}");
     }
-    assert_eq!(judge(&create, None, seen(file)), Verdict::Unknown, "nothing was heard of the origin's clock");
-    assert_eq!(judged(&create, Seen::Absent), Verdict::Unknown);
+    assert_eq!(
+        judge(&create, None, seen(file)),
+        Reconciled::Unknown,
+        "nothing was heard of the origin's clock"
+    );
+    assert_eq!(judged(&create, TraceSeen::Absent), Reconciled::Unknown);
 }
 
 #[test]
@@ -81,14 +85,14 @@ fn what_may_be_done_twice_is_done_again_and_a_guard_forbids_it() {
         create(CreateHow::Exclusive([1; 8]), SetAttr::default()),
         set(None),
     ] {
-        assert_eq!(judged(&change, Seen::Nowhere), Verdict::Again);
+        assert_eq!(judged(&change, TraceSeen::Nowhere), Reconciled::Again);
     }
-    assert_eq!(judged(&set(Some(HEARD)), Seen::Nowhere), Verdict::Unknown);
+    assert_eq!(judged(&set(Some(HEARD)), TraceSeen::Nowhere), Reconciled::Unknown);
     let dressed = create(CreateHow::Exclusive([1; 8]), wanted());
-    assert_eq!(judged(&dressed, Seen::Absent), Verdict::Again);
+    assert_eq!(judged(&dressed, TraceSeen::Absent), Reconciled::Again);
     assert!(is_done(&judged(&dressed, seen(attr(FileKind::Regular)))));
     let old = Attr { ctime: Timestamp::default(), ..attr(FileKind::Regular) };
-    assert_eq!(judged(&dressed, seen(old)), Verdict::Unknown);
+    assert_eq!(judged(&dressed, seen(old)), Reconciled::Unknown);
 }
 
 #[test]
@@ -102,9 +106,9 @@ fn a_rename_is_known_by_the_identity_that_the_caller_gave() {
     };
     let there = || seen(attr(FileKind::Regular));
     assert!(is_done(&judged(&rename(Some("it")), there())));
-    assert_eq!(judged(&rename(Some("other")), there()), Verdict::Unknown);
-    assert_eq!(judged(&rename(None), there()), Verdict::Unknown);
-    assert_eq!(judged(&rename(Some("it")), Seen::Absent), Verdict::Unknown);
+    assert_eq!(judged(&rename(Some("other")), there()), Reconciled::Unknown);
+    assert_eq!(judged(&rename(None), there()), Reconciled::Unknown);
+    assert_eq!(judged(&rename(Some("it")), TraceSeen::Absent), Reconciled::Unknown);
 }
 
 #[test]
@@ -113,11 +117,11 @@ fn directories_links_and_special_files_are_known_by_what_they_are() {
     let found = attr(FileKind::Directory);
     assert!(is_done(&judged(&mkdir, seen(found))));
     assert!(is_done(&judged(&mkdir, seen(Attr { mode: 0o2640, ..found }))), "setgid from above");
-    assert_eq!(judged(&mkdir, seen(Attr { mode: 0o700, ..found })), Verdict::Unknown);
-    assert_eq!(judged(&mkdir, seen(attr(FileKind::Regular))), Verdict::Unknown);
-    let Seen::Found { object, target, linked, .. } = seen(found) else { unreachable!() };
-    let full = Seen::Found { object, empty: false, target, linked };
-    assert_eq!(judged(&mkdir, full), Verdict::Unknown, "somebody lives there");
+    assert_eq!(judged(&mkdir, seen(Attr { mode: 0o700, ..found })), Reconciled::Unknown);
+    assert_eq!(judged(&mkdir, seen(attr(FileKind::Regular))), Reconciled::Unknown);
+    let TraceSeen::Found { object, target, linked, .. } = seen(found) else { unreachable!() };
+    let full = TraceSeen::Found { object, empty: false, target, linked };
+    assert_eq!(judged(&mkdir, full), Reconciled::Unknown, "somebody lives there");
 
     let symlink = |target: &'static str| Change::Symlink {
         dir: dir(),
@@ -126,19 +130,24 @@ fn directories_links_and_special_files_are_known_by_what_they_are() {
         set: SetAttr::default(),
     };
     assert!(is_done(&judged(&symlink("there"), seen(attr(FileKind::Symlink)))));
-    assert_eq!(judged(&symlink("elsewhere"), seen(attr(FileKind::Symlink))), Verdict::Unknown);
+    assert_eq!(judged(&symlink("elsewhere"), seen(attr(FileKind::Symlink))), Reconciled::Unknown);
 
     let node = |node| Change::Mknod { dir: dir(), name: name(), node, set: wanted() };
     assert!(is_done(&judged(&node(NewNode::CharDevice(1, 3)), seen(attr(FileKind::CharDevice)))));
-    assert_eq!(judged(&node(NewNode::CharDevice(1, 5)), seen(attr(FileKind::CharDevice))), Verdict::Unknown);
-    assert_eq!(judged(&node(NewNode::Socket), seen(attr(FileKind::Fifo))), Verdict::Unknown);
+    assert_eq!(
+        judged(&node(NewNode::CharDevice(1, 5)), seen(attr(FileKind::CharDevice))),
+        Reconciled::Unknown
+    );
+    assert_eq!(judged(&node(NewNode::Socket), seen(attr(FileKind::Fifo))), Reconciled::Unknown);
 
     let link = Change::Link { file: Reference("file".into()), dir: dir(), name: name() };
     let linked_to = |identity: Option<&'static str>| {
-        let Seen::Found { object, empty, target, .. } = seen(attr(FileKind::Regular)) else { unreachable!() };
-        Seen::Found { object, empty, target, linked: identity.map(|bytes| Identity(bytes.into())) }
+        let TraceSeen::Found { object, empty, target, .. } = seen(attr(FileKind::Regular)) else {
+            unreachable!()
+        };
+        TraceSeen::Found { object, empty, target, linked: identity.map(|bytes| Identity(bytes.into())) }
     };
     assert!(is_done(&judged(&link, linked_to(Some("it")))));
-    assert_eq!(judged(&link, linked_to(Some("other"))), Verdict::Unknown);
-    assert_eq!(judged(&link, linked_to(None)), Verdict::Unknown);
+    assert_eq!(judged(&link, linked_to(Some("other"))), Reconciled::Unknown);
+    assert_eq!(judged(&link, linked_to(None)), Reconciled::Unknown);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use async_trait::async_trait;
 use cache::{Cache, CacheKey};
-use namespace::{Ask, Asked, Namespace, New, Node, NoteChange, Old, Renewed};
+use namespace::{Ask, Namespace, New, Node, NoteChange, Old, QueryStamp, Renewed};
 use origin::{Object, Origin, Reference, RenameLeftover};
 use tokio::sync::watch;
 use types::{
@@ -140,7 +140,7 @@ impl BackFlushTarget {
     async fn took(
         &self,
         id: FileId,
-        asked: Asked,
+        asked: QueryStamp,
         before: Option<Version>,
         after: Option<Object>,
     ) -> Result<TargetObject> {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::CacheKey;
-use namespace::{Asked, Found};
+use namespace::{Found, QueryStamp};
 use origin::{Committed, Origin, Reference, Written};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
@@ -153,7 +153,7 @@ impl WriteBuffer {
         true
     }
 
-    async fn act(&self, file: &BufferedFile, asked: Asked, step: SendStep) -> StepOutcome {
+    async fn act(&self, file: &BufferedFile, asked: QueryStamp, step: SendStep) -> StepOutcome {
         match step {
             SendStep::Look => StepOutcome::Looked(self.look(file).await),
             SendStep::Send(part) => {
@@ -204,7 +204,7 @@ impl WriteBuffer {
         let asked = !self.tells_before(file.junction);
         let now = if asked { key_of(&self.lately(file.id).await?)? } else { clean };
         // Of most files that are written to.
-        if !self.cache.has(&now) {
+        if !self.cache.has(&now).await {
             return Ok((now.version, now, asked));
         }
         let aside = self.provisional(&now, now.size);
@@ -226,7 +226,7 @@ impl WriteBuffer {
     async fn lay(
         &self,
         id: FileId,
-        asked: Asked,
+        asked: QueryStamp,
         old: CacheKey,
         verdict: Option<WriteVerdict>,
         lay: Lay,

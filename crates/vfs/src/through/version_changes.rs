@@ -12,12 +12,12 @@ use crate::Vfs;
 impl Through {
     /// A file with at least so many names of which bytes are here, and none pending: these lie over what they were
     /// written on, and are sent as that.
-    pub(super) fn cached_file(&self, vfs: &Vfs, id: Option<FileId>, names: u32) -> Option<Arc<Node>> {
+    pub(super) async fn cached_file(&self, vfs: &Vfs, id: Option<FileId>, names: u32) -> Option<Arc<Node>> {
         let Found::Node(node) = vfs.namespace.getattr_known(id?).ok()? else { return None };
         let key = CacheKey { file: node.id, version: node.version(), size: node.attr().size };
         let is_wanted = node.attr().is_file()
             && node.attr().nlink >= names
-            && vfs.cache.has(&key)
+            && vfs.cache.has(&key).await
             && self.buffer.get(node.id).is_none();
         is_wanted.then_some(node)
     }

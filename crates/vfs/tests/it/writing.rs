@@ -478,11 +478,11 @@ async fn a_file_is_not_lent_as_a_whole_while_bytes_of_it_are_pending() {
     let id = file(&t, &pattern(1, 300_000)).await;
     t.read_path(b"/file").await.unwrap();
     let node = t.vfs.getattr(id).await.unwrap();
-    let lent = t.vfs.whole(&node).expect("all of it is here");
+    let lent = t.vfs.whole(&node).await.expect("all of it is here");
     let hung = t.far.gate.write().await;
     t.unstable(id, 0, &[9; 1000]).await;
     let now = t.vfs.getattr(id).await.unwrap();
-    assert!(t.vfs.whole(&node).is_none() && t.vfs.whole(&now).is_none());
+    assert!(t.vfs.whole(&node).await.is_none() && t.vfs.whole(&now).await.is_none());
     drop(hung);
     t.commit(id).await.unwrap();
     let before = lent.read(ByteRange::new(0, 300_000)).await.unwrap();

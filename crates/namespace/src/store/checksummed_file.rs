@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-pub struct WholeFile {
+pub struct ChecksummedFile {
     pub name: &'static str,
     /// It begins with this.
     pub magic: [u8; 8],
@@ -20,7 +20,7 @@ pub enum Read {
     Bytes(Vec<u8>),
 }
 
-impl WholeFile {
+impl ChecksummedFile {
     pub fn read(&self, dir: &Path) -> Read {
         match std::fs::read(dir.join(self.name)) {
             Ok(bytes) => self.open(&bytes).map_or(Read::Damaged, |bytes| Read::Bytes(bytes.to_vec())),
@@ -60,7 +60,7 @@ impl WholeFile {
 mod tests {
     use super::*;
 
-    const FILE: WholeFile = WholeFile { name: "FILE", magic: *b"FBAYTEST" };
+    const FILE: ChecksummedFile = ChecksummedFile { name: "FILE", magic: *b"FBAYTEST" };
 
     #[test]
     fn what_was_written_is_read_and_a_flipped_bit_or_a_cut_is_damage() {

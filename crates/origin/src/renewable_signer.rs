@@ -11,16 +11,16 @@ const AGAIN: Duration = Duration::from_secs(1);
 type Make<S> = Box<dyn Fn() -> Result<S> + Send + Sync>;
 
 /// The signer `S` that is in use.
-pub struct Renewed<S> {
+pub struct RenewableSigner<S> {
     now: RwLock<Arc<S>>,
     make: Make<S>,
     made: Mutex<Option<Instant>>,
 }
 
-impl<S> Renewed<S> {
+impl<S> RenewableSigner<S> {
     /// `make` looks at files and variables as they are then.
-    pub fn new(first: S, make: impl Fn() -> Result<S> + Send + Sync + 'static) -> Renewed<S> {
-        Renewed { now: RwLock::new(Arc::new(first)), make: Box::new(make), made: Mutex::default() }
+    pub fn new(first: S, make: impl Fn() -> Result<S> + Send + Sync + 'static) -> RenewableSigner<S> {
+        RenewableSigner { now: RwLock::new(Arc::new(first)), make: Box::new(make), made: Mutex::default() }
     }
 
     pub fn get(&self) -> Arc<S> {
@@ -84,7 +84,7 @@ mod tests {
             let looks = looks.clone();
             move || Ok(looks.fetch_add(1, Ordering::Relaxed) + 1)
         };
-        let renewed = Renewed::new(0, make);
+        let renewed = RenewableSigner::new(0, make);
         let old = renewed.get();
         assert!((0..50).all(|_| renewed.refused(&old)), "there is another one to try");
         assert_eq!((*renewed.get(), looks.load(Ordering::Relaxed)), (1, 1));

@@ -1,0 +1,28 @@
+//! From a URL to its store.
+
+use std::sync::Arc;
+
+use types::Result;
+
+use crate::azure::AzureStore;
+use crate::credential_env::CredentialEnv;
+use crate::gcs::GcsStore;
+use crate::http::Http;
+use crate::s3::S3Store;
+use crate::store::ObjectStore;
+use crate::url::{Config, Dialect};
+
+/// The store that a URL names, with the credentials of this machine. Makes no request yet.
+pub fn open_store(config: &Config) -> Result<Arc<dyn ObjectStore>> {
+    open_store_as(config, None)
+}
+
+/// With these variables instead of the environment's.
+pub fn open_store_as(config: &Config, environment: Option<&CredentialEnv>) -> Result<Arc<dyn ObjectStore>> {
+    let http = Http::new()?;
+    Ok(match config.dialect {
+        Dialect::S3 => Arc::new(S3Store::new(config, http, environment)?),
+        Dialect::Azure => Arc::new(AzureStore::new(config, http, environment)?),
+        Dialect::Gcs => Arc::new(GcsStore::new(config, http, environment)?),
+    })
+}
