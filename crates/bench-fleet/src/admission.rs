@@ -9,21 +9,21 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use crate::protocol::{Hello, Message, Place, STRANGER_FRAME_MAX, VERSION};
-use crate::token::{Nonce, Proof, Side, Token, random_bytes};
-use crate::wire::Reader;
+use crate::protocol::{Hello, Message, RankPlace, STRANGER_FRAME_MAX, VERSION};
+use crate::token::{Nonce, Proof, RunToken, Side, random_bytes};
+use crate::wire::MessageReader;
 
 /// A stranger's connection is closed after this; on any network that a bench runs on, a handshake takes less.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
 /// A connection whose other side is of this run.
 pub struct Connection {
-    pub reader: Reader<OwnedReadHalf>,
+    pub reader: MessageReader<OwnedReadHalf>,
     pub writer: OwnedWriteHalf,
 }
 
 /// One that has proved itself, and waits for welcome or refusal.
-pub struct Candidate {
+pub struct Applicant {
     pub connection: Connection,
     pub hello: Hello,
     nonce: Nonce,
@@ -38,28 +38,28 @@ pub enum NotIn {
     Refused(String),
 }
 
-impl Candidate {
-    pub fn welcome(&self, token: &Token) -> Message {
+impl Applicant {
+    pub fn welcome(&self, token: &RunToken) -> Message {
         Message::Welcome { proof: self.proof(token, b"welcome") }
     }
 
-    pub fn refusal(&self, token: &Token, reason: &str) -> Message {
+    pub fn refusal(&self, token: &RunToken, reason: &str) -> Message {
         Message::Refused { reason: reason.to_owned(), proof: self.proof(token, reason.as_bytes()) }
     }
 
-    fn proof(&self, token: &Token, what: &[u8]) -> Proof {
+    fn proof(&self, token: &RunToken, what: &[u8]) -> Proof {
         token.prove(Side::Coordinator, &self.nonce, &self.hello.nonce, what)
     }
 }
 
 /// The coordinator's side. An error says why the connection is none of this run's.
-pub async fn admit(stream: TcpStream, token: &Token) -> Result<Candidate, String> {
+pub async fn admit(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
     timeout(HANDSHAKE_MAX, challenge(stream, token))
         .await
         .unwrap_or_else(|_| Err("it said nothing in time".into()))
 }
 
-async fn challenge(stream: TcpStream, token: &Token) -> Result<Candidate, String> {
+async fn challenge(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
     let nonce = random_bytes().map_err(|e| e.to_string())?;
     let mut connection = open(stream)?;
     send(&mut connection, &Message::Challenge { version: VERSION, nonce }).await?;
@@ -71,14 +71,14 @@ async fn challenge(stream: TcpStream, token: &Token) -> Result<Candidate, String
         send(&mut connection, &Message::Refused { reason: reason.clone(), proof: [0; 16] }).await?;
         return Err(reason);
     }
-    Ok(Candidate { connection, hello, nonce })
+    Ok(Applicant { connection, hello, nonce })
 }
 
 /// The member's side: connect to one address and be let in.
 pub async fn enter(
     address: std::net::SocketAddr,
-    token: &Token,
-    place: &Place,
+    token: &RunToken,
+    place: &RankPlace,
     size: u32,
     build: &str,
 ) -> Result<Connection, NotIn> {
@@ -91,8 +91,8 @@ pub async fn enter(
 
 async fn answer(
     stream: TcpStream,
-    token: &Token,
-    place: &Place,
+    token: &RunToken,
+    place: &RankPlace,
     size: u32,
     build: &str,
 ) -> Result<Connection, NotIn> {
@@ -129,7 +129,7 @@ fn meant(hello: &Hello) -> Vec<u8> {
 fn open(stream: TcpStream) -> Result<Connection, String> {
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     let (reader, writer) = stream.into_split();
-    Ok(Connection { reader: Reader::new(reader, STRANGER_FRAME_MAX), writer })
+    Ok(Connection { reader: MessageReader::new(reader, STRANGER_FRAME_MAX), writer })
 }
 
 async fn send(connection: &mut Connection, message: &Message) -> Result<(), String> {

@@ -15,7 +15,7 @@ const EXCHANGES: usize = 32;
 
 /// An instant in the fleet's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FleetInstant {
     /// Since the coordinator's clock began.
     pub at: Duration,
     /// The true time lies within this, both ways.
@@ -49,7 +49,7 @@ pub struct ClockOffset {
     pub error: u64,
 }
 
-pub struct Clock {
+pub struct FleetClock {
     epoch: Instant,
     estimates: VecDeque<Estimate>,
     /// The coordinator's own process: nothing to estimate.
@@ -92,15 +92,15 @@ impl Exchange {
     }
 }
 
-impl Clock {
+impl FleetClock {
     /// Of a member that learns the coordinator's time by exchanges.
-    pub fn starting_at(epoch: Instant) -> Clock {
-        Clock { epoch, estimates: VecDeque::with_capacity(EXCHANGES), exact: false }
+    pub fn starting_at(epoch: Instant) -> FleetClock {
+        FleetClock { epoch, estimates: VecDeque::with_capacity(EXCHANGES), exact: false }
     }
 
     /// Of the coordinator's own process.
-    pub fn exact(epoch: Instant) -> Clock {
-        Clock { epoch, estimates: VecDeque::new(), exact: true }
+    pub fn exact(epoch: Instant) -> FleetClock {
+        FleetClock { epoch, estimates: VecDeque::new(), exact: true }
     }
 
     /// Nanoseconds of this process's clock.
@@ -122,11 +122,11 @@ impl Clock {
     }
 
     /// `instant` in the fleet's time. Before the first exchange the error has no bound.
-    pub fn stamp(&self, instant: Instant) -> Stamp {
+    pub fn stamp(&self, instant: Instant) -> FleetInstant {
         let local = self.local(instant);
         let (offset, error) = self.best(local);
         let at = u64::try_from((i128::from(local) + offset).max(0)).unwrap_or(u64::MAX);
-        Stamp { at: Duration::from_nanos(at), error_bound: Duration::from_nanos(error) }
+        FleetInstant { at: Duration::from_nanos(at), error_bound: Duration::from_nanos(error) }
     }
 
     /// When this process's clock shows what the fleet's does at `at` nanoseconds, seen from `now`.
@@ -165,7 +165,7 @@ mod tests {
     fn the_true_offset_lies_within_the_bound_whatever_the_directions_cost() {
         for (there, back) in [(1000, 1000), (10, 90_000), (90_000, 10), (0, 0)] {
             let epoch = Instant::now();
-            let mut clock = Clock::starting_at(epoch);
+            let mut clock = FleetClock::starting_at(epoch);
             clock.learn(exchange(1_000_000, 7_000_000, there, back));
             let stamp = clock.stamp(epoch + Duration::from_nanos(1_100_000));
             let error = stamp.at.abs_diff(Duration::from_nanos(8_100_000));
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn the_shortest_exchange_counts_until_it_is_old() {
         let epoch = Instant::now();
-        let mut clock = Clock::starting_at(epoch);
+        let mut clock = FleetClock::starting_at(epoch);
         clock.learn(exchange(1000, 500, 100, 100));
         clock.learn(exchange(5000, 900, 40_000, 40_000));
         assert_eq!(clock.stamp(epoch + Duration::from_nanos(6000)).at, Duration::from_nanos(6500));
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn an_instant_goes_to_the_fleets_time_and_back() {
         let epoch = Instant::now();
-        let mut clock = Clock::starting_at(epoch);
+        let mut clock = FleetClock::starting_at(epoch);
         clock.learn(exchange(1000, 77_000, 100, 100));
         let instant = epoch + Duration::from_micros(300);
         let at = nanoseconds(clock.stamp(instant).at);
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn times_that_cannot_be_are_not_learnt() {
         let epoch = Instant::now();
-        let mut clock = Clock::starting_at(epoch);
+        let mut clock = FleetClock::starting_at(epoch);
         clock.learn(Exchange { sent: 10, received: 5, answered: 4, arrived: 20 });
         clock.learn(Exchange { sent: 10, received: 5, answered: 500, arrived: 20 });
         clock.learn(Exchange { sent: 10, received: 0, answered: u64::MAX, arrived: 9 });

@@ -12,18 +12,18 @@ use types::{Error, ErrorKind, Result};
 
 use crate::addresses::{host_name, ways_in};
 use crate::admission::{Connection, admit};
-use crate::agent::{Agent, Ends, Link};
+use crate::agent::{Agent, CoordinatorLink, Ends};
 use crate::children::{Children, Orders};
-use crate::clock::Clock;
+use crate::clock::FleetClock;
 use crate::coordinator::{Coordinator, Event, Terms};
-use crate::launch::{Launch, Meeting, Start, detect, node_name};
-use crate::member::{Fleet as Handle, Member, run_ended};
-use crate::options::Options;
-use crate::protocol::{Message, Place};
+use crate::launch::{Launch, Meeting, RankStart, detect, node_name};
+use crate::member::{AgentHandle, Member, run_ended};
+use crate::options::FleetOptions;
+use crate::protocol::{Message, RankPlace};
 use crate::rendezvous::Left;
-use crate::search::{Found, Given, SSH_CLIENT, find_rank_0};
+use crate::search::{FoundCoordinator, Given, SSH_CLIENT, find_rank_0};
 use crate::site::site_of;
-use crate::token::Token;
+use crate::token::RunToken;
 use crate::wire::{Arrival, QUEUE, write_all};
 
 /// Events that wait for the coordinator; those that bring them wait when it is full.
@@ -38,18 +38,18 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub struct Fleet;
 
 /// What a process is, with all that its thread needs.
-struct Role {
-    options: Options,
-    place: Place,
+struct ProcessRole {
+    options: FleetOptions,
+    place: RankPlace,
     size: u32,
-    clock: Arc<Mutex<Clock>>,
+    clock: Arc<Mutex<FleetClock>>,
     epoch: Instant,
 }
 
 impl Fleet {
     /// Take this process's place in the run that its launcher, or its options, describe. Returns when all ranks are
     /// here, or with an error that names those that are not.
-    pub async fn join(options: Options) -> Result<Member> {
+    pub async fn join(options: FleetOptions) -> Result<Member> {
         let host = host_name();
         let launch = detect(&options, &host)?;
         let (rank, size) = match &launch {
@@ -59,16 +59,16 @@ impl Fleet {
         };
         let host = node_name(&options.environment).map_or(host, str::to_owned);
         let site = site_of(options.site.as_deref(), &host, rank)?;
-        let place = Place { rank, host, site, process: std::process::id() };
+        let place = RankPlace { rank, host, site, process: std::process::id() };
         if launch == Launch::Alone {
             return Ok(Member::alone(place));
         }
         let epoch = Instant::now();
-        let clock = if rank == 0 { Clock::exact(epoch) } else { Clock::starting_at(epoch) };
+        let clock = if rank == 0 { FleetClock::exact(epoch) } else { FleetClock::starting_at(epoch) };
         let clock = Arc::new(Mutex::new(clock));
         let launcher = launch.launcher();
         let payload_bytes_max = options.payload_bytes_max;
-        let role = Role { options, place, size, clock: clock.clone(), epoch };
+        let role = ProcessRole { options, place, size, clock: clock.clone(), epoch };
         let (requests, theirs) = mpsc::channel(QUEUE);
         let (ending, reason) = watch::channel(None);
         let (joined, roster) = oneshot::channel();
@@ -84,7 +84,7 @@ impl Fleet {
         let thread = thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
         let notes = tokio::sync::Mutex::new(noted);
         let fleet =
-            Handle { requests, ending: reason.clone(), notes, thread: Some(thread), payload_bytes_max };
+            AgentHandle { requests, ending: reason.clone(), notes, thread: Some(thread), payload_bytes_max };
         match roster.await {
             Ok(roster) if u32::try_from(roster.len()) == Ok(size) => {
                 Ok(Member::of(fleet, roster, rank, launcher, clock))
@@ -100,7 +100,7 @@ impl Fleet {
     }
 }
 
-impl Role {
+impl ProcessRole {
     /// The thread. An error is one from before this rank was in the run.
     fn take(self, launch: Launch, ends: Ends) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -119,10 +119,10 @@ impl Role {
     }
 
     /// Rank 0: hold the run together, and be a rank of it.
-    async fn lead(self, starts: Option<&[Start]>, meeting: Option<&Meeting>, ends: Ends) -> Result<()> {
+    async fn lead(self, starts: Option<&[RankStart]>, meeting: Option<&Meeting>, ends: Ends) -> Result<()> {
         let token = match meeting {
             Some(Meeting::At(_)) => Given::of(&self.options)?.token,
-            _ => Token::random()?,
+            _ => RunToken::random()?,
         };
         let listener = self.listen(starts, meeting).await?;
         let port = listener.local_addr().map_err(|e| Error::io("listen for the other ranks", "", e))?.port();
@@ -137,7 +137,7 @@ impl Role {
         let starts = starts.unwrap_or_default();
         let orders = Orders { options: &self.options, size: self.size, token: &token, port, ways_in: &ways };
         let children = Children::start(starts, &orders, &sender).await?;
-        let name = |start: &Start| (start.rank, start.host.clone().unwrap_or(self.place.host.clone()));
+        let name = |start: &RankStart| (start.rank, start.host.clone().unwrap_or(self.place.host.clone()));
         let terms = Terms {
             size: self.size,
             build: self.options.build.clone(),
@@ -147,7 +147,7 @@ impl Role {
         };
         let (own, link) = loopback(&sender, &self.place);
         let on_complete = Box::new(move || close(&door, left));
-        let clock = Clock::exact(self.epoch);
+        let clock = FleetClock::exact(self.epoch);
         let coordinator =
             Coordinator::new(terms, clock, (sender, events), (self.place.clone(), own), on_complete);
         let agent = self.agent(link, ends);
@@ -158,7 +158,7 @@ impl Role {
     }
 
     async fn follow(self, meeting: &Meeting, ends: Ends) -> Result<()> {
-        let Found { connection, coordinator } =
+        let FoundCoordinator { connection, coordinator } =
             find_rank_0(meeting, &self.options, &self.place, self.size).await?;
         let Connection { mut reader, writer } = connection;
         reader.trust(self.options.payload_bytes_max);
@@ -166,19 +166,19 @@ impl Role {
         let (sender, arrivals) = mpsc::channel(QUEUE);
         tokio::spawn(reader.run(sender, |arrival| arrival));
         let writer = tokio::spawn(write_all(writer, messages, self.options.silence_max));
-        let agent = self.agent(Link { outbox, arrivals, coordinator, is_near: false }, ends);
+        let agent = self.agent(CoordinatorLink { outbox, arrivals, coordinator, is_near: false }, ends);
         agent.run().await;
         // With the agent its outbox is gone, so that the writer ends when all is written.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer).await;
         Ok(())
     }
 
-    fn agent(&self, link: Link, ends: Ends) -> Agent {
+    fn agent(&self, link: CoordinatorLink, ends: Ends) -> Agent {
         Agent::new(link, self.clock.clone(), ends, self.options.clone())
     }
 
     /// On loopback if no other machine is in the run.
-    async fn listen(&self, starts: Option<&[Start]>, meeting: Option<&Meeting>) -> Result<TcpListener> {
+    async fn listen(&self, starts: Option<&[RankStart]>, meeting: Option<&Meeting>) -> Result<TcpListener> {
         let near = match (starts, meeting) {
             (Some(starts), _) => starts.iter().all(|start| start.host.is_none()),
             (_, Some(Meeting::File { one_machine, .. })) => *one_machine,
@@ -224,7 +224,7 @@ impl Role {
 }
 
 /// Rank 0's link to its own process's coordinator: channels, no socket.
-fn loopback(events: &mpsc::Sender<Event>, place: &Place) -> (mpsc::Sender<Message>, Link) {
+fn loopback(events: &mpsc::Sender<Event>, place: &RankPlace) -> (mpsc::Sender<Message>, CoordinatorLink) {
     let (outbox, mut said) = mpsc::channel(QUEUE);
     let (own, mut heard) = mpsc::channel::<Message>(QUEUE);
     let (sender, arrivals) = mpsc::channel(QUEUE);
@@ -245,7 +245,7 @@ fn loopback(events: &mpsc::Sender<Event>, place: &Place) -> (mpsc::Sender<Messag
             }
         }
     });
-    (own, Link { outbox, arrivals, coordinator: place.host.clone(), is_near: true })
+    (own, CoordinatorLink { outbox, arrivals, coordinator: place.host.clone(), is_near: true })
 }
 
 /// Rank 0 has a connection to each rank, and a pipe to each that it starts; the usual limit is 1024 files.
@@ -266,7 +266,7 @@ fn close(door: &AbortHandle, left: Option<Left>) {
 }
 
 /// Greet whoever connects; those who know the token become candidates.
-async fn let_in(listener: TcpListener, token: Token, events: mpsc::Sender<Event>) {
+async fn let_in(listener: TcpListener, token: RunToken, events: mpsc::Sender<Event>) {
     let places = Arc::new(Semaphore::new(STRANGERS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };

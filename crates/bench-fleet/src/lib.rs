@@ -7,7 +7,7 @@
 //! measured. Results arrive whole or not at all. A rank that is lost ends the run on all, with a reason.
 //!
 //! ```ignore
-//! let member = Fleet::join(Options::of_this_process()?).await?;
+//! let member = Fleet::join(FleetOptions::of_this_process()?).await?;
 //! let plan = member.broadcast(member.is_root().then(|| plan_bytes).unwrap_or_default()).await?;
 //! let barrier = member.barrier("read").await?;          // returns at one instant on all
 //! let result = member.guard(read_files(&plan)).await?;   // ends early if another rank is lost
@@ -39,8 +39,8 @@ mod terminate;
 mod token;
 mod wire;
 
-pub use clock::{ClockOffset, Exchange, Stamp};
+pub use clock::{ClockOffset, Exchange, FleetInstant};
 pub use join::Fleet;
 pub use member::{Barrier, Member, said_by_rank_0};
-pub use options::{Environment, Options};
-pub use protocol::{Place, Skew};
+pub use options::{Environment, FleetOptions};
+pub use protocol::{RankPlace, Skew};

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use crate::engine::{Job, Phase};
-use crate::shape::{Amount, Layout, Operation, Share, Unit};
+use crate::engine::{LoadJob, LoadPhase};
+use crate::shape::{Amount, Layout, LoadOperation, Sharing, TouchUnit};
 use crate::target::{Client, Target};
 
 pub use cleanup::Cleanup;
-pub use plan::{PhasePlan, Plan, Speed, plan};
+pub use plan::{JobPlan, PhasePlan, TargetSpeed, plan};
 
 const PREFIX: &str = "forebay-bench-";
 /// An S3 front of a tier keeps names that begin with ".forebay-" to itself.
@@ -43,7 +43,7 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// The directory's path below the target: `root` of a [`Job`].
+    /// The directory's path below the target: `root` of a [`LoadJob`].
     pub fn path(&self) -> String {
         format!("{PREFIX}{}", self.id)
     }
@@ -165,14 +165,14 @@ pub(crate) async fn write_small(client: &dyn Client, path: &str, text: Vec<u8>) 
 }
 
 /// Why a phase does not write each file as a whole, or all of its blocks once in each epoch.
-fn writes_blocks_alone(phase: &Phase, layout: &Layout) -> Option<String> {
+fn writes_blocks_alone(phase: &LoadPhase, layout: &Layout) -> Option<String> {
     let work = &phase.work;
-    if !work.operation.writes() || work.unit == Unit::File {
+    if !work.operation.writes() || work.unit == TouchUnit::File {
         return None;
     }
-    let shared = layout.private || matches!(work.share, Share::Split | Share::Interleaved);
+    let shared = layout.private || matches!(work.share, Sharing::Split | Sharing::Interleaved);
     let once = matches!(work.amount, Amount::Epochs(_)) && shared;
-    (!once || work.operation != Operation::Write).then(|| {
+    (!once || work.operation != LoadOperation::Write).then(|| {
         "its files are replaced as a whole, and blocks of them cannot be written alone; write whole files (--unit file)"
             .to_owned()
     })
@@ -180,7 +180,7 @@ fn writes_blocks_alone(phase: &Phase, layout: &Layout) -> Option<String> {
 
 /// Whether the target can take the job, before anything is done: one line that says what would. Ask in one
 /// process; `new_bytes` is what will be written where nothing is yet, see [`Plan::new_bytes`].
-pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Result<()> {
+pub async fn check_target(target: &dyn Target, job: &LoadJob, new_bytes: u64) -> Result<()> {
     let wrong =
         |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", target.describe())));
     let can = target.capabilities();
@@ -190,7 +190,7 @@ pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Res
     if can.read_only {
         return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
     }
-    let one_file = |phase: &Phase| {
+    let one_file = |phase: &LoadPhase| {
         let layout = phase.layout(job);
         phase.work.operation.writes()
             && layout.files == 1

@@ -13,7 +13,7 @@
 use hdrhistogram::Histogram as Hdr;
 use types::{Error, ErrorKind, Result};
 
-use crate::model::{Cell, NamedHistogram, Point, Row, Series, Table};
+use crate::model::{Cell, NamedHistogram, Point, Series, Table, TableRow};
 
 mod base64;
 
@@ -285,7 +285,7 @@ pub fn table(title: &str, histograms: &[(String, Histogram)]) -> Table {
         let mut cells = vec![Cell::text(name), Cell::Count(h.len())];
         cells.extend(PERCENTILES.iter().map(|(_, percent)| ms(h.percentile(*percent), h.len())));
         cells.push(ms(h.max(), h.len()));
-        Row::new(cells)
+        TableRow::new(cells)
     };
     Table::new(title, columns, histograms.iter().map(row).collect())
 }

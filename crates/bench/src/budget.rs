@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use bench_load::engine::Limits;
+use bench_load::engine::LoadLimits;
 
 use crate::args::CommonArgs;
 use crate::results::ResultBuilder;
@@ -23,7 +23,7 @@ pub struct Budget {
 
 /// The time was over when so many were done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct TimeCut {
     done: u32,
     of: u32,
 }
@@ -48,24 +48,24 @@ impl Budget {
 
     /// Of a job that is to be done before the time is over. What may be written is checked before a run, and what is
     /// read has no limit.
-    pub fn limits(&self) -> Limits {
-        Limits { seconds: self.seconds_left(), bytes: u64::MAX, ..Limits::default() }
+    pub fn limits(&self) -> LoadLimits {
+        LoadLimits { seconds: self.seconds_left(), bytes: u64::MAX, ..LoadLimits::default() }
     }
 
     /// Before each of `of` equal parts of a run, of which so many are done: why no other one is begun.
-    pub fn cut(&self, done: u32, of: u32) -> Option<Cut> {
+    pub fn cut(&self, done: u32, of: u32) -> Option<TimeCut> {
         let now = Instant::now();
         if let Some(before) = self.last.replace(Some(now)) {
             self.longest.set(self.longest.get().max(now - before));
         }
-        (done > 0 && now - self.begin + self.longest.get() > self.time).then_some(Cut { done, of })
+        (done > 0 && now - self.begin + self.longest.get() > self.time).then_some(TimeCut { done, of })
     }
 }
 
-impl Cut {
+impl TimeCut {
     /// `what`: the parts' name, as `repetitions`.
-    pub fn tell(cut: Option<Cut>, draft: &mut ResultBuilder, what: &str) {
-        if let Some(Cut { done, of }) = cut {
+    pub fn tell(cut: Option<TimeCut>, draft: &mut ResultBuilder, what: &str) {
+        if let Some(TimeCut { done, of }) = cut {
             draft.warning(format!("the time budget ended it after {done} of {of} {what}"));
         }
     }
@@ -80,12 +80,12 @@ mod tests {
         let none = Budget::of(Duration::ZERO);
         assert!(none.is_over());
         assert_eq!(none.cut(0, 3), None);
-        assert_eq!(none.cut(1, 3), Some(Cut { done: 1, of: 3 }));
+        assert_eq!(none.cut(1, 3), Some(TimeCut { done: 1, of: 3 }));
         let hour = Budget::of(Duration::from_secs(3600));
         assert_eq!((hour.cut(0, 3), hour.cut(1, 3)), (None, None));
         hour.longest.set(Duration::from_secs(4000));
         assert!(!hour.is_over());
-        assert_eq!(hour.cut(2, 3), Some(Cut { done: 2, of: 3 }), "it would not be done in time");
+        assert_eq!(hour.cut(2, 3), Some(TimeCut { done: 2, of: 3 }), "it would not be done in time");
     }
 
     #[test]

@@ -23,8 +23,8 @@ use bench_report::model::ResultFile;
 use types::{Error, ErrorKind, Result};
 
 pub use agent::{Agent, AgentConfig};
-pub use args::{LinkArgs, command};
-pub use wire::Way;
+pub use args::{LinkTestArgs, command};
+pub use wire::StreamDirection;
 
 use crate::fixture::Usage;
 use crate::nic::Nic;
@@ -77,7 +77,7 @@ pub struct Config {
     pub omit: Duration,
     /// Of each measurement. Default 6, which is the least that has a confidence interval.
     pub repetitions: usize,
-    pub ways: Vec<Way>,
+    pub ways: Vec<StreamDirection>,
     /// Agents run pairs of their own only for who knows it.
     pub token: Option<String>,
     /// `faithful` or `modern`, for the result file.
@@ -95,7 +95,7 @@ impl Default for Config {
             time: Duration::from_secs(2),
             omit: Duration::from_millis(300),
             repetitions: 6,
-            ways: vec![Way::Up, Way::Down],
+            ways: vec![StreamDirection::Up, StreamDirection::Down],
             token: None,
             preset: "modern",
             command: Vec::new(),
@@ -113,7 +113,7 @@ impl Config {
             time: Duration::from_secs(60),
             omit: Duration::ZERO,
             repetitions: 1,
-            ways: vec![Way::Up],
+            ways: vec![StreamDirection::Up],
             preset: "faithful",
             ..Config::default()
         }

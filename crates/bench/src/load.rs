@@ -10,16 +10,16 @@ use std::process::ExitCode;
 
 use bench_load::dataset::Dataset;
 use bench_load::outcome::PhaseOutcome;
-use bench_load::pace::Pace;
-use bench_load::shape::Operation;
+use bench_load::pace::LoadPace;
+use bench_load::shape::LoadOperation;
 use bench_report::model::ResultFile;
 use types::{Error, ErrorKind, Result};
 
 use crate::args::refuse;
-use crate::budget::{Budget, Cut};
+use crate::budget::{Budget, TimeCut};
 use crate::ceiling;
-use crate::knee::{self, Found};
-use crate::limit::Bounds;
+use crate::knee::{self, KneeResult};
+use crate::limit::LoadBounds;
 use crate::ranks::{self, Ranks, unless_interrupted};
 use crate::results::{ResultBuilder, publish};
 use crate::target_dir::TargetDir;
@@ -84,13 +84,13 @@ async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
     let measured = unless_interrupted(all(ranks, args, &target_dir)).await;
     ranks.settle(&measured).await;
     draft.cleaned(target_dir.clean_up().await);
-    let bounds = Bounds::of(args.target.url(), &ceiling, ranks).await;
+    let bounds = LoadBounds::of(args.target.url(), &ceiling, ranks).await;
     match measured? {
-        All::Runs(runs, cut) => {
-            Cut::tell(cut, &mut draft, "repetitions");
+        LoadRuns::Runs(runs, cut) => {
+            TimeCut::tell(cut, &mut draft, "repetitions");
             answer::fill(&mut draft, args, &runs, &bounds);
         }
-        All::Knee(found, last) => {
+        LoadRuns::Knee(found, last) => {
             knee::fill(&mut draft, &args.knee, &found, "touches");
             bounds.tell(&mut draft, "the last step", std::slice::from_ref(&*last));
         }
@@ -100,16 +100,16 @@ async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
     Ok(draft.finish())
 }
 
-enum All {
+enum LoadRuns {
     /// Repetitions, and whether the time was over before all of them.
-    Runs(Vec<PhaseOutcome>, Option<Cut>),
+    Runs(Vec<PhaseOutcome>, Option<TimeCut>),
     /// With what the most workers did.
-    Knee(Found, Box<PhaseOutcome>),
+    Knee(KneeResult, Box<PhaseOutcome>),
 }
 
-async fn all(ranks: &Ranks, args: &LoadArgs, target_dir: &TargetDir) -> Result<All> {
+async fn all(ranks: &Ranks, args: &LoadArgs, target_dir: &TargetDir) -> Result<LoadRuns> {
     let budget = Budget::start(&args.common);
-    let only_writes = matches!(args.operation, Operation::Write);
+    let only_writes = matches!(args.operation, LoadOperation::Write);
     let trees = if args.private { args.nodes } else { 1 };
     target_dir.check(&args.job(target_dir, 1, &budget), args.bytes()).await?;
     if !only_writes {
@@ -131,24 +131,29 @@ async fn all(ranks: &Ranks, args: &LoadArgs, target_dir: &TargetDir) -> Result<A
         let loaded = ranks.load(target_dir.url(), &args.job(target_dir, version, &budget), &what).await?;
         runs.extend(loaded.outcome.phases);
     }
-    Ok(All::Runs(runs, cut))
+    Ok(LoadRuns::Runs(runs, cut))
 }
 
-async fn find_knee(ranks: &Ranks, args: &LoadArgs, target_dir: &TargetDir, budget: &Budget) -> Result<All> {
+async fn find_knee(
+    ranks: &Ranks,
+    args: &LoadArgs,
+    target_dir: &TargetDir,
+    budget: &Budget,
+) -> Result<LoadRuns> {
     let last = RefCell::new(None);
     let found = knee::find(&args.knee, repetitions(args), args.nodes, budget, async |step, what| {
-        let version = if matches!(args.operation, Operation::Write) { step.number + 1 } else { 1 };
+        let version = if matches!(args.operation, LoadOperation::Write) { step.number + 1 } else { 1 };
         let loaded =
             ranks.load(target_dir.url(), &step.of(args.job(target_dir, version, budget)), what).await?;
         let phase = loaded.outcome.phases.into_iter().next();
         let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
-        if matches!(step.pace, Pace::Closed { .. }) {
+        if matches!(step.pace, LoadPace::Closed { .. }) {
             *last.borrow_mut() = Some(Box::new(phase.clone()));
         }
         Ok(phase)
     })
     .await?;
     let last = last.into_inner();
-    last.map(|last| All::Knee(found, last))
+    last.map(|last| LoadRuns::Knee(found, last))
         .ok_or_else(|| Error::new(ErrorKind::Io, "find the knee", "nothing was run"))
 }

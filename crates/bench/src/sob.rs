@@ -6,10 +6,10 @@
 
 use std::process::ExitCode;
 
-use bench_load::engine::{Job, Phase};
+use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{Fleet, Layout, Operation, Order, Share, Sizes, Unit, Work};
-use bench_report::model::{Better, Cell, Measure, ResultFile, Row, Table};
+use bench_load::shape::{AccessOrder, ClientSet, Layout, LoadOperation, LoadWork, Sharing, Sizes, TouchUnit};
+use bench_report::model::{Better, Cell, Measure, ResultFile, Table, TableRow};
 use bench_report::overlap;
 use bench_report::published::PUBLISHED;
 use bench_report::sanity;
@@ -18,9 +18,9 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::args::{CommonArgs, Scale};
-use crate::budget::{Budget, Cut};
+use crate::budget::{Budget, TimeCut};
 use crate::ceiling;
-use crate::limit::Bounds;
+use crate::limit::LoadBounds;
 use crate::ranks::{self, Ranks, unless_interrupted};
 use crate::results::{ResultBuilder, publish};
 use crate::target_dir::{TargetArgs, TargetDir};
@@ -45,13 +45,13 @@ pub struct SobArgs {
     nodes: u32,
     /// What test 3 draws at random: the original's documentation is lost, and its comment speaks of files
     #[arg(long, value_name = "UNIT", default_value = "files")]
-    random: Random,
+    random: RandomUnit,
     #[command(flatten)]
     common: CommonArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Random {
+enum RandomUnit {
     Files,
     Blocks,
 }
@@ -125,31 +125,40 @@ impl Test {
         Layout { files, sizes, files_per_directory: self.files_per_directory, private: true }
     }
 
-    fn phases(&self, scale: Scale, random: Random, faithful: bool) -> Vec<Phase> {
+    fn phases(&self, scale: Scale, random: RandomUnit, faithful: bool) -> Vec<LoadPhase> {
         let block_bytes = self.block_bytes;
-        let write = Work { block_bytes, ..Work::mfmw() };
-        let mut phases = vec![Phase { name: "write".to_owned(), work: write, ..Phase::default() }];
-        let after = |name: &str, work: Work| Phase {
+        let write = LoadWork { block_bytes, ..LoadWork::mfmw() };
+        let mut phases = vec![LoadPhase { name: "write".to_owned(), work: write, ..LoadPhase::default() }];
+        let after = |name: &str, work: LoadWork| LoadPhase {
             name: name.to_owned(),
             work,
             barrier: !faithful,
             forget: !faithful,
-            ..Phase::default()
+            ..LoadPhase::default()
         };
         if self.reads {
-            let work =
-                Work { operation: Operation::Read, block_bytes, share: Share::Client, ..Work::default() };
-            phases.push(after("read", Work { order: Order::Sequential, ..work }));
+            let work = LoadWork {
+                operation: LoadOperation::Read,
+                block_bytes,
+                share: Sharing::Client,
+                ..LoadWork::default()
+            };
+            phases.push(after("read", LoadWork { order: AccessOrder::Sequential, ..work }));
         }
         if self.random_reads > 0 {
             if !faithful {
                 // What the random reads are held against: they cannot be faster, unless a cache serves them.
-                let work =
-                    Work { operation: Operation::Read, block_bytes, share: Share::Client, ..Work::default() };
-                phases.push(after(SEQUENTIAL, Work { order: Order::Sequential, ..work }));
+                let work = LoadWork {
+                    operation: LoadOperation::Read,
+                    block_bytes,
+                    share: Sharing::Client,
+                    ..LoadWork::default()
+                };
+                phases.push(after(SEQUENTIAL, LoadWork { order: AccessOrder::Sequential, ..work }));
             }
-            let unit = if random == Random::Files { Unit::File } else { Unit::Block };
-            let work = Work { block_bytes, ..Work::random_reads(unit, scale.of(self.random_reads, 100)) };
+            let unit = if random == RandomUnit::Files { TouchUnit::File } else { TouchUnit::Block };
+            let work =
+                LoadWork { block_bytes, ..LoadWork::random_reads(unit, scale.of(self.random_reads, 100)) };
             phases.push(after(RANDOM, work));
         }
         phases
@@ -192,7 +201,7 @@ async fn measure(
     args: &SobArgs,
     test: &Test,
     layout: &Layout,
-    phases: &[Phase],
+    phases: &[LoadPhase],
     written: u64,
 ) -> Result<ResultFile> {
     let mut draft = ResultBuilder::new(
@@ -209,7 +218,7 @@ async fn measure(
     draft.parameter("file_bytes", layout.size_limits().1);
     draft.parameter("block_bytes", test.block_bytes);
     if test.random_reads > 0 {
-        draft.parameter("random_reads_of", if args.random == Random::Files { "files" } else { "blocks" });
+        draft.parameter("random_reads_of", if args.random == RandomUnit::Files { "files" } else { "blocks" });
     }
     let ceiling = ceiling::measure().await?;
     let target_dir = TargetDir::make(&args.target, &args.common, written).await?;
@@ -217,9 +226,9 @@ async fn measure(
     ranks.settle(&measured).await;
     draft.cleaned(target_dir.clean_up().await);
     let (runs, skew, cut) = measured?;
-    Cut::tell(cut, &mut draft, "repetitions");
+    TimeCut::tell(cut, &mut draft, "repetitions");
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
-    let bounds = Bounds::of(args.target.url(), &ceiling, ranks).await;
+    let bounds = LoadBounds::of(args.target.url(), &ceiling, ranks).await;
     fill(&mut draft, args, phases, &runs, &bounds);
     if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
         draft.warning(format!(
@@ -237,9 +246,9 @@ async fn all(
     ranks: &Ranks,
     args: &SobArgs,
     layout: &Layout,
-    phases: &[Phase],
+    phases: &[LoadPhase],
     target_dir: &TargetDir,
-) -> Result<(Vec<Vec<PhaseOutcome>>, f64, Option<Cut>)> {
+) -> Result<(Vec<Vec<PhaseOutcome>>, f64, Option<TimeCut>)> {
     let budget = Budget::start(&args.common);
     let mut cut = None;
     let (mut runs, mut skew) = (Vec::new(), 0.0_f64);
@@ -248,13 +257,16 @@ async fn all(
         if cut.is_some() {
             break;
         }
-        let job = Job {
+        let job = LoadJob {
             root: target_dir.root(),
             layout: layout.clone(),
             content: target_dir.content,
-            fleet: Fleet { clients: args.nodes, first_client: 0, workers: 1 },
+            fleet: ClientSet { clients: args.nodes, first_client: 0, workers: 1 },
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
-            phases: phases.iter().map(|phase| Phase { version: repetition + 1, ..phase.clone() }).collect(),
+            phases: phases
+                .iter()
+                .map(|phase| LoadPhase { version: repetition + 1, ..phase.clone() })
+                .collect(),
             limits: budget.limits(),
         };
         target_dir.check(&job, layout.total_bytes().saturating_mul(u64::from(args.nodes))).await?;
@@ -275,9 +287,9 @@ fn memory_bytes() -> u64 {
 fn fill(
     draft: &mut ResultBuilder,
     args: &SobArgs,
-    phases: &[Phase],
+    phases: &[LoadPhase],
     runs: &[Vec<PhaseOutcome>],
-    bounds: &Bounds,
+    bounds: &LoadBounds,
 ) {
     if let Some(first) = runs.first() {
         draft.file.tables.push(by_node(args, first));
@@ -327,7 +339,7 @@ fn fill(
 }
 
 /// Of the medians: a cache that should have been empty served the random reads.
-fn random_too_fast(phases: &[Phase], runs: &[Vec<PhaseOutcome>]) -> Option<String> {
+fn random_too_fast(phases: &[LoadPhase], runs: &[Vec<PhaseOutcome>]) -> Option<String> {
     let rate = |name: &str| {
         let index = phases.iter().position(|phase| phase.name == name)?;
         let measured = runs.iter().filter_map(|run| run.get(index)).filter_map(worker_phases::phase);
@@ -352,7 +364,7 @@ fn replayed() -> Table {
                 Err(why) => cells.extend([0; 3].map(|_| Cell::missing(why.to_string()))),
             }
         }
-        Row::new(cells)
+        TableRow::new(cells)
     });
     let columns = [
         "Run",
@@ -384,7 +396,7 @@ fn by_node(args: &SobArgs, run: &[PhaseOutcome]) -> Table {
         });
         cells.push(Cell::text(told.collect::<Vec<_>>().join("; ")));
     }
-    Table::new("By node, first repetition", columns, vec![Row::new(cells)])
+    Table::new("By node, first repetition", columns, vec![TableRow::new(cells)])
 }
 
 fn capital(text: &str) -> String {
@@ -392,18 +404,19 @@ fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> Row {
+fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> TableRow {
     let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).chain(exceeded).collect();
     let phases: Vec<_> = runs.iter().filter_map(|run| worker_phases::phase(run)).collect();
-    let each = |value: &dyn Fn(&overlap::Phase) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
-    let seconds = each(&overlap::Phase::last_done_seconds);
+    let each =
+        |value: &dyn Fn(&overlap::PhaseSpans) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
+    let seconds = each(&overlap::PhaseSpans::last_done_seconds);
     let rates = each(&|phase| phase.last_done_rate() / MIB);
     if let Some(why) = seconds.iter().find_map(|s| sanity::too_short(*s)) {
         invalid.push(why);
     }
     invalid.sort();
     invalid.dedup();
-    let refusable = |value: &dyn Fn(&overlap::Phase) -> std::result::Result<f64, overlap::Refusal>| {
+    let refusable = |value: &dyn Fn(&overlap::PhaseSpans) -> std::result::Result<f64, overlap::Refusal>| {
         let all: std::result::Result<Vec<f64>, _> = phases.iter().map(value).collect();
         all.map_or_else(
             |why| Cell::missing(why.to_string()),
@@ -417,14 +430,14 @@ fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: 
         Cell::Count(runs.len() as u64),
         Cell::Bytes(runs.first().map_or(0, |run| run.bytes())),
         Cell::Count(runs.first().map_or(0, |run| run.units)),
-        estimate(&each(&overlap::Phase::first_done_seconds)),
+        estimate(&each(&overlap::PhaseSpans::first_done_seconds)),
         estimate(&seconds),
         estimate(&syncs),
         estimate(&rates),
-        refusable(&overlap::Phase::common_rate),
+        refusable(&overlap::PhaseSpans::common_rate),
         estimate(&each(&|phase| phase.overlap() * 100.0)),
-        refusable(&overlap::Phase::added_rates),
-        estimate(&each(&overlap::Phase::fairness)),
+        refusable(&overlap::PhaseSpans::added_rates),
+        estimate(&each(&overlap::PhaseSpans::fairness)),
     ];
     let name_of = format!("{name}, bytes / last finisher");
     let measure = Measure { name: name_of, unit: "MiB/s".to_owned(), better: Better::Higher, values: rates };
@@ -434,7 +447,7 @@ fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: 
         runs.iter().skip(1).filter_map(|run| run.service.get(what)).for_each(|more| all.merge(more));
         draft.file.histograms.push(all.to_named(format!("{name}: {what}")));
     }
-    Row { invalid, ..Row::new(cells) }
+    TableRow { invalid, ..TableRow::new(cells) }
 }
 
 #[cfg(test)]
@@ -453,17 +466,17 @@ mod tests {
         assert_eq!(sizes[2], (50, 128 << 20, 64 << 10));
         assert_eq!(sizes[3], (1, 1 << 30, 128 << 10));
         let names = |faithful| -> Vec<String> {
-            TESTS[2].phases(full, Random::Files, faithful).into_iter().map(|phase| phase.name).collect()
+            TESTS[2].phases(full, RandomUnit::Files, faithful).into_iter().map(|phase| phase.name).collect()
         };
         assert_eq!(names(true), ["write", RANDOM]);
         assert_eq!(names(false), ["write", SEQUENTIAL, RANDOM]);
-        let faithful = TESTS[0].phases(full, Random::Files, true);
+        let faithful = TESTS[0].phases(full, RandomUnit::Files, true);
         assert!(faithful[0].barrier && !faithful[1].barrier, "sob reads on without waiting for the others");
     }
 
     #[test]
     fn random_reads_that_beat_sequential_ones_are_warned_of() {
-        let phases = TESTS[2].phases(Scale::new(1.0), Random::Blocks, false);
+        let phases = TESTS[2].phases(Scale::new(1.0), RandomUnit::Blocks, false);
         let of = |random_seconds: f64| {
             let seconds = [9.0, 2.0, random_seconds];
             let run: Vec<PhaseOutcome> = phases
@@ -475,7 +488,7 @@ mod tests {
         };
         assert!(of(1.0).is_some_and(|why| why.contains("2.00 times as fast")));
         assert_eq!(of(2.0), None);
-        let faithful = TESTS[2].phases(Scale::new(1.0), Random::Blocks, true);
+        let faithful = TESTS[2].phases(Scale::new(1.0), RandomUnit::Blocks, true);
         assert_eq!(random_too_fast(&faithful, &[]), None, "the original has nothing to compare with");
     }
 }

@@ -1,19 +1,19 @@
 //! What workers did when, in the form that `bench-report` judges: rates are only added where it allows.
 
-use bench_load::outcome::{PhaseOutcome, Series as Moved};
+use bench_load::outcome::{PhaseOutcome, ThroughputSeries as Moved};
 use bench_report::model::{Axis, Plot, PlotKind, Point, Series};
-use bench_report::overlap::{Phase, Span};
+use bench_report::overlap::{PhaseSpans, Span};
 
 const MIB: f64 = 1_048_576.0;
 
 /// None if nobody worked, or if the measurement contradicts itself.
-pub fn phase(outcome: &PhaseOutcome) -> Option<Phase> {
+pub fn phase(outcome: &PhaseOutcome) -> Option<PhaseSpans> {
     let span = |span: &bench_load::outcome::WorkerSpan| {
         let name = format!("node {} worker {}", span.client + 1, span.worker + 1);
         let moved = Span::new(name, span.start_s, span.end_s, span.bytes);
         Span { progress: span.progress.clone(), ..moved }
     };
-    Phase::new(outcome.spans.iter().filter(|span| span.units > 0).map(span).collect()).ok()
+    PhaseSpans::new(outcome.spans.iter().filter(|span| span.units > 0).map(span).collect()).ok()
 }
 
 /// MiB/s of all workers together against time.

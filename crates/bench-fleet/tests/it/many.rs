@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use bench_fleet::{Environment, Fleet, Member, Options};
+use bench_fleet::{Environment, Fleet, FleetOptions, Member};
 use testkit::ports::free_port;
 use types::Result;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-pub fn options(rank: u32, size: u32, port: u16) -> Options {
+pub fn options(rank: u32, size: u32, port: u16) -> FleetOptions {
     let (rank, size) = (rank.to_string(), size.to_string());
     let coordinator = format!("127.0.0.1:{port}");
     let environment = Environment::from([
@@ -17,7 +17,7 @@ pub fn options(rank: u32, size: u32, port: u16) -> Options {
         ("FOREBAY_BENCH_COORDINATOR", coordinator.as_str()),
         ("FOREBAY_BENCH_TOKEN", TOKEN),
     ]);
-    Options { environment, catch_terminate: false, ..Options::default() }
+    FleetOptions { environment, catch_terminate: false, ..FleetOptions::default() }
 }
 
 /// Let `play` be played by `size` ranks.

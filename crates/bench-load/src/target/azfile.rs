@@ -12,7 +12,7 @@ use types::{Error, ErrorKind, Result};
 
 use super::nfs::{NfsClient, Transfer, room_for_connections};
 use super::url::parse_size;
-use super::{Capabilities, Client, Space, Target};
+use super::{Capabilities, Client, Target, TargetSpace};
 
 /// The interface takes and gives this much in one call.
 const RANGE_MAX: u32 = 4 << 20;
@@ -21,15 +21,15 @@ const RANGE_MIN: u64 = 64 << 10;
 const CONNECTIONS: u64 = 8;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AzureFileOptions {
     config: Config,
     transfer: Transfer,
 }
 
-impl Options {
+impl AzureFileOptions {
     /// Besides what the origin's URL takes: `rsize`, `wsize` (bytes of a call, `k` and `m` allowed), `readahead` and
     /// `writebehind` (calls), as with an NFS server.
-    pub fn from_url(url: &str) -> Result<Options> {
+    pub fn from_url(url: &str) -> Result<AzureFileOptions> {
         let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let mut transfer =
@@ -54,16 +54,16 @@ impl Options {
             [] => Config::from_url(place)?,
             theirs => Config::from_url(&format!("{place}?{}", theirs.join("&")))?,
         };
-        Ok(Options { config, transfer })
+        Ok(AzureFileOptions { config, transfer })
     }
 }
 
 pub struct AzFileTarget {
-    options: Options,
+    options: AzureFileOptions,
 }
 
 impl AzFileTarget {
-    pub fn new(options: Options) -> Arc<AzFileTarget> {
+    pub fn new(options: AzureFileOptions) -> Arc<AzFileTarget> {
         Arc::new(AzFileTarget { options })
     }
 }
@@ -79,11 +79,11 @@ impl Target for AzFileTarget {
         Capabilities { read_only: false, parallel_write: true, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         let origin = AzFileOrigin::connect(self.options.config.clone()).await?;
         let root = origin.root().await?;
         let stat = origin.statfs(&root.reference).await?;
-        Ok(Some(Space { available: stat.bytes_available, total: stat.bytes_total }))
+        Ok(Some(TargetSpace { available: stat.bytes_available, total: stat.bytes_total }))
     }
 
     fn room_for(&self, clients: u32) -> Result<()> {

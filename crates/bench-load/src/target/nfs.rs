@@ -20,7 +20,8 @@ use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
 use super::url::parse_size;
 use super::{
-    Calls, Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components, split_last,
+    Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
+    TargetSpace, components, split_last,
 };
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about
@@ -29,7 +30,7 @@ const NAMES_MAX: usize = 64 << 10;
 
 /// How a server is used.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct NfsTargetOptions {
     /// Server, export, connections of each client, identity.
     pub config: origin_nfs::Config,
     /// Bytes of one READ; the server may allow less. Default 128 KiB: what Linux asks for behind its default
@@ -43,14 +44,14 @@ pub struct Options {
     pub write_behind: u32,
 }
 
-impl Options {
-    pub fn new(config: origin_nfs::Config) -> Options {
-        Options { config, read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 }
+impl NfsTargetOptions {
+    pub fn new(config: origin_nfs::Config) -> NfsTargetOptions {
+        NfsTargetOptions { config, read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 }
     }
 
     /// Besides what `origin-nfs` takes: `rsize`, `wsize` (bytes, `k` and `m` allowed), `readahead` and
     /// `writebehind` (calls). One connection per client unless `nconnect` is given.
-    pub fn from_url(url: &str) -> Result<Options> {
+    pub fn from_url(url: &str) -> Result<NfsTargetOptions> {
         let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let (ours, theirs): (Vec<&str>, Vec<&str>) =
@@ -63,7 +64,7 @@ impl Options {
         if !several {
             config.nconnect = 1;
         }
-        let mut options = Options::new(config);
+        let mut options = NfsTargetOptions::new(config);
         for pair in ours {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let within = |least: u64, most: u64| {
@@ -83,11 +84,11 @@ impl Options {
 }
 
 pub struct NfsTarget {
-    options: Options,
+    options: NfsTargetOptions,
 }
 
 impl NfsTarget {
-    pub fn new(options: Options) -> Arc<NfsTarget> {
+    pub fn new(options: NfsTargetOptions) -> Arc<NfsTarget> {
         Arc::new(NfsTarget { options })
     }
 
@@ -161,10 +162,10 @@ impl Target for NfsTarget {
         Capabilities { read_only: false, parallel_write: true, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         let client = self.connect(0).await?;
         let stat = client.0.origin.statfs(&client.0.root).await?;
-        Ok(Some(Space { available: stat.bytes_available, total: stat.bytes_total }))
+        Ok(Some(TargetSpace { available: stat.bytes_available, total: stat.bytes_total }))
     }
 
     /// A descriptor for each connection, and a short-lived one for MOUNT while a client connects.
@@ -178,7 +179,7 @@ impl Target for NfsTarget {
 }
 
 /// Of anything that has files and directories and is asked by calls.
-pub(super) struct NfsClient(Arc<Inner>);
+pub(super) struct NfsClient(Arc<NfsClientState>);
 
 impl NfsClient {
     /// `sized`: what several write is made as long as it gets before they do.
@@ -189,7 +190,7 @@ impl NfsClient {
             write_size: transfer.write_size.min(origin.traits().write_max).max(1),
             ..transfer
         };
-        Ok(NfsClient(Arc::new(Inner {
+        Ok(NfsClient(Arc::new(NfsClientState {
             origin,
             transfer,
             sized,
@@ -200,7 +201,7 @@ impl NfsClient {
     }
 }
 
-struct Inner {
+struct NfsClientState {
     origin: Arc<dyn Origin>,
     /// No more bytes than one call can carry.
     transfer: Transfer,
@@ -211,7 +212,7 @@ struct Inner {
     calls: Mutex<Calls>,
 }
 
-impl Inner {
+impl NfsClientState {
     fn count(&self, call: &'static str) {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
     }
@@ -321,7 +322,7 @@ fn named(error: Error, path: &str) -> Error {
 
 #[async_trait]
 impl Client for NfsClient {
-    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let object = self.0.find(path).await?;
         match object.attr.kind {
             FileKind::Regular => Ok(Arc::new(file::NfsFile::new(Arc::clone(&self.0), path, object))),
@@ -330,19 +331,19 @@ impl Client for NfsClient {
         }
     }
 
-    async fn stat(&self, path: &str) -> Result<Status> {
+    async fn stat(&self, path: &str) -> Result<EntryStatus> {
         let object = self.0.find(path).await?;
-        Ok(Status { kind: kind_of(object.attr.kind), size: object.attr.size })
+        Ok(EntryStatus { kind: kind_of(object.attr.kind), size: object.attr.size })
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         let dir = self.0.walk(path).await?;
         let mut entries = Vec::new();
         let mut cursor = DirCursor::default();
         loop {
             self.0.count("readdir");
             let page = self.0.origin.readdir(&dir, cursor).await.map_err(|e| named(e, path))?;
-            entries.extend(page.entries.into_iter().map(|entry| Entry {
+            entries.extend(page.entries.into_iter().map(|entry| TargetEntry {
                 name: String::from_utf8_lossy(entry.name.as_bytes()).into_owned(),
                 kind: entry.object.map(|object| kind_of(object.attr.kind)),
             }));
@@ -368,7 +369,7 @@ impl Client for NfsClient {
         match self.0.make(Change::Mkdir { dir, name, set }).await {
             Ok(made) => self.0.remember(path, &made.reference),
             Err(error) if answer_is(&error, ErrorKind::Exists) => {
-                if self.stat(path).await?.kind != Kind::Directory {
+                if self.stat(path).await?.kind != EntryKind::Directory {
                     return Err(Error::new(ErrorKind::NotADirectory, "make directory", path));
                 }
             }
@@ -378,7 +379,7 @@ impl Client for NfsClient {
     }
 
     /// As the kernel does it: a name that is not known is asked for first.
-    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let (dir, name) = self.0.parent(path).await?;
         let found = match self.0.known(path) {
             Some(reference) => self.0.getattr(&reference).await,
@@ -405,7 +406,7 @@ impl Client for NfsClient {
         self.0.sized
     }
 
-    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn File>> {
+    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
         let file = self.create(path).await?;
         if !self.0.sized || file.size() == size {
             return Ok(file);
@@ -434,10 +435,10 @@ fn answer_is(error: &Error, kind: ErrorKind) -> bool {
     error.kind() == kind || error.doubtful_answer().is_some_and(|answer| answer.kind() == kind)
 }
 
-fn kind_of(kind: FileKind) -> Kind {
+fn kind_of(kind: FileKind) -> EntryKind {
     match kind {
-        FileKind::Regular => Kind::File,
-        FileKind::Directory => Kind::Directory,
-        _ => Kind::Other,
+        FileKind::Regular => EntryKind::File,
+        FileKind::Directory => EntryKind::Directory,
+        _ => EntryKind::Other,
     }
 }

@@ -10,7 +10,7 @@ use super::limited::LimitedTarget;
 use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::nfs::NfsTarget;
 use super::object::{self, ObjectTarget};
-use super::posix::{Options, PosixTarget};
+use super::posix::{DirectoryOptions, PosixTarget};
 use super::{Target, nfs};
 
 const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
@@ -28,19 +28,19 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
         return Err(wrong("target", format!("none given; expected {FORMS}")));
     }
     if url.starts_with('/') {
-        return Ok(PosixTarget::open(Path::new(url), Options::default())?);
+        return Ok(PosixTarget::open(Path::new(url), DirectoryOptions::default())?);
     }
     if let Some(rest) = url.strip_prefix("file://") {
         return posix(url, rest);
     }
     if url.starts_with("nfs://") {
-        return Ok(NfsTarget::new(nfs::Options::from_url(url)?));
+        return Ok(NfsTarget::new(nfs::NfsTargetOptions::from_url(url)?));
     }
     if ["s3://", "az://", "gs://"].iter().any(|scheme| url.starts_with(scheme)) {
-        return Ok(ObjectTarget::new(object::Options::from_url(url)?));
+        return Ok(ObjectTarget::new(object::BucketOptions::from_url(url)?));
     }
     if url.starts_with("azfile://") {
-        return Ok(AzFileTarget::new(azfile::Options::from_url(url)?));
+        return Ok(AzFileTarget::new(azfile::AzureFileOptions::from_url(url)?));
     }
     if let Some(limited) = url.strip_prefix("limits:") {
         let (limits, inner) =
@@ -68,7 +68,7 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
     if !path.starts_with('/') {
         return Err(wrong(url, "expected file:///absolute/path"));
     }
-    let mut options = Options::default();
+    let mut options = DirectoryOptions::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair {
             "direct=1" => options.direct = true,

@@ -2,18 +2,18 @@
 
 use bench_report::format::number;
 use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
 use bench_report::summary::{estimate, point};
 
-use super::{Found, KneeArgs, Level};
-use crate::budget::Cut;
+use super::{KneeArgs, KneeResult, Level};
+use crate::budget::TimeCut;
 use crate::results::ResultBuilder;
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
 const KEPT_UP: f64 = 0.95;
 
 /// `what`: the touches' name in the plural, as `objects`.
-pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &Found, what: &str) {
+pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &KneeResult, what: &str) {
     draft.parameter("knee_step_s", args.step.as_secs_f64());
     let percents: Vec<String> = args.open_percent.iter().map(f64::to_string).collect();
     draft.parameter("open_percent", percents.join(","));
@@ -25,10 +25,10 @@ pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &Found, what: &st
     draft.file.plots.extend(plots(found, what));
     histograms(draft, found);
     tell(draft, found, what);
-    Cut::tell(found.cut, draft, "repetitions of all steps: some have fewer");
+    TimeCut::tell(found.cut, draft, "repetitions of all steps: some have fewer");
 }
 
-fn steps(found: &Found, what: &str) -> Table {
+fn steps(found: &KneeResult, what: &str) -> Table {
     let row = |(at, level): (usize, &Level)| {
         let knee = match found.knee {
             knee if knee == at && found.reached => "knee",
@@ -44,7 +44,7 @@ fn steps(found: &Found, what: &str) -> Table {
             Cell::text(knee),
             Cell::Count(level.rates.len() as u64),
         ];
-        Row { invalid: reasons(level), ..Row::new(cells) }
+        TableRow { invalid: reasons(level), ..TableRow::new(cells) }
     };
     let columns = [
         "Workers".to_owned(),
@@ -69,7 +69,7 @@ fn steps(found: &Found, what: &str) -> Table {
     table
 }
 
-fn open(found: &Found, what: &str) -> Table {
+fn open(found: &KneeResult, what: &str) -> Table {
     let row = |level: &Level| {
         let (percent, offered) = level.offered.unwrap_or_default();
         let cells = vec![
@@ -83,7 +83,7 @@ fn open(found: &Found, what: &str) -> Table {
             p99(&level.lateness),
             Cell::Count(level.rates.len() as u64),
         ];
-        Row { invalid: reasons(level), ..Row::new(cells) }
+        TableRow { invalid: reasons(level), ..TableRow::new(cells) }
     };
     let columns = [
         "% of the knee's rate".to_owned(),
@@ -125,7 +125,7 @@ fn reasons(level: &Level) -> Vec<String> {
     reasons
 }
 
-fn plots(found: &Found, what: &str) -> Vec<Plot> {
+fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
     let workers = |level: &Level| f64::from(level.workers) * f64::from(found.nodes);
     let lines = |title: &str, x: Axis, y: Axis, series| Plot {
         title: title.to_owned(),
@@ -159,7 +159,7 @@ fn plots(found: &Found, what: &str) -> Vec<Plot> {
     plots
 }
 
-fn histograms(draft: &mut ResultBuilder, found: &Found) {
+fn histograms(draft: &mut ResultBuilder, found: &KneeResult) {
     for level in &found.steps {
         let workers = u64::from(level.workers) * u64::from(found.nodes);
         draft.file.histograms.push(level.service.to_named(format!("{workers} workers: touch")));
@@ -172,7 +172,7 @@ fn histograms(draft: &mut ResultBuilder, found: &Found) {
     }
 }
 
-fn tell(draft: &mut ResultBuilder, found: &Found, what: &str) {
+fn tell(draft: &mut ResultBuilder, found: &KneeResult, what: &str) {
     let Some(knee) = found.steps.get(found.knee) else { return };
     let workers = u64::from(knee.workers) * u64::from(found.nodes);
     let rate = knee.reading().rate;

@@ -16,7 +16,7 @@ use types::{Error, Result};
 
 use super::clock::Epoch;
 use super::wire::{
-    Answer, LEAD_MAX, PATIENCE, Question, RunQuestion, StreamLog, StreamQuestion, TIME_MAX, Way,
+    Answer, LEAD_MAX, PATIENCE, Question, RunQuestion, StreamDirection, StreamLog, StreamQuestion, TIME_MAX,
 };
 use super::{pair, stream, wire};
 
@@ -192,8 +192,8 @@ async fn carry(mut stream: TcpStream, state: &State, question: StreamQuestion) -
     wire::write_answer(&mut stream, &Answer::Ready).await?;
     let (epoch, number) = (state.epoch, question.stream);
     running.log = Some(match question.way {
-        Way::Up => stream::receive(&stream, epoch, number, stop).await,
-        Way::Down => stream::send(&stream, epoch, number, start, stop).await,
+        StreamDirection::Up => stream::receive(&stream, epoch, number, stop).await,
+        StreamDirection::Down => stream::send(&stream, epoch, number, start, stop).await,
     });
     Ok(())
 }

@@ -14,7 +14,8 @@ use types::{Error, ErrorKind, Result};
 use super::clock::Epoch;
 use super::stream;
 use super::wire::{
-    Answer, PATIENCE, PairLog, Plan, Question, StreamLog, StreamQuestion, Way, ask, confused, unavailable,
+    Answer, PATIENCE, PairLog, PairPlan, Question, StreamDirection, StreamLog, StreamQuestion, ask, confused,
+    unavailable,
 };
 
 /// Bytes that the clocks are compared with, and the idle round trip is taken from.
@@ -64,7 +65,7 @@ impl Echo {
 }
 
 /// Runs the plan from here to the agent at `place`; all times in the log are by our clock.
-pub async fn run(place: &str, plan: Plan, epoch: Epoch) -> Result<PairLog> {
+pub async fn run(place: &str, plan: PairPlan, epoch: Epoch) -> Result<PairLog> {
     let mut echo = Echo::open(place, epoch).await?;
     let (offset, idle_us) = echo.compare().await?;
     let session = std::collections::hash_map::RandomState::new().build_hasher().finish();
@@ -94,8 +95,8 @@ pub async fn run(place: &str, plan: Plan, epoch: Epoch) -> Result<PairLog> {
     let (ours, loaded_us) = tokio::join!(moving, ping(&mut echo, start, stop));
     let theirs = fetch(place, session, offset).await?;
     let (sent, received) = match plan.way {
-        Way::Up => (ours?, theirs),
-        Way::Down => (theirs, ours?),
+        StreamDirection::Up => (ours?, theirs),
+        StreamDirection::Down => (theirs, ours?),
     };
     Ok(PairLog { sent, received, idle_us, loaded_us: loaded_us?, clock_error_us: offset.error })
 }
@@ -107,7 +108,7 @@ fn joined<T>(ended: std::result::Result<Result<T>, tokio::task::JoinError>) -> R
 /// Each stream is a task of its own, so that they run on all threads there are.
 async fn move_all(
     streams: Vec<(u32, TcpStream)>,
-    way: Way,
+    way: StreamDirection,
     epoch: Epoch,
     start: Instant,
     stop: Instant,
@@ -116,8 +117,8 @@ async fn move_all(
     for (number, socket) in streams {
         moving.spawn(async move {
             Ok(match way {
-                Way::Up => stream::send(&socket, epoch, number, start, stop).await,
-                Way::Down => stream::receive(&socket, epoch, number, stop).await,
+                StreamDirection::Up => stream::send(&socket, epoch, number, start, stop).await,
+                StreamDirection::Down => stream::receive(&socket, epoch, number, stop).await,
             })
         });
     }

@@ -8,7 +8,7 @@ use types::{Error, ErrorKind, Result};
 
 use super::clock::Epoch;
 use super::pair::{self, Echo, moved};
-use super::wire::{Answer, PairLog, Plan, Question, RunQuestion, Way, ask, confused};
+use super::wire::{Answer, PairLog, PairPlan, Question, RunQuestion, StreamDirection, ask, confused};
 use super::{Config, Pair};
 
 pub const PAIRS_MAX: usize = 64;
@@ -21,7 +21,7 @@ const END: Duration = Duration::from_secs(60);
 /// Pairs that ran at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    pub way: Way,
+    pub way: StreamDirection,
     pub streams: u32,
     /// All pairs at once; otherwise there is one.
     pub together: bool,
@@ -79,11 +79,11 @@ impl<'a> Starter<'a> {
     }
 
     /// By our clock.
-    async fn run(&self, plan: Plan, token: &str, epoch: Epoch, time: Duration) -> Result<PairLog> {
+    async fn run(&self, plan: PairPlan, token: &str, epoch: Epoch, time: Duration) -> Result<PairLog> {
         let Some(from) = &self.pair.from else {
             return pair::run(&self.pair.to, plan, epoch).await;
         };
-        let plan = Plan {
+        let plan = PairPlan {
             start_us: self.offset.to_theirs(plan.start_us),
             stop_us: self.offset.to_theirs(plan.stop_us),
             ..plan
@@ -105,7 +105,7 @@ impl<'a> Starter<'a> {
 async fn round(
     config: &Config,
     starters: &[Starter<'_>],
-    way: Way,
+    way: StreamDirection,
     streams: u32,
     epoch: Epoch,
 ) -> Result<Round> {
@@ -114,7 +114,7 @@ async fn round(
     let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
     let start_us = epoch.now_us().saturating_add(us(lead));
     let stop_us = start_us.saturating_add(us(config.time));
-    let plan = Plan { streams, way, start_us, stop_us };
+    let plan = PairPlan { streams, way, start_us, stop_us };
     let time = lead + config.time + END;
     let token = config.token.as_deref().unwrap_or_default();
     let runs = starters.iter().map(|starter| starter.run(plan, token, epoch, time));

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use relay::Random;
+use relay::SplitMix;
 use tokio::net::TcpStream;
 
 use super::clock::Epoch;
@@ -63,7 +63,7 @@ impl Meter {
 pub async fn send(socket: &TcpStream, epoch: Epoch, stream: u32, start: Instant, stop: Instant) -> StreamLog {
     let mut meter = Meter::new(epoch, stream);
     // Noise, so that nothing on the way makes less of it.
-    let mut random = Random::new(0x6c69_6e6b ^ u64::from(stream));
+    let mut random = SplitMix::new(0x6c69_6e6b ^ u64::from(stream));
     let data: Vec<u8> = (0..BUFFER / 8).flat_map(|_| random.draw().to_le_bytes()).collect();
     let mut from = 0;
     tokio::time::sleep_until(start.into()).await;

@@ -24,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 /// Seen from who opens the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum StreamDirection {
     /// The opener sends.
     Up,
     /// The opener receives.
@@ -48,7 +48,7 @@ pub enum Question {
 pub struct StreamQuestion {
     pub session: u64,
     pub stream: u32,
-    pub way: Way,
+    pub way: StreamDirection,
     /// By the clock of the agent that is asked, microseconds.
     pub start_us: u64,
     pub stop_us: u64,
@@ -58,14 +58,14 @@ pub struct StreamQuestion {
 pub struct RunQuestion {
     pub token: String,
     pub to: String,
-    pub plan: Plan,
+    pub plan: PairPlan,
 }
 
 /// What one pair does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Plan {
+pub struct PairPlan {
     pub streams: u32,
-    pub way: Way,
+    pub way: StreamDirection,
     /// By the clock of who runs it, microseconds.
     pub start_us: u64,
     pub stop_us: u64,

@@ -5,20 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use bench_load::outcome::{PhaseOutcome, Stop};
 use bench_load::target::limited::BUSY_CALL;
 use bench_report::histogram::Histogram;
-use bench_report::model::{Better, Cell, Finding, Measure, Row, Table};
+use bench_report::model::{Better, Cell, Finding, Measure, Table, TableRow};
 use bench_report::overlap;
 use bench_report::sanity;
 use bench_report::summary::estimate;
 
 use super::args::LoadArgs;
-use crate::limit::Bounds;
+use crate::limit::LoadBounds;
 use crate::results::ResultBuilder;
 use crate::worker_phases;
 
 const MIB: f64 = 1_048_576.0;
 
-pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &Bounds) {
-    let phases: Vec<overlap::Phase> = runs.iter().filter_map(worker_phases::phase).collect();
+pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &LoadBounds) {
+    let phases: Vec<overlap::PhaseSpans> = runs.iter().filter_map(worker_phases::phase).collect();
     let seconds: Vec<f64> = runs.iter().map(|run| run.last_done_s().unwrap_or(0.0)).collect();
     let per_second = |value: fn(&PhaseOutcome) -> u64| -> Vec<f64> {
         runs.iter().zip(&seconds).map(|(run, s)| value(run) as f64 / s.max(1e-9)).collect()
@@ -40,7 +40,7 @@ pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], b
         estimate(&rates),
         estimate(&touches),
         estimate(&phases.iter().map(|phase| phase.overlap() * 100.0).collect::<Vec<_>>()),
-        estimate(&phases.iter().map(overlap::Phase::fairness).collect::<Vec<_>>()),
+        estimate(&phases.iter().map(overlap::PhaseSpans::fairness).collect::<Vec<_>>()),
         Cell::Count(runs.iter().map(|run| run.errors.count).sum()),
         Cell::Bytes(runs.iter().map(|run| run.verification.checked_bytes).sum()),
     ];
@@ -59,7 +59,7 @@ pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], b
     draft.file.tables.push(Table::new(
         "The load",
         columns,
-        vec![Row { invalid: invalid.clone(), ..Row::new(cells) }],
+        vec![TableRow { invalid: invalid.clone(), ..TableRow::new(cells) }],
     ));
     draft.measure(
         Measure {
