@@ -16,6 +16,9 @@ use crate::wire::MessageReader;
 /// A stranger's connection is closed after this; on any network that a bench runs on, a handshake takes less.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
+/// Why a side that does not know the token is not let in.
+pub const WRONG_TOKEN: &str = "the token is another run's";
+
 /// A connection whose other side is of this run.
 pub struct Connection {
     pub reader: MessageReader<OwnedReadHalf>,
@@ -27,6 +30,7 @@ pub struct Applicant {
     pub connection: Connection,
     pub hello: Hello,
     nonce: Nonce,
+    token: RunToken,
 }
 
 /// Why a member was not let in.
@@ -39,16 +43,16 @@ pub enum NotIn {
 }
 
 impl Applicant {
-    pub fn welcome(&self, token: &RunToken) -> Message {
-        Message::Welcome { proof: self.proof(token, b"welcome") }
+    pub fn welcome(&self) -> Message {
+        Message::Welcome { proof: self.proof(b"welcome") }
     }
 
-    pub fn refusal(&self, token: &RunToken, reason: &str) -> Message {
-        Message::Refused { reason: reason.to_owned(), proof: self.proof(token, reason.as_bytes()) }
+    pub fn refusal(&self, reason: &str) -> Message {
+        Message::Refused { reason: reason.to_owned(), proof: self.proof(reason.as_bytes()) }
     }
 
-    fn proof(&self, token: &RunToken, what: &[u8]) -> Proof {
-        token.prove(Side::Coordinator, &self.nonce, &self.hello.nonce, what)
+    fn proof(&self, what: &[u8]) -> Proof {
+        self.token.prove(Side::Coordinator, &self.nonce, &self.hello.nonce, what)
     }
 }
 
@@ -67,11 +71,11 @@ async fn challenge(stream: TcpStream, token: &RunToken) -> Result<Applicant, Str
         return Err("it did not say who it is".into());
     };
     if !token.is_proven(&hello.proof, Side::Member, &nonce, &hello.nonce, &meant(&hello)) {
-        let reason = "the token is another run's".to_owned();
+        let reason = WRONG_TOKEN.to_owned();
         send(&mut connection, &Message::Refused { reason: reason.clone(), proof: [0; 16] }).await?;
         return Err(reason);
     }
-    Ok(Applicant { connection, hello, nonce })
+    Ok(Applicant { connection, hello, nonce, token: token.clone() })
 }
 
 /// The member's side: connect to one address and be let in.
@@ -85,6 +89,17 @@ pub async fn enter(
     let connect = timeout(Duration::from_secs(2), TcpStream::connect(address)).await;
     let stream = connect.map_err(|_| NotIn::Try("no answer".into()))?;
     let stream = stream.map_err(|e| NotIn::Try(e.to_string()))?;
+    enter_by(stream, token, place, size, build).await
+}
+
+/// The member's side on a connection that is there: be let in.
+pub async fn enter_by(
+    stream: TcpStream,
+    token: &RunToken,
+    place: &RankPlace,
+    size: u32,
+    build: &str,
+) -> Result<Connection, NotIn> {
     let answered = timeout(HANDSHAKE_MAX, answer(stream, token, place, size, build)).await;
     answered.unwrap_or_else(|_| Err(NotIn::Try("it does not answer as a coordinator does".into())))
 }

@@ -42,13 +42,6 @@ struct Estimate {
     round_trip: u64,
 }
 
-/// What another clock is ahead of ours, and by how much that can be wrong; in the unit of the exchanges that it is from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClockOffset {
-    pub ahead: i128,
-    pub error: u64,
-}
-
 pub struct FleetClock {
     epoch: Instant,
     estimates: VecDeque<Estimate>,
@@ -56,29 +49,7 @@ pub struct FleetClock {
     exact: bool,
 }
 
-impl ClockOffset {
-    /// By the exchange that leaves the least doubt.
-    pub fn of(exchanges: &[Exchange]) -> Option<ClockOffset> {
-        let best = exchanges.iter().filter_map(Exchange::estimate).min_by_key(|estimate| estimate.error)?;
-        Some(ClockOffset { ahead: best.offset, error: best.error })
-    }
-
-    /// A time of ours by the other clock. Nothing is before the beginning of a clock.
-    pub fn to_theirs(self, ours: u64) -> u64 {
-        u64::try_from((i128::from(ours) + self.ahead).max(0)).unwrap_or(u64::MAX)
-    }
-
-    pub fn to_ours(self, theirs: u64) -> u64 {
-        u64::try_from((i128::from(theirs) - self.ahead).max(0)).unwrap_or(u64::MAX)
-    }
-}
-
 impl Exchange {
-    /// From the question to its answer.
-    pub fn round_trip(&self) -> u64 {
-        self.arrived.saturating_sub(self.sent)
-    }
-
     /// Nothing from times that cannot be.
     fn estimate(&self) -> Option<Estimate> {
         let away = self.arrived.checked_sub(self.sent)?;
@@ -172,18 +143,6 @@ mod tests {
             assert!(error <= stamp.error_bound, "{there} {back}: {error:?} of {stamp:?}");
             assert!(stamp.error_bound <= Duration::from_nanos((there + back) / 2 + 20));
         }
-    }
-
-    #[test]
-    fn an_offset_is_that_of_the_shortest_exchange() {
-        let exchange = |sent, theirs, arrived| Exchange { sent, received: theirs, answered: theirs, arrived };
-        let offset =
-            ClockOffset::of(&[exchange(0, 5_000, 9_000), exchange(10_000, 11_050, 10_100)]).expect("some");
-        assert_eq!(offset, ClockOffset { ahead: 1_000, error: 51 });
-        assert_eq!(offset.to_ours(offset.to_theirs(123_456)), 123_456);
-        assert_eq!(ClockOffset::of(&[]), None);
-        let behind = ClockOffset::of(&[exchange(5_000, 100, 5_000)]).expect("some");
-        assert_eq!(behind.to_theirs(4_000), 0, "nothing is before the beginning of a clock");
     }
 
     #[test]

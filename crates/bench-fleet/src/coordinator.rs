@@ -18,7 +18,6 @@ use crate::clock::{FleetClock, nanoseconds};
 use crate::options::FleetOptions;
 use crate::protocol::{Collective, Message, RankPlace};
 use crate::rounds::{CollectiveRounds, Complete};
-use crate::token::RunToken;
 use crate::wire::{Arrival, QUEUE, write_all};
 
 /// From the last rank's arrival at a barrier to its scheduled end, besides what the messages take: several turns of a
@@ -58,8 +57,7 @@ struct Participant {
 pub struct Terms {
     pub size: u32,
     pub build: String,
-    pub token: RunToken,
-    /// The ranks that this process has started, and where.
+    /// The ranks that this process has started or called, and where.
     pub started: BTreeMap<u32, String>,
     pub options: FleetOptions,
 }
@@ -228,7 +226,7 @@ impl Coordinator {
             return Err(reason);
         }
         tracing::debug!(rank = place.rank, host = place.host, "a rank has joined");
-        let welcome = candidate.welcome(&self.terms.token);
+        let welcome = candidate.welcome();
         let place = candidate.hello.place.clone();
         let rank = place.rank;
         let (mut connection, events) = (candidate.connection, self.sender.clone());
@@ -245,7 +243,7 @@ impl Coordinator {
     }
 
     fn refuse(&self, candidate: Applicant, reason: &str) {
-        let message = candidate.refusal(&self.terms.token, reason);
+        let message = candidate.refusal(reason);
         let (outbox, messages) = mpsc::channel(1);
         let _ = outbox.try_send(message);
         tokio::spawn(write_all(candidate.connection.writer, messages, FAREWELL));

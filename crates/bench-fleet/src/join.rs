@@ -1,17 +1,19 @@
 //! Joining a run: find out what this process is, start what it must start, and wait until all ranks are there.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpListener;
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use types::{Error, ErrorKind, Result};
 
 use crate::addresses::{host_name, ways_in};
-use crate::admission::{Connection, admit};
+use crate::admission::{Connection, NotIn, WRONG_TOKEN, admit, enter_by};
 use crate::agent::{Agent, CoordinatorLink, Ends};
 use crate::children::{Children, Orders};
 use crate::clock::FleetClock;
@@ -36,6 +38,33 @@ const NOTES: usize = 4096;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 pub struct Fleet;
+
+/// How a process comes into its run.
+enum Entry {
+    /// As a launcher or this process's options say.
+    Launched(Launch),
+    /// It leads a run of agents that it has called, in the order of their ranks.
+    Leads(Vec<CalledAgent>),
+    /// It is such an agent.
+    IsCalled { stream: std::net::TcpStream, token: RunToken },
+}
+
+/// An agent that waits for runs, and has agreed on this connection to be a rank of one.
+pub struct CalledAgent {
+    /// How the caller names it, in messages too.
+    pub name: String,
+    pub stream: TcpStream,
+    pub token: RunToken,
+}
+
+/// What an agent is told when it is called.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seat {
+    pub rank: u32,
+    pub size: u32,
+    /// How the caller names the agent.
+    pub name: String,
+}
 
 /// What a process is, with all that its thread needs.
 struct ProcessRole {
@@ -63,10 +92,49 @@ impl Fleet {
         if launch == Launch::Alone {
             return Ok(Member::alone(place));
         }
+        let launcher = launch.launcher();
+        Fleet::enlist(Entry::Launched(launch), place, size, launcher, options).await
+    }
+
+    /// A run of this process by itself, whatever has started it.
+    pub fn alone() -> Member {
+        Member::alone(Fleet::called_place(0, host_name()))
+    }
+
+    /// Be rank 0 of a run whose other ranks are agents that this process has called: agent `i` has rank `i + 1`.
+    pub async fn lead(agents: Vec<CalledAgent>, options: FleetOptions) -> Result<Member> {
+        let size = u32::try_from(agents.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let place = Fleet::called_place(0, host_name());
+        Fleet::enlist(Entry::Leads(agents), place, size, "calls", options).await
+    }
+
+    /// Be a rank of the run of whoever has called this agent on `stream`.
+    pub async fn follow(
+        stream: TcpStream,
+        token: RunToken,
+        seat: &Seat,
+        options: FleetOptions,
+    ) -> Result<Member> {
+        let stream = stream.into_std().map_err(|e| Error::io("use the connection of", &seat.name, e))?;
+        let place = Fleet::called_place(seat.rank, seat.name.clone());
+        Fleet::enlist(Entry::IsCalled { stream, token }, place, seat.size, "calls", options).await
+    }
+
+    fn called_place(rank: u32, name: String) -> RankPlace {
+        RankPlace { rank, host: name.clone(), site: name, process: std::process::id() }
+    }
+
+    async fn enlist(
+        entry: Entry,
+        place: RankPlace,
+        size: u32,
+        launcher: &'static str,
+        options: FleetOptions,
+    ) -> Result<Member> {
+        let rank = place.rank;
         let epoch = Instant::now();
         let clock = if rank == 0 { FleetClock::exact(epoch) } else { FleetClock::starting_at(epoch) };
         let clock = Arc::new(Mutex::new(clock));
-        let launcher = launch.launcher();
         let payload_bytes_max = options.payload_bytes_max;
         let role = ProcessRole { options, place, size, clock: clock.clone(), epoch };
         let (requests, theirs) = mpsc::channel(QUEUE);
@@ -77,7 +145,7 @@ impl Fleet {
         let (failed, failure) = oneshot::channel();
         let thread = std::thread::Builder::new().name("fleet".into());
         let thread = thread.spawn(move || {
-            if let Err(error) = role.take(launch, ends) {
+            if let Err(error) = role.take(entry, ends) {
                 let _ = failed.send(error);
             }
         });
@@ -102,15 +170,19 @@ impl Fleet {
 
 impl ProcessRole {
     /// The thread. An error is one from before this rank was in the run.
-    fn take(self, launch: Launch, ends: Ends) -> Result<()> {
+    fn take(self, entry: Entry, ends: Ends) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Error::io("start a runtime for the run", "", e))?;
         let result = runtime.block_on(async {
-            match launch {
-                Launch::Alone => Ok(()),
-                Launch::Start(starts) => self.lead(Some(&starts), None, ends).await,
-                Launch::Started { rank: 0, meeting, .. } => self.lead(None, Some(&meeting), ends).await,
-                Launch::Started { meeting, .. } => self.follow(&meeting, ends).await,
+            match entry {
+                Entry::Launched(Launch::Alone) => Ok(()),
+                Entry::Launched(Launch::Start(starts)) => self.lead(Some(&starts), None, ends).await,
+                Entry::Launched(Launch::Started { rank: 0, meeting, .. }) => {
+                    self.lead(None, Some(&meeting), ends).await
+                }
+                Entry::Launched(Launch::Started { meeting, .. }) => self.follow(&meeting, ends).await,
+                Entry::Leads(agents) => self.lead_called(agents, ends).await,
+                Entry::IsCalled { stream, token } => self.answer_call(stream, &token, ends).await,
             }
         });
         // A name that is being resolved cannot be cancelled, and does not matter any more.
@@ -138,21 +210,9 @@ impl ProcessRole {
         let orders = Orders { options: &self.options, size: self.size, token: &token, port, ways_in: &ways };
         let children = Children::start(starts, &orders, &sender).await?;
         let name = |start: &RankStart| (start.rank, start.host.clone().unwrap_or(self.place.host.clone()));
-        let terms = Terms {
-            size: self.size,
-            build: self.options.build.clone(),
-            token,
-            started: starts.iter().map(name).collect(),
-            options: self.options.clone(),
-        };
-        let (own, link) = loopback(&sender, &self.place);
+        let started = starts.iter().map(name).collect();
         let on_complete = Box::new(move || close(&door, left));
-        let clock = FleetClock::exact(self.epoch);
-        let coordinator =
-            Coordinator::new(terms, clock, (sender, events), (self.place.clone(), own), on_complete);
-        let agent = self.agent(link, ends);
-        // At an early end the coordinator tells the others first, then our agent.
-        tokio::join!(coordinator.run(), agent.run());
+        self.coordinate(started, (sender, events), on_complete, ends).await;
         children.end().await;
         Ok(())
     }
@@ -160,6 +220,66 @@ impl ProcessRole {
     async fn follow(self, meeting: &Meeting, ends: Ends) -> Result<()> {
         let FoundCoordinator { connection, coordinator } =
             find_rank_0(meeting, &self.options, &self.place, self.size).await?;
+        self.attend(connection, coordinator, ends).await;
+        Ok(())
+    }
+
+    /// Rank 0 of agents that wait on their connections: the handshake is all that is left.
+    async fn lead_called(self, agents: Vec<CalledAgent>, ends: Ends) -> Result<()> {
+        allow_connections(self.size);
+        let (sender, events) = mpsc::channel(EVENTS);
+        let names: BTreeMap<u32, String> = (1..).zip(agents.iter().map(|agent| agent.name.clone())).collect();
+        for (rank, agent) in (1..).zip(agents) {
+            let sender = sender.clone();
+            // A connection belongs to the runtime that waits for it.
+            let stream = agent.stream.into_std().and_then(TcpStream::from_std);
+            let stream = stream.map_err(|e| Error::io("use the connection of", &agent.name, e))?;
+            tokio::spawn(async move {
+                let event = match admit(stream, &agent.token).await {
+                    Ok(applicant) => Event::Candidate(Box::new(applicant)),
+                    Err(why) if why == WRONG_TOKEN => {
+                        Event::Gone(rank, "the token is another one than its own".to_owned())
+                    }
+                    Err(why) => Event::Gone(rank, why),
+                };
+                let _ = sender.send(event).await;
+            });
+        }
+        self.coordinate(names, (sender, events), Box::new(|| {}), ends).await;
+        Ok(())
+    }
+
+    async fn answer_call(self, stream: std::net::TcpStream, token: &RunToken, ends: Ends) -> Result<()> {
+        let stream =
+            TcpStream::from_std(stream).map_err(|e| Error::io("use the connection of", "a call", e))?;
+        let entered = enter_by(stream, token, &self.place, self.size, &self.options.build).await;
+        match entered {
+            Ok(connection) => self.attend(connection, "the caller".to_owned(), ends).await,
+            Err(NotIn::Try(why) | NotIn::Refused(why)) => return Err(run_ended(&why)),
+        }
+        Ok(())
+    }
+
+    /// Hold a run together until its end, and be rank 0 of it.
+    async fn coordinate(
+        &self,
+        started: BTreeMap<u32, String>,
+        events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
+        on_complete: Box<dyn FnOnce() + Send>,
+        ends: Ends,
+    ) {
+        let (size, options) = (self.size, self.options.clone());
+        let terms = Terms { size, build: options.build.clone(), started, options };
+        let (own, link) = loopback(&events.0, &self.place);
+        let clock = FleetClock::exact(self.epoch);
+        let coordinator = Coordinator::new(terms, clock, events, (self.place.clone(), own), on_complete);
+        let agent = self.agent(link, ends);
+        // At an early end the coordinator tells the others first, then our agent.
+        tokio::join!(coordinator.run(), agent.run());
+    }
+
+    /// Be a rank over this connection, until the end of the run.
+    async fn attend(&self, connection: Connection, coordinator: String, ends: Ends) {
         let Connection { mut reader, writer } = connection;
         reader.trust(self.options.payload_bytes_max);
         let (outbox, messages) = mpsc::channel(QUEUE);
@@ -170,7 +290,6 @@ impl ProcessRole {
         agent.run().await;
         // With the agent its outbox is gone, so that the writer ends when all is written.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer).await;
-        Ok(())
     }
 
     fn agent(&self, link: CoordinatorLink, ends: Ends) -> Agent {

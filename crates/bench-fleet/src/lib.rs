@@ -16,6 +16,9 @@
 //! member.finish().await?;
 //! ```
 //!
+//! Agents that wait for runs instead of being launched, as those of `bench link` do, are called by rank 0: `Fleet::lead` takes
+//! its connections to them, `Fleet::follow` the agent's end of one, and the handshake and all that follows are the same.
+//!
 //! Start reading at [`member`] for the interface, [`launch`] for how a process finds its place, [`coordinator`] for
 //! what holds a run together.
 
@@ -39,8 +42,9 @@ mod terminate;
 mod token;
 mod wire;
 
-pub use clock::{ClockOffset, Exchange, FleetInstant};
-pub use join::Fleet;
+pub use clock::FleetInstant;
+pub use join::{CalledAgent, Fleet, Seat};
 pub use member::{Barrier, Member, said_by_rank_0};
 pub use options::{Environment, FleetOptions};
 pub use protocol::{RankPlace, Skew};
+pub use token::{RunToken, random_bytes};

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use types::{Error, ErrorKind, Result};
 
 use crate::agent::{MemberRequest, RunEnd, StepOutcome};
-use crate::clock::{FleetClock, FleetInstant};
+use crate::clock::{FleetClock, FleetInstant, nanoseconds};
 use crate::protocol::{Collective, RankPlace, Skew};
 
 /// The last part of the wait for a barrier's end is slept by the thread itself: the runtime's timer counts
@@ -129,6 +129,12 @@ impl Member {
     /// `instant` in the fleet's time, which is comparable between ranks within the bounds of the errors.
     pub fn stamp(&self, instant: Instant) -> FleetInstant {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).stamp(instant)
+    }
+
+    /// When this process's clock shows what the fleet's does at `at`: the reverse of [`Member::stamp`].
+    pub fn instant(&self, at: Duration) -> Instant {
+        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.instant_of(nanoseconds(at), Instant::now())
     }
 
     /// Wait for all ranks, then return at one scheduled instant on all.

@@ -41,10 +41,15 @@ impl RunToken {
                 format!("must have at least {LENGTH_MIN} characters and no spaces: openssl rand -hex 16");
             return Err(Error::new(ErrorKind::Config, "the token of a run", what));
         }
+        Ok(RunToken::chosen(text))
+    }
+
+    /// A token that people have chosen, of any length: it keeps out those who come by mistake.
+    pub fn chosen(text: String) -> RunToken {
         let mut hasher = SipHasher24::new();
         hasher.write(text.as_bytes());
         let key = hasher.finish128().as_bytes();
-        Ok(RunToken { text, key })
+        RunToken { text, key }
     }
 
     /// For the environment or the standard input of a process of this run; never for a command line or a log.

@@ -1,13 +1,14 @@
 //! The link by itself: TCP streams between agents, without any storage. One pair after the other, then all pairs at once,
 //! by schedule and measured in the window in which all streams run; rates that do not overlap are never added.
 //!
-//! An agent (`bench link server`) receives, sends, echoes, and runs a pair of its own when it is told to, so that pairs
-//! of other machines can be started from here. Start with `pair.rs` (how one pair runs), then `schedule.rs`.
+//! Launching, handshakes, clocks and results are the fleet's. Each pair is a run of two ranks, which its opener leads
+//! (`pair.rs`). This process and the agents that open pairs for it are the ranks of another run, whose orders are rounds
+//! (`schedule.rs`). An agent (`bench link server`, `agent.rs`) waits for calls to runs, takes the streams that a run has told it
+//! of, and echoes bytes. Start with `pair.rs`.
 
 mod agent;
 mod answer;
 mod args;
-mod clock;
 mod pair;
 mod retransmits;
 mod schedule;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bench_report::model::ResultFile;
 use types::{Error, ErrorKind, Result};
 
-pub use agent::{Agent, AgentConfig};
+pub use agent::{AgentConfig, LinkServer};
 pub use args::{LinkTestArgs, command};
 pub use wire::StreamDirection;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{Error, Result};
 
-use super::{Agent, AgentConfig, Config, Pair};
+use super::{AgentConfig, Config, LinkServer, Pair};
 use crate::args::OutputArgs;
 use crate::ranks::alone;
 use crate::results;
@@ -110,7 +110,8 @@ async fn serve(args: ServerArgs) -> Result<()> {
     let signals = |e| Error::io("listen for", "signals", e);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
-    let agent = Agent::bind(args.listen, AgentConfig { token: args.token, ..AgentConfig::default() }).await?;
+    let agent =
+        LinkServer::bind(args.listen, AgentConfig { token: args.token, ..AgentConfig::default() }).await?;
     println!("link server: {}", agent.local_addr());
     tokio::select! {
         _ = interrupt.recv() => {}

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bench::link::{Agent, AgentConfig, Config, Pair, StreamDirection, run};
+use bench::link::{AgentConfig, Config, LinkServer, Pair, StreamDirection, run};
 use bench_report::model::{Cell, ResultFile, TableRow};
 use quantity::ByteRate;
 use relay::Relay;
@@ -20,9 +20,9 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-async fn agent(token: Option<&str>) -> Agent {
+async fn agent(token: Option<&str>) -> LinkServer {
     let config = AgentConfig { token: token.map(str::to_owned), ..AgentConfig::default() };
-    Agent::bind(any(), config).await.expect("bound")
+    LinkServer::bind(any(), config).await.expect("bound")
 }
 
 fn line(to: SocketAddr, rtt: Duration, mbit: u64) -> Relay {
