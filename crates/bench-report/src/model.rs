@@ -251,6 +251,11 @@ impl Table {
         let columns = columns.into_iter().map(Into::into).collect();
         Table { title: title.into(), columns, rows, notes: Vec::new(), published: false }
     }
+
+    /// With these notes below it.
+    pub fn noted<N: Into<String>>(self, notes: impl IntoIterator<Item = N>) -> Table {
+        Table { notes: notes.into_iter().map(Into::into).collect(), ..self }
+    }
 }
 
 impl Axis {

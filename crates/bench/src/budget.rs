@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use bench_load::engine::LoadLimits;
+use types::Result;
 
 use crate::args::CommonArgs;
 use crate::results::ResultBuilder;
@@ -50,6 +51,21 @@ impl Budget {
     /// read has no limit.
     pub fn limits(&self) -> LoadLimits {
         LoadLimits { seconds: self.seconds_left(), bytes: u64::MAX, ..LoadLimits::default() }
+    }
+
+    /// `work` for each of `of` repetitions, by number from 0, while there is time; what was cut off, if anything.
+    pub async fn repeat(
+        &self,
+        of: u32,
+        mut work: impl AsyncFnMut(u32) -> Result<()>,
+    ) -> Result<Option<TimeCut>> {
+        for done in 0..of {
+            if let Some(cut) = self.cut(done, of) {
+                return Ok(Some(cut));
+            }
+            work(done).await?;
+        }
+        Ok(None)
     }
 
     /// Before each of `of` equal parts of a run, of which so many are done: why no other one is begun.

@@ -11,6 +11,7 @@ mod budget;
 mod ceiling;
 pub mod cli;
 mod cost;
+mod driver;
 pub mod fingerprint;
 pub mod fixture;
 mod knee;

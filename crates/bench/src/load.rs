@@ -17,11 +17,10 @@ use types::{Error, ErrorKind, Result};
 
 use crate::args::refuse;
 use crate::budget::{Budget, TimeCut};
-use crate::ceiling;
+use crate::driver::{self, TargetLoad};
 use crate::knee::{self, KneeResult};
-use crate::limit::LoadBounds;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
 use crate::target_dir::TargetDir;
 pub use args::LoadArgs;
 
@@ -48,8 +47,7 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &args).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &args).await).await
 }
 
 /// There is no study.
@@ -58,13 +56,10 @@ fn repetitions(args: &LoadArgs) -> u32 {
 }
 
 async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
-    args.target.check_ranks(ranks)?;
     let mut draft = ResultBuilder::new("load", "A load of your own", &args.common, repetitions(args));
-    let work = args.work();
-    args.target.tell(&mut draft);
     for (name, value) in [
-        ("operation", words::operation(work.operation)),
-        ("order", words::order(work.order)),
+        ("operation", words::operation(args.work().operation)),
+        ("order", words::order(args.work().order)),
         ("unit", args.unit.name().to_owned()),
         ("share", args.share.name().to_owned()),
         ("pace", words::pace(args.pace())),
@@ -78,26 +73,22 @@ async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
     if !args.knee.knee {
         draft.parameter("workers", args.workers);
     }
-    let ceiling = ceiling::measure().await?;
-    let mut target_dir = TargetDir::make(&args.target, &args.common, args.bytes()).await?;
-    target_dir.content.compressible_percent = args.compressible;
-    let measured = unless_interrupted(all(ranks, args, &target_dir)).await;
-    ranks.settle(&measured).await;
-    draft.cleaned(target_dir.clean_up().await);
-    let bounds = LoadBounds::of(args.target.url(), &ceiling, ranks).await;
-    match measured? {
+    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: args.bytes() };
+    let measure = async |target_dir: &mut TargetDir| {
+        target_dir.content.compressible_percent = args.compressible;
+        all(ranks, args, target_dir).await
+    };
+    load.run(draft, measure, |draft, measured, bounds| match measured {
         LoadRuns::Runs(runs, cut) => {
-            TimeCut::tell(cut, &mut draft, "repetitions");
-            answer::fill(&mut draft, args, &runs, &bounds);
+            TimeCut::tell(cut, draft, "repetitions");
+            answer::fill(draft, args, &runs, bounds);
         }
         LoadRuns::Knee(found, last) => {
-            knee::fill(&mut draft, &args.knee, &found, "touches");
-            bounds.tell(&mut draft, "the last step", std::slice::from_ref(&*last));
+            knee::fill(draft, &args.knee, &found, "touches");
+            bounds.tell(draft, "the last step", std::slice::from_ref(&*last));
         }
-    }
-    ceiling.tell(&mut draft.file);
-    ranks.tell(&mut draft);
-    Ok(draft.finish())
+    })
+    .await
 }
 
 enum LoadRuns {
@@ -119,18 +110,16 @@ async fn all(ranks: &Ranks, args: &LoadArgs, target_dir: &TargetDir) -> Result<L
     if args.knee.knee {
         return find_knee(ranks, args, target_dir, &budget).await;
     }
-    let (mut runs, mut cut) = (Vec::new(), None);
-    for repetition in 0..repetitions(args) {
-        cut = budget.cut(repetition, repetitions(args));
-        if cut.is_some() {
-            break;
-        }
+    let mut runs = Vec::new();
+    let cut = budget.repeat(repetitions(args), async |repetition| {
         // Who only writes makes a new version each time; a mixture goes on with the one that lies there.
         let version = if only_writes { repetition + 1 } else { 1 };
         let what = format!("load {}/{}", repetition + 1, repetitions(args));
         let loaded = ranks.load(target_dir.url(), &args.job(target_dir, version, &budget), &what).await?;
         runs.extend(loaded.outcome.phases);
-    }
+        Ok(())
+    });
+    let cut = cut.await?;
     Ok(LoadRuns::Runs(runs, cut))
 }
 

@@ -27,12 +27,13 @@ use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, TimeCut};
 use crate::ceiling::{self, MachineCeiling};
 use crate::cost::CostArgs;
+use crate::driver;
 use crate::fixture::Watch;
 use crate::knee::{self, KneeArgs, KneeResult};
 use crate::limit;
 use crate::mounts::is_http_store;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::ranks::{Ranks, unless_interrupted};
+use crate::results::ResultBuilder;
 use crate::sample::{self, CacheMode, Sample, Triple};
 use crate::testbed::{DataSet, Line, Testbed, tier_url};
 use crate::value::PriceArgs;
@@ -191,8 +192,7 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
 async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
@@ -253,12 +253,8 @@ struct Epochs {
 async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderArgs) -> Result<Epochs> {
     let budget = Budget::start(&args.common);
     let line = testbed.line(args.rtt, args.rate).await?;
-    let (mut triples, mut curve, mut cut) = (Vec::new(), Vec::new(), None);
-    for repetition in 0..plan.repetitions {
-        cut = budget.cut(repetition, plan.repetitions);
-        if cut.is_some() {
-            break;
-        }
+    let (mut triples, mut curve) = (Vec::new(), Vec::new());
+    let cut = budget.repeat(plan.repetitions, async |repetition| {
         let what =
             |mode: CacheMode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
         let run = async |mode: CacheMode, epochs: u64, url: &str, tier| {
@@ -289,7 +285,9 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
             warm = run(CacheMode::Warm, epochs, &url, Some(&tier)).await?;
         }
         triples.push(Triple { direct, cold, warm });
-    }
+        Ok(())
+    });
+    let cut = cut.await?;
     let knee = match args.knee.knee {
         true => Some(find_knee(ranks, testbed, &line, plan, args, &budget).await?),
         false => None,
@@ -432,12 +430,7 @@ fn fill(
     draft.file.tables.push(PUBLISHED.aistore.results.table());
     for mode in CacheMode::ALL {
         draft.measure(
-            Measure {
-                name: format!("{} throughput", mode.name()),
-                unit: "GiB/s".to_owned(),
-                better: Better::Higher,
-                values: of(mode, &rate),
-            },
+            Measure::new(format!("{} throughput", mode.name()), "GiB/s", Better::Higher, of(mode, &rate)),
             &invalid,
         );
         if let Some(why) = triples.first().and_then(|t| {

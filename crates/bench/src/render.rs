@@ -27,10 +27,11 @@ use types::Result;
 use crate::args::{CommonArgs, Scale, refuse};
 use crate::budget::{Budget, TimeCut};
 use crate::ceiling;
+use crate::driver;
 use crate::fingerprint;
 use crate::fixture::TierProcess;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::ranks::{Ranks, unless_interrupted};
+use crate::results::ResultBuilder;
 use crate::testbed::{DataSet, Line, Testbed, tier_url};
 use crate::value::PriceArgs;
 
@@ -205,8 +206,7 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
 async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<ResultFile> {
@@ -260,17 +260,15 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan, common: &Commo
         lines.push(testbed.line(*rtt, plan.rate).await?);
     }
     let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
-    let (budget, mut tier, mut cut) = (Budget::start(common), None, None);
+    let (budget, mut tier) = (Budget::start(common), None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
-    for repetition in 0..plan.repetitions {
-        cut = budget.cut(repetition, plan.repetitions);
-        if cut.is_some() {
-            break;
-        }
+    let cut = budget.repeat(plan.repetitions, async |repetition| {
         for (line, triples) in lines.iter().zip(&mut triples) {
             triples.push(triple(ranks, testbed, plan, line, (repetition, &budget), &mut tier).await?);
         }
-    }
+        Ok(())
+    });
+    let cut = cut.await?;
     Ok(RenderRuns { lines, triples, tier, cut })
 }
 

@@ -16,12 +16,11 @@ use clap::Args;
 use types::Result;
 
 use crate::args::{CommonArgs, refuse};
-use crate::ceiling;
+use crate::driver::{self, TargetLoad};
 use crate::fixture::{TierConfig, TierProcess, TierWrites};
-use crate::limit::LoadBounds;
 use crate::mounts::is_http_store;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
 use crate::target_dir::{TargetArgs, TargetDir};
 use condition::{Shape, ShapeCondition, Sweep, sets, total_bytes};
 
@@ -101,9 +100,7 @@ pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let result =
-        ranks::run(&args.common.launch, async |ranks| measure(ranks, &args, conditions, bytes).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &args, conditions, bytes).await).await
 }
 
 fn repetitions(common: &CommonArgs) -> u32 {
@@ -155,52 +152,39 @@ async fn measure(
     mut conditions: Vec<ShapeCondition>,
     bytes: u64,
 ) -> Result<ResultFile> {
-    args.target.check_ranks(ranks)?;
     let mut draft = ResultBuilder::new(
         "shapes",
         "Files and workers: who reads and writes what",
         &args.common,
         repetitions(&args.common),
     );
-    args.target.tell(&mut draft);
     draft.parameter("block_bytes", args.block);
     let (nodes, workers) = fleet(args);
     draft.parameter("nodes", nodes);
     draft.parameter("workers", workers);
-    let ceiling = ceiling::measure().await?;
-    let mut target_dir = TargetDir::make(&args.target, &args.common, bytes).await?;
-    let mut measured = match only_what_can_be_written(args, &target_dir, &mut conditions) {
-        Ok(()) => unless_interrupted(run::all(ranks, &args.common, &conditions, &target_dir)).await,
-        Err(error) => Err(error),
-    };
-    let mut through = None;
-    if args.through && measured.is_ok() {
-        match tier(args, bytes) {
-            Ok(tier) => {
-                target_dir = target_dir.by(tier.url.clone());
-                match unless_interrupted(run::all(ranks, &args.common, &conditions, &target_dir)).await {
-                    Ok(all) => through = Some(all),
-                    Err(error) => measured = Err(error),
-                }
-            }
-            Err(error) => measured = Err(error),
+    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes };
+    let measure = async |target_dir: &mut TargetDir| {
+        only_what_can_be_written(args, target_dir, &mut conditions)?;
+        let direct = run::all(ranks, &args.common, &conditions, target_dir).await?;
+        if !args.through {
+            return Ok((direct, None));
         }
-    }
-    ranks.settle(&measured).await;
-    draft.cleaned(target_dir.clean_up().await);
-    let all = measured?;
-    let bounds = LoadBounds::of(args.target.url(), &ceiling, ranks).await;
-    tables::fill(&mut draft, &all, &bounds);
-    if let Some(through) = &through {
-        tables::through(&mut draft, &all, through, &bounds);
-    }
-    if let Some(limits) = args.target.limits() {
-        tables::limited(&mut draft, &all, &limits);
-    }
-    bounds.judge(&mut draft, &all.rows.iter().map(run::ShapeRuns::judged).collect::<Vec<_>>());
-    ceiling.tell(&mut draft.file);
-    ranks.tell(&mut draft);
-    Ok(draft.finish())
+        let tier = tier(args, bytes)?;
+        target_dir.by(tier.url.clone());
+        let through = run::all(ranks, &args.common, &conditions, target_dir).await?;
+        Ok((direct, Some(through)))
+    };
+    load.run(draft, measure, |draft, (direct, through), bounds| {
+        tables::fill(draft, &direct, bounds);
+        if let Some(through) = &through {
+            tables::through(draft, &direct, through, bounds);
+        }
+        if let Some(limits) = args.target.limits() {
+            tables::limited(draft, &direct, &limits);
+        }
+        bounds.judge(draft, &direct.rows.iter().map(run::ShapeRuns::judged).collect::<Vec<_>>());
+    })
+    .await
 }
 
 /// In front of the target. It has room for all that is there, and is removed with its cache when it is dropped.

@@ -5,6 +5,7 @@
 //! time; the original's were.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
@@ -19,16 +20,15 @@ use types::Result;
 
 use crate::args::{CommonArgs, Scale};
 use crate::budget::{Budget, TimeCut};
-use crate::ceiling;
+use crate::driver::{self, TargetLoad};
 use crate::limit::LoadBounds;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
 use crate::target_dir::{TargetArgs, TargetDir};
-use crate::worker_phases;
+use crate::worker_phases::{self, MIB};
 
 /// As the original ran it.
 const NODES: u32 = 3;
-const MIB: f64 = 1_048_576.0;
 /// Two phases that are compared with each other.
 const SEQUENTIAL: &str = "sequential read";
 const RANDOM: &str = "random read";
@@ -184,11 +184,8 @@ pub async fn command(args: SobArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| {
-        measure(ranks, &args, test, &layout, &phases, written).await
-    })
-    .await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &args, test, &layout, &phases, written).await)
+        .await
 }
 
 fn repetitions(common: &CommonArgs) -> u32 {
@@ -204,15 +201,10 @@ async fn measure(
     phases: &[LoadPhase],
     written: u64,
 ) -> Result<ResultFile> {
-    let mut draft = ResultBuilder::new(
-        "sob",
-        format!("sob test {}: {}", args.test, test.command),
-        &args.common,
-        repetitions(&args.common),
-    );
+    let repetitions = repetitions(&args.common);
+    let title = format!("sob test {}: {}", args.test, test.command);
+    let mut draft = ResultBuilder::new("sob", title, &args.common, repetitions);
     draft.parameter("test", args.test);
-    args.target.check_ranks(ranks)?;
-    args.target.tell(&mut draft);
     draft.parameter("nodes", args.nodes);
     draft.parameter("files", layout.files);
     draft.parameter("file_bytes", layout.size_limits().1);
@@ -220,62 +212,45 @@ async fn measure(
     if test.random_reads > 0 {
         draft.parameter("random_reads_of", if args.random == RandomUnit::Files { "files" } else { "blocks" });
     }
-    let ceiling = ceiling::measure().await?;
-    let target_dir = TargetDir::make(&args.target, &args.common, written).await?;
-    let measured = unless_interrupted(all(ranks, args, layout, phases, &target_dir)).await;
-    ranks.settle(&measured).await;
-    draft.cleaned(target_dir.clean_up().await);
-    let (runs, skew, cut) = measured?;
-    TimeCut::tell(cut, &mut draft, "repetitions");
-    draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
-    let bounds = LoadBounds::of(args.target.url(), &ceiling, ranks).await;
-    fill(&mut draft, args, phases, &runs, &bounds);
-    if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
-        draft.warning(format!(
-            "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
-            layout.total_bytes()
-        ));
-    }
-    ceiling.tell(&mut draft.file);
-    ranks.tell(&mut draft);
-    Ok(draft.finish())
-}
-
-/// Each repetition's phases; how far apart the processes began, seconds; and whether the time was over before all.
-async fn all(
-    ranks: &Ranks,
-    args: &SobArgs,
-    layout: &Layout,
-    phases: &[LoadPhase],
-    target_dir: &TargetDir,
-) -> Result<(Vec<Vec<PhaseOutcome>>, f64, Option<TimeCut>)> {
-    let budget = Budget::start(&args.common);
-    let mut cut = None;
-    let (mut runs, mut skew) = (Vec::new(), 0.0_f64);
-    for repetition in 0..repetitions(&args.common) {
-        cut = budget.cut(repetition, repetitions(&args.common));
-        if cut.is_some() {
-            break;
+    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: written };
+    let measure = async |target_dir: &mut TargetDir| {
+        let budget = Budget::start(&args.common);
+        // Each repetition's phases, and how far apart the processes began.
+        let (mut runs, mut skew) = (Vec::new(), Duration::ZERO);
+        let cut = budget.repeat(repetitions, async |repetition| {
+            let job = LoadJob {
+                root: target_dir.root(),
+                layout: layout.clone(),
+                content: target_dir.content,
+                fleet: ClientSet { clients: args.nodes, first_client: 0, workers: 1 },
+                // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
+                phases: phases
+                    .iter()
+                    .map(|phase| LoadPhase { version: repetition + 1, ..phase.clone() })
+                    .collect(),
+                limits: budget.limits(),
+            };
+            target_dir.check(&job, written).await?;
+            let what = format!("sob {} ({}/{repetitions})", args.test, repetition + 1);
+            let loaded = ranks.load(target_dir.url(), &job, &what).await?;
+            skew = skew.max(loaded.skew());
+            runs.push(loaded.outcome.phases);
+            Ok(())
+        });
+        Ok((cut.await?, runs, skew))
+    };
+    load.run(draft, measure, |draft, (cut, runs, skew), bounds| {
+        TimeCut::tell(cut, draft, "repetitions");
+        draft.note(format!("processes began a phase {:.2} ms apart at most", skew.as_secs_f64() * 1000.0));
+        fill(draft, args, phases, &runs, bounds);
+        if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
+            draft.warning(format!(
+                "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
+                layout.total_bytes()
+            ));
         }
-        let job = LoadJob {
-            root: target_dir.root(),
-            layout: layout.clone(),
-            content: target_dir.content,
-            fleet: ClientSet { clients: args.nodes, first_client: 0, workers: 1 },
-            // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
-            phases: phases
-                .iter()
-                .map(|phase| LoadPhase { version: repetition + 1, ..phase.clone() })
-                .collect(),
-            limits: budget.limits(),
-        };
-        target_dir.check(&job, layout.total_bytes().saturating_mul(u64::from(args.nodes))).await?;
-        let what = format!("sob {} ({}/{})", args.test, repetition + 1, repetitions(&args.common));
-        let loaded = ranks.load(target_dir.url(), &job, &what).await?;
-        skew = skew.max(loaded.skew().as_secs_f64());
-        runs.push(loaded.outcome.phases);
-    }
-    Ok((runs, skew, cut))
+    })
+    .await
 }
 
 fn memory_bytes() -> u64 {
@@ -319,13 +294,11 @@ fn fill(
         "sum of node rates MiB/s",
         "slowest / fastest",
     ];
-    let mut table = Table::new("Rates that may be believed", columns, rows);
-    table.notes = vec![
+    draft.file.tables.push(Table::new("Rates that may be believed", columns, rows).noted([
         "MiB = 2^20 bytes (sob prints them as MB). The sum of node rates is what the original printed; it stands here \
          only if the nodes worked at the same time for 95 % of it."
             .to_owned(),
-    ];
-    draft.file.tables.push(table);
+    ]));
     if let Some(first) = runs.first() {
         let moved = first.iter().map(|phase| (phase.name.clone(), &phase.series));
         draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
@@ -375,11 +348,8 @@ fn replayed() -> Table {
         "sum of rates ",
         "overlap % ",
     ];
-    let mut table = Table::new("Published timings of test 1, judged the same way", columns, rows.collect());
-    table.notes = vec![
-        "The study added rates of nodes that did not work at the same time: 90.2 for Knox x3.".to_owned(),
-    ];
-    table
+    Table::new("Published timings of test 1, judged the same way", columns, rows.collect())
+        .noted(["The study added rates of nodes that did not work at the same time: 90.2 for Knox x3."])
 }
 
 /// The original's table: a column for each node.
@@ -405,17 +375,12 @@ fn capital(text: &str) -> String {
 }
 
 fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> TableRow {
-    let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).chain(exceeded).collect();
     let phases: Vec<_> = runs.iter().filter_map(|run| worker_phases::phase(run)).collect();
     let each =
         |value: &dyn Fn(&overlap::PhaseSpans) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
     let seconds = each(&overlap::PhaseSpans::last_done_seconds);
     let rates = each(&|phase| phase.last_done_rate() / MIB);
-    if let Some(why) = seconds.iter().find_map(|s| sanity::too_short(*s)) {
-        invalid.push(why);
-    }
-    invalid.sort();
-    invalid.dedup();
+    let invalid = worker_phases::reasons(runs.iter().copied(), &seconds, exceeded);
     let refusable = |value: &dyn Fn(&overlap::PhaseSpans) -> std::result::Result<f64, overlap::Refusal>| {
         let all: std::result::Result<Vec<f64>, _> = phases.iter().map(value).collect();
         all.map_or_else(
@@ -440,12 +405,10 @@ fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: 
         estimate(&each(&overlap::PhaseSpans::fairness)),
     ];
     let name_of = format!("{name}, bytes / last finisher");
-    let measure = Measure { name: name_of, unit: "MiB/s".to_owned(), better: Better::Higher, values: rates };
+    let measure = Measure::new(name_of, "MiB/s", Better::Higher, rates);
     draft.measure(measure, &invalid);
-    for (what, histogram) in runs.first().map(|run| &run.service).into_iter().flatten() {
-        let mut all = histogram.clone();
-        runs.iter().skip(1).filter_map(|run| run.service.get(what)).for_each(|more| all.merge(more));
-        draft.file.histograms.push(all.to_named(format!("{name}: {what}")));
+    for (what, calls) in worker_phases::by_call(runs.iter().copied()) {
+        draft.file.histograms.push(calls.to_named(format!("{name}: {what}")));
     }
     TableRow { invalid, ..TableRow::new(cells) }
 }

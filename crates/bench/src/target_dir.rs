@@ -171,8 +171,8 @@ impl TargetDir {
     }
 
     /// The same files by another way, from now on: a tier in front of the target.
-    pub fn by(self, url: String) -> TargetDir {
-        TargetDir { url, ..self }
+    pub fn by(&mut self, url: String) {
+        self.url = url;
     }
 
     /// None: left in place, as was asked for.

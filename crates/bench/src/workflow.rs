@@ -373,10 +373,10 @@ fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Workfl
         "line MiB with tier",
         "sum of task times (s)",
     ];
-    let mut table = Table::new("Makespan of each split of the nodes", columns, rows.collect());
-    table.notes =
-        vec!["Reading: the sum over all tasks, at both sites. The tier is empty when a run begins.".into()];
-    draft.file.tables.push(table);
+    draft.file.tables.push(
+        Table::new("Makespan of each split of the nodes", columns, rows.collect())
+            .noted(["Reading: the sum over all tasks, at both sites. The tier is empty when a run begins."]),
+    );
     draft.file.tables.extend([PUBLISHED.tryggve.partitions.table(), PUBLISHED.tryggve.caw.table()]);
     let series = SitePath::ALL.into_iter().enumerate().map(|(i, way)| {
         let points = runs.iter().enumerate().filter_map(|(x, runs)| {
@@ -394,12 +394,12 @@ fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Workfl
     });
     for (partition, runs) in partitions.iter().zip(runs) {
         for (way, runs) in SitePath::ALL.into_iter().zip(runs).filter(|(_, runs)| !runs.is_empty()) {
-            let measure = Measure {
-                name: format!("makespan, {}, {}", partition.name, way.name()),
-                unit: "s".to_owned(),
-                better: Better::Lower,
-                values: of(runs, |run| run.makespan),
-            };
+            let measure = Measure::new(
+                format!("makespan, {}, {}", partition.name, way.name()),
+                "s",
+                Better::Lower,
+                of(runs, |run| run.makespan),
+            );
             draft.measure(measure, &invalid(runs));
         }
     }

@@ -27,9 +27,10 @@ use types::{Error, ErrorKind, Result};
 use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, TimeCut};
 use crate::ceiling;
+use crate::driver;
 use crate::fixture::{CounterPage, Watch};
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::ranks::{Ranks, unless_interrupted};
+use crate::results::ResultBuilder;
 
 use account::PassAccount;
 use curve::CounterLook;
@@ -323,8 +324,7 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
 async fn measure(ranks: &Ranks, plan: &SweepPlan, args: &WorkingSetArgs) -> Result<ResultFile> {
@@ -356,11 +356,7 @@ async fn all(
     let budget = Budget::start(common);
     let mut measured = SweepRuns::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
-    for repetition in 0..plan.repetitions {
-        measured.cut = budget.cut(repetition, plan.repetitions);
-        if measured.cut.is_some() {
-            break;
-        }
+    let cut = budget.repeat(plan.repetitions, async |repetition| {
         let run = SweepRun { ranks, tier_under_test, plan, repetition, budget: &budget };
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
@@ -370,7 +366,9 @@ async fn all(
             }
         }
         measured.sweeps.push(sweep);
-    }
+        Ok(())
+    });
+    measured.cut = cut.await?;
     Ok(measured)
 }
 

@@ -34,12 +34,7 @@ fn example() -> ResultFile {
             kind: PlotKind::Lines,
             series: vec![Series::ours("direct", point(69.5, &values).into_iter().collect())],
         }],
-        measures: vec![Measure {
-            name: "direct".to_owned(),
-            unit: "s".to_owned(),
-            better: Better::Lower,
-            values: values.to_vec(),
-        }],
+        measures: vec![Measure::new("direct", "s", Better::Lower, values.to_vec())],
         histograms: vec![latency.to_named("read")],
         findings: vec![Finding::verdict("limited by: WAN RTT")],
         answer: vec![AnswerLine::new(

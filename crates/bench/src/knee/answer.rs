@@ -56,17 +56,14 @@ fn steps(found: &KneeResult, what: &str) -> Table {
         "Knee".to_owned(),
         "n".to_owned(),
     ];
-    let mut table = Table::new(
+    Table::new(
         "The knee: twice the workers each time",
         columns,
         found.steps.iter().enumerate().map(row).collect(),
-    );
-    table.notes = vec![
+    ).noted([
         "A closed loop: rate x latency is the number of workers. Past the knee twice the workers bring less than 5 %, or a \
-         touch takes twice as long as with one worker."
-            .to_owned(),
-    ];
-    table
+         touch takes twice as long as with one worker.",
+    ])
 }
 
 fn open(found: &KneeResult, what: &str) -> Table {
@@ -96,14 +93,11 @@ fn open(found: &KneeResult, what: &str) -> Table {
         "bench late p99 (ms)".to_owned(),
         "n".to_owned(),
     ];
-    let mut table =
-        Table::new("Open loops at shares of the knee's rate", columns, found.open.iter().map(row).collect());
-    table.notes = vec![
+    Table::new("Open loops at shares of the knee's rate", columns, found.open.iter().map(row).collect()).noted([
         "Service: from when a touch was begun. Response: from when it was due, so with the time in which all workers were \
          busy. Late: how much of that is the bench's own, waking up."
             .to_owned(),
-    ];
-    table
+    ])
 }
 
 fn known(values: &[f64]) -> Cell {
@@ -189,12 +183,8 @@ fn tell(draft: &mut ResultBuilder, found: &KneeResult, what: &str) {
             number(rate)
         )),
     }
-    let measure = |name: String, unit: &str, better, values: &[f64]| Measure {
-        name,
-        unit: unit.to_owned(),
-        better,
-        values: values.to_vec(),
-    };
+    let measure =
+        |name: String, unit: &str, better, values: &[f64]| Measure::new(name, unit, better, values.to_vec());
     draft.measure(measure("rate at the knee".to_owned(), "1/s", Better::Higher, &knee.rates), &invalid);
     for level in &found.open {
         let (percent, offered) = level.offered.unwrap_or_default();

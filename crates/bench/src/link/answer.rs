@@ -243,7 +243,7 @@ fn measures(config: &Config, conditions: &[LinkCondition]) -> Vec<Measure> {
     let mut measures = Vec::new();
     let mut add = |name: String, unit: &str, better, values: Vec<f64>| {
         if !values.is_empty() {
-            measures.push(Measure { name, unit: unit.to_owned(), better, values });
+            measures.push(Measure::new(name, unit, better, values));
         }
     };
     for condition in conditions {

@@ -38,12 +38,12 @@ pub struct StreamsPlan {
 
 /// From when to when, in the time of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
+pub struct MoveTimes {
     pub start: Duration,
     pub stop: Duration,
 }
 
-impl Interval {
+impl MoveTimes {
     /// By the clock of this process; a schedule begins soon and does not last for ever.
     pub fn here(&self, member: &Member) -> Result<(Instant, Instant)> {
         let start = member.instant(self.start);
@@ -62,7 +62,7 @@ enum PairOrder {
         session: u64,
         plan: StreamsPlan,
     },
-    Move(Interval),
+    Move(MoveTimes),
     End,
 }
 
@@ -149,7 +149,7 @@ impl OpenPair {
         outer: &Member,
         (start, stop): (Instant, Instant),
     ) -> Result<PairLog> {
-        let interval = Interval { start: self.member.stamp(start).at, stop: self.member.stamp(stop).at };
+        let interval = MoveTimes { start: self.member.stamp(start).at, stop: self.member.stamp(stop).at };
         order(&self.member, Some(&PairOrder::Move(interval))).await?;
         let moving = move_all(open.streams, open.way, self.epoch, start, stop);
         let (ours, loaded_us) = tokio::join!(moving, self.pings(start, stop));

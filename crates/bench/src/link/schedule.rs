@@ -10,7 +10,7 @@ use bench_fleet::{Fleet, Member, RunToken, Seat};
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use super::pair::{Interval, OpenPair, OpenStreams, StreamsPlan, gather, order, wrong};
+use super::pair::{MoveTimes, OpenPair, OpenStreams, StreamsPlan, gather, order, wrong};
 use super::stream::micros;
 use super::wire::{self, JoinRole, PairLog, STREAMS_MAX, StreamDirection, fleet_options};
 use super::{Config, Pair};
@@ -50,7 +50,7 @@ enum RoundOrder {
         pairs: Vec<usize>,
         plan: StreamsPlan,
     },
-    Move(Interval),
+    Move(MoveTimes),
     End,
 }
 
@@ -109,7 +109,7 @@ async fn round(config: &Config, run: &mut RankOfRun, at: Vec<usize>, way: Stream
     run.told(RoundOrder::Prepare { pairs: at.clone(), plan }).await?;
     // An order needs fewer round trips than what was just done.
     let start = run.member.stamp(Instant::now()).at + LEAD + begun.elapsed();
-    let interval = Interval { start, stop: start + config.time };
+    let interval = MoveTimes { start, stop: start + config.time };
     let moved = run.told(RoundOrder::Move(interval));
     let late = || Error::new(ErrorKind::Unavailable, "run", "the link test: it does not end");
     let time = LEAD + begun.elapsed() + config.time + END;

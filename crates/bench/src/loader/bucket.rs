@@ -46,9 +46,7 @@ pub fn gets(draft: &mut ResultBuilder, plan: &LoaderPlan, triples: &[Triple], in
         row("S3 WARM through Forebay", CacheMode::Warm),
         row("S3 DIRECT", CacheMode::Direct),
     ];
-    let mut table = Table::new("GET of objects", &PUBLISHED.aistore.gets.columns, rows);
-    table.notes = vec![
-        "Clients list the bucket first and then GET each object, directly and from the tier's S3 front alike.".to_owned(),
-    ];
-    draft.file.tables.push(table);
+    draft.file.tables.push(Table::new("GET of objects", &PUBLISHED.aistore.gets.columns, rows).noted([
+        "Clients list the bucket first and then GET each object, directly and from the tier's S3 front alike.",
+    ]));
 }

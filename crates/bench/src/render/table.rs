@@ -124,14 +124,12 @@ fn faithful(plan: &RenderPlan, lines: &[Line], triples: &[Vec<Triple>], invalid:
         "Cold Forebay (s)",
         "Warm Forebay (s)",
     ];
-    let mut table = Table::new("The study's table, measured here", columns, rows.collect());
-    table.notes = vec![
+    Table::new("The study's table, measured here", columns, rows.collect()).noted([
         "Seconds from the start (of the last nodes, if they do not start together) to the last frame; the median of the repetitions and its 95 % interval. The round \
          trip is as measured through the line."
-            .into(),
-        "Frames are read and not written.".into(),
-    ];
-    table
+            ,
+        "Frames are read and not written.",
+    ])
 }
 
 fn extended(plan: &RenderPlan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
@@ -211,24 +209,20 @@ fn extended(plan: &RenderPlan, lines: &[Line], triples: &[Vec<Triple>], invalid:
         "wire B / payload B D/C",
         "valid",
     ];
-    let mut table =
-        Table::new("Extended: what it costs the storage and the machines", columns, rows.collect());
-    table.notes = vec![
+    Table::new("Extended: what it costs the storage and the machines", columns, rows.collect()).noted([
         "Origin bytes and requests: payload and NFS calls, from the tier's own counters; direct, from the clients'. \
          D/C/W: direct, cold, warm."
             .into(),
-        "Amplification: bytes from the storage for each byte that a node read.".into(),
-        "Coalescing: reads that waited for absent bytes, for each READ at the storage.".into(),
+        "Amplification: bytes from the storage for each byte that a node read.".to_owned(),
+        "Coalescing: reads that waited for absent bytes, for each READ at the storage.".to_owned(),
         "CPU: user and system seconds of clients, tier and storage for each GiB that the clients read; the line's own \
          work is not in it."
             .into(),
         "Switches: how often a thread of the clients (of the tier) left the processor, voluntarily or not, for each NFS call \
          of the clients. Wire: bytes that came down the line for each byte of payload from the storage."
             .into(),
-        "Valid: direct if all bytes came over the line, cold if the storage gave the scene once, warm if it gave nothing."
-            .into(),
-    ];
-    table
+        "Valid: direct if all bytes came over the line, cold if the storage gave the scene once, warm if it gave nothing.".to_owned(),
+    ])
 }
 
 /// For each call that the clients made to it.
@@ -282,7 +276,7 @@ fn measures(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>], 
         for mode in CacheMode::ALL {
             let name = format!("{} time, rtt {} ms", mode.name(), nominal_ms(line));
             let (unit, better, values) = ("s".to_owned(), Better::Lower, makespans(triples, mode));
-            draft.measure(Measure { name, unit, better, values }, invalid);
+            draft.measure(Measure::new(name, unit, better, values), invalid);
         }
     }
 }
@@ -301,7 +295,7 @@ fn slopes(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>], in
     let values: Vec<f64> = (0..repetitions).filter_map(of).collect();
     if lines.len() >= DISTANCES_MIN && !values.is_empty() {
         let name = "serial round trips in a frame, direct".to_owned();
-        let measure = Measure { name, unit: "round trips".to_owned(), better: Better::Lower, values };
+        let measure = Measure::new(name, "round trips", Better::Lower, values);
         draft.measure(measure, &invalid.concat());
     }
 }
@@ -373,11 +367,9 @@ fn predictions(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>
         TableRow::new(cells)
     });
     let columns = ["Distance", "RTT ms", "Direct s", "Cold s", "Warm s", "x cold", "x warm"];
-    let mut table = Table::new("Predicted for named distances", columns, rows.collect());
-    table.notes = vec![
-        "From straight lines through all repetitions; beyond the measured distances it is a guess.".into(),
-    ];
-    draft.file.tables.push(table);
+    draft.file.tables.push(Table::new("Predicted for named distances", columns, rows.collect()).noted([
+        "From straight lines through all repetitions; beyond the measured distances it is a guess.",
+    ]));
     draft.verdict(where_faster(
         direct.intercept.value - cold.intercept.value,
         direct.slope.value - cold.slope.value,

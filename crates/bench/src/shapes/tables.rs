@@ -5,7 +5,6 @@ use bench_report::bottleneck::BUSY;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
 use bench_report::overlap;
 use bench_report::published::PUBLISHED;
-use bench_report::sanity;
 use bench_report::summary::{estimate, median, point};
 use origin::emulated::ServiceLimits;
 
@@ -14,8 +13,7 @@ use super::run::{ShapeResults, ShapeRun, ShapeRuns};
 use crate::budget::TimeCut;
 use crate::limit::LoadBounds;
 use crate::results::ResultBuilder;
-
-const MIB: f64 = 1_048_576.0;
+use crate::worker_phases::{self, MIB};
 
 /// After the columns that say what the row is.
 const COLUMNS: [&str; 12] = [
@@ -94,22 +92,20 @@ pub fn through(
             ]);
             let rows = pairs.iter().map(row).collect();
             let title = format!("{} directly and through Forebay", shape.name());
-            let mut table = Table::new(title, columns, rows);
-            table.notes = vec![
+            draft.file.tables.push(Table::new(title, columns, rows).noted([
                 "Through Forebay: by the S3 front of a tier on this machine. Reads are of a warm cache; writes are done when \
                  the bucket has them."
                     .to_owned(),
-            ];
-            draft.file.tables.push(table);
+            ]));
         }
     }
     for row in &through.rows {
-        let measure = Measure {
-            name: format!("{}, through Forebay", row.condition.name()),
-            unit: "MiB/s".to_owned(),
-            better: Better::Higher,
-            values: together(&row.runs),
-        };
+        let measure = Measure::new(
+            format!("{}, through Forebay", row.condition.name()),
+            "MiB/s",
+            Better::Higher,
+            together(&row.runs),
+        );
         draft.measure(measure, &invalid(row, bounds));
     }
 }
@@ -261,22 +257,12 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
 }
 
 fn invalid(row: &ShapeRuns, bounds: &LoadBounds) -> Vec<String> {
-    let mut reasons: Vec<String> = row.outcomes.iter().flat_map(|run| run.faults()).collect();
-    let too_short = |run: &PhaseOutcome| sanity::too_short(run.last_done_s().unwrap_or(0.0));
-    reasons.extend(row.outcomes.iter().find_map(too_short));
-    reasons.extend(bounds.exceeded(&row.outcomes));
-    reasons.sort();
-    reasons.dedup();
-    reasons
+    let seconds: Vec<f64> = row.outcomes.iter().map(|run| run.last_done_s().unwrap_or(0.0)).collect();
+    worker_phases::reasons(&row.outcomes, &seconds, bounds.exceeded(&row.outcomes))
 }
 
 fn measure(draft: &mut ResultBuilder, row: &ShapeRuns, bounds: &LoadBounds) {
-    let measure = Measure {
-        name: row.condition.name(),
-        unit: "MiB/s".to_owned(),
-        better: Better::Higher,
-        values: together(&row.runs),
-    };
+    let measure = Measure::new(row.condition.name(), "MiB/s", Better::Higher, together(&row.runs));
     draft.measure(measure, &invalid(row, bounds));
 }
 

@@ -14,8 +14,8 @@ use super::{
 use crate::budget::TimeCut;
 use crate::fixture::LOOK;
 use crate::results::ResultBuilder;
+use crate::worker_phases::MIB;
 
-const MIB: f64 = 1_048_576.0;
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
 
@@ -152,8 +152,7 @@ fn time_to_warm(
         }
     }
     let columns = ["hits %", "reached after s", "data set in the cache then %"];
-    let mut table = Table::new("Time to warm", columns, rows);
-    table.notes = vec![
+    draft.file.tables.push(Table::new("Time to warm", columns, rows).noted([
         format!(
             "{} clients read {:.0} MiB {WARM_UP_PASSES} times, each in an order of its own, beginning with an empty cache. Reached: from then on \
              no interval of {} s had fewer hits.",
@@ -163,8 +162,7 @@ fn time_to_warm(
         ),
         "Hits: bytes of reads that were in the cache when they were asked for, of all bytes served."
             .to_owned(),
-    ];
-    draft.file.tables.push(table);
+    ]));
     let Some(first) = curves.first() else { return };
     let line = |name: &str, value: &dyn Fn(&ServedInterval) -> f64| {
         Series::ours(name, first.iter().map(|moment| Point::at(moment.at, value(moment))).collect())
@@ -230,13 +228,10 @@ fn sources(ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
     });
     let columns =
         ["State", "served MiB", "hits %", "from memory %", "from the disk %", "waited for the storage %"];
-    let mut table = Table::new("Where the bytes came from", columns, rows.collect());
-    table.notes = vec![
+    Table::new("Where the bytes came from", columns, rows.collect()).noted([
         "Disk: what the tier's process had block devices read (read_bytes of /proc/PID/io), at most the hits. The kernel reads \
-         ahead, so that this is an upper bound; the rest of the hits came from the page cache."
-            .to_owned(),
-    ];
-    table
+         ahead, so that this is an upper bound; the rest of the hits came from the page cache.",
+    ])
 }
 
 /// What the storage was asked for.
@@ -284,15 +279,12 @@ fn storage(plan: &SweepPlan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table
         "not read so far %",
         "revalidations per open",
     ];
-    let mut table = Table::new("What the storage was asked for", columns, rows.collect());
-    table.notes = vec![
+    Table::new("What the storage was asked for", columns, rows.collect()).noted([
         "From the tier's counters. Twice: bytes beyond the data set's and beyond what was read \
          ahead for nobody, such as files beside the data set. Amplification: bytes from the storage for each byte that a \
          client read. Coalescing: reads that waited, for each READ. Revalidations: GETATTR calls for each file that a client \
-         opened. Nothing is written through this version's tier, so that there is no write amplification."
-            .to_owned(),
-    ];
-    table
+         opened. Nothing is written through this version's tier, so that there is no write amplification.",
+    ])
 }
 
 /// Conditions of all repetitions with this size and order.
@@ -377,8 +369,7 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
         "read ahead, not read %",
         "evicted in all passes MiB",
     ];
-    let mut table = Table::new("How large a cache must be", columns, rows);
-    table.notes = vec![
+    draft.file.tables.push(Table::new("How large a cache must be", columns, rows).noted([
         format!(
             "A later pass over the data set, through a cache of {:.0} MiB that had one pass before; short ones are repeated. zipf: \
              as many draws as there are files, theta {}; the popular files are the same for all.",
@@ -391,8 +382,7 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
         "Fetched again: bytes from the storage, from the first pass on, beyond those that were different from each other and \
          beyond those that were read ahead and that nobody read."
             .to_owned(),
-    ];
-    draft.file.tables.push(table);
+    ]));
     let plot = |title: &str, y: &str, series: Vec<Series>| Plot {
         title: title.to_owned(),
         x: Axis::linear("data set / cache"),

@@ -50,13 +50,9 @@ fn seed(config: &Config, conditions: &[LinkCondition]) -> Table {
             rows.push(TableRow::new(vec![name, mbits(&sent, no_sent), mbits(&received, no_received)]));
         }
     }
-    let mut table = Table::new("The link", &PUBLISHED.tryggve.link.columns, rows);
-    table.notes.push(
-        "Mbit/s in the window in which all streams of the row ran; all pairs together are measured in their common \
+    Table::new("The link", &PUBLISHED.tryggve.link.columns, rows).noted(["Mbit/s in the window in which all streams of the row ran; all pairs together are measured in their common \
          window, never added."
-            .to_owned(),
-    );
-    table
+            .to_owned()])
 }
 
 fn extended(config: &Config, conditions: &[LinkCondition], here: &Here) -> Table {
@@ -78,14 +74,9 @@ fn extended(config: &Config, conditions: &[LinkCondition], here: &Here) -> Table
         let pairs = condition.pairs().into_iter().enumerate();
         pairs.map(move |(at, _)| row(config, condition, at, here))
     });
-    let mut table = Table::new("Streams, round trips and losses", columns, rows.collect());
-    table.notes.push("Sender: what its socket took. Receiver: what came out at the other end.".to_owned());
-    table.notes.push(
-        "RTT: one byte there and back on a connection of its own, before the streams and beside them. Retransmits: \
+    Table::new("Streams, round trips and losses", columns, rows.collect()).noted(["Sender: what its socket took. Receiver: what came out at the other end.".to_owned(), "RTT: one byte there and back on a connection of its own, before the streams and beside them. Retransmits: \
          segments, of all streams and repetitions, as the sender's kernel counts them."
-            .to_owned(),
-    );
-    table
+            .to_owned()])
 }
 
 fn row(config: &Config, condition: &LinkCondition, at: usize, here: &Here) -> TableRow {

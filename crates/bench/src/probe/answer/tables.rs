@@ -111,9 +111,8 @@ fn predictions(answer: &ProbeAnswer) -> Table {
         TableRow { cells, invalid: understood.problem(&answer.config.delays).into_iter().collect() }
     };
     let rows = answer.operations.iter().map(row).collect();
-    let mut table = Table::new("Predicted times at named distances", columns, rows);
-    table.notes.push("T = a + n * RTT, by the table of round trips; bandwidth is not in it.".to_owned());
-    table
+    Table::new("Predicted times at named distances", columns, rows)
+        .noted(["T = a + n * RTT, by the table of round trips; bandwidth is not in it."])
 }
 
 /// `vfxt-69.5` says its round trip already.
@@ -178,8 +177,7 @@ fn streams(answer: &ProbeAnswer) -> Table {
         TableRow::new(cells)
     };
     let rows = answer.config.streams.iter().map(row).collect();
-    let mut table = Table::new("What streams carry", columns, rows);
-    table.notes.push(format!(
+    Table::new("What streams carry", columns, rows).noted([format!(
         "Each stream is a connection with {} READs of {} bytes under way in a file of {} bytes; {} times {} s each, in \
          turns.",
         answer.config.read_ahead,
@@ -187,12 +185,8 @@ fn streams(answer: &ProbeAnswer) -> Table {
         answer.measured.found.big_bytes.unwrap_or_default(),
         answer.config.stream_repetitions,
         answer.config.stream_time.as_secs_f64()
-    ));
-    table.notes.push(
-        "Out of order: segments that came late, of all TCP of this machine: a sign of loss, and an estimate from above."
-            .to_owned(),
-    );
-    table
+    ), "Out of order: segments that came late, of all TCP of this machine: a sign of loss, and an estimate from above."
+            .to_owned()])
 }
 
 pub fn of_path(measured: &posix::LocalProbe) -> Table {
@@ -207,10 +201,8 @@ pub fn of_path(measured: &posix::LocalProbe) -> Table {
         TableRow::new(vec![Cell::text(*name), in_ms(times), p99(times), trips])
     });
     let columns = ["Operation", "Median (ms)", "p99 (ms)", "At most so many round trips"];
-    let mut table = Table::new(format!("Times of {}", measured.kind), columns, rows.collect());
-    table.notes.push(format!(
+    Table::new(format!("Times of {}", measured.kind), columns, rows.collect()).noted([format!(
         "{} {} are used in turn; what caches them on this side answers where it can.",
         measured.files, measured.small
-    ));
-    table
+    )])
 }
