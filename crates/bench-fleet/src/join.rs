@@ -40,7 +40,7 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 pub struct Fleet;
 
 /// How a process comes into its run.
-enum Entry {
+enum WayIn {
     /// As a launcher or this process's options say.
     Launched(Launch),
     /// It leads a run of agents that it has called, in the order of their ranks.
@@ -93,7 +93,7 @@ impl Fleet {
             return Ok(Member::alone(place));
         }
         let launcher = launch.launcher();
-        Fleet::enlist(Entry::Launched(launch), place, size, launcher, options).await
+        Fleet::enlist(WayIn::Launched(launch), place, size, launcher, options).await
     }
 
     /// A run of this process by itself, whatever has started it.
@@ -105,7 +105,7 @@ impl Fleet {
     pub async fn lead(agents: Vec<CalledAgent>, options: FleetOptions) -> Result<Member> {
         let size = u32::try_from(agents.len()).unwrap_or(u32::MAX).saturating_add(1);
         let place = Fleet::called_place(0, host_name());
-        Fleet::enlist(Entry::Leads(agents), place, size, "calls", options).await
+        Fleet::enlist(WayIn::Leads(agents), place, size, "calls", options).await
     }
 
     /// Be a rank of the run of whoever has called this agent on `stream`.
@@ -117,7 +117,7 @@ impl Fleet {
     ) -> Result<Member> {
         let stream = stream.into_std().map_err(|e| Error::io("use the connection of", &seat.name, e))?;
         let place = Fleet::called_place(seat.rank, seat.name.clone());
-        Fleet::enlist(Entry::IsCalled { stream, token }, place, seat.size, "calls", options).await
+        Fleet::enlist(WayIn::IsCalled { stream, token }, place, seat.size, "calls", options).await
     }
 
     fn called_place(rank: u32, name: String) -> RankPlace {
@@ -125,7 +125,7 @@ impl Fleet {
     }
 
     async fn enlist(
-        entry: Entry,
+        entry: WayIn,
         place: RankPlace,
         size: u32,
         launcher: &'static str,
@@ -170,19 +170,19 @@ impl Fleet {
 
 impl ProcessRole {
     /// The thread. An error is one from before this rank was in the run.
-    fn take(self, entry: Entry, ends: Ends) -> Result<()> {
+    fn take(self, entry: WayIn, ends: Ends) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Error::io("start a runtime for the run", "", e))?;
         let result = runtime.block_on(async {
             match entry {
-                Entry::Launched(Launch::Alone) => Ok(()),
-                Entry::Launched(Launch::Start(starts)) => self.lead(Some(&starts), None, ends).await,
-                Entry::Launched(Launch::Started { rank: 0, meeting, .. }) => {
+                WayIn::Launched(Launch::Alone) => Ok(()),
+                WayIn::Launched(Launch::Start(starts)) => self.lead(Some(&starts), None, ends).await,
+                WayIn::Launched(Launch::Started { rank: 0, meeting, .. }) => {
                     self.lead(None, Some(&meeting), ends).await
                 }
-                Entry::Launched(Launch::Started { meeting, .. }) => self.follow(&meeting, ends).await,
-                Entry::Leads(agents) => self.lead_called(agents, ends).await,
-                Entry::IsCalled { stream, token } => self.answer_call(stream, &token, ends).await,
+                WayIn::Launched(Launch::Started { meeting, .. }) => self.follow(&meeting, ends).await,
+                WayIn::Leads(agents) => self.lead_called(agents, ends).await,
+                WayIn::IsCalled { stream, token } => self.answer_call(stream, &token, ends).await,
             }
         });
         // A name that is being resolved cannot be cancelled, and does not matter any more.

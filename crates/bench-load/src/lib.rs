@@ -14,6 +14,7 @@ pub mod dataset;
 pub mod engine;
 pub mod outcome;
 pub mod pace;
+pub mod preflight;
 pub mod process;
 pub mod safety;
 pub mod shape;

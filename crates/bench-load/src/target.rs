@@ -21,7 +21,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-pub use url::{from_url, parse_size};
+pub use url::from_url;
 
 /// Clients that connect at the same time: a server's backlog of 128 must hold them.
 const CONNECTING_MAX: usize = 32;
@@ -202,6 +202,21 @@ pub(crate) fn components(path: &str) -> Result<impl Iterator<Item = &str>> {
 pub(crate) fn split_last(path: &str) -> (&str, &str) {
     let path = path.trim_end_matches('/');
     path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// Bytes: a number with k, m, g or t for powers of 1024. `None` for anything else, signs and overflow included.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let (digits, shift) = match lower.char_indices().next_back()? {
+        (at, 'k') => (&lower[..at], 10),
+        (at, 'm') => (&lower[..at], 20),
+        (at, 'g') => (&lower[..at], 30),
+        (at, 't') => (&lower[..at], 40),
+        _ => (lower.as_str(), 0),
+    };
+    // `parse` would take a plus sign.
+    let number: u64 = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
+    number.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

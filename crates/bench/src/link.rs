@@ -12,6 +12,7 @@ mod args;
 mod pair;
 mod retransmits;
 mod schedule;
+mod sessions;
 mod stream;
 mod wire;
 

@@ -12,11 +12,9 @@ use tokio::sync::mpsc;
 
 use crate::bucket::TokenBucket;
 use crate::jitter::Jitter;
-use crate::line::RelayLine;
+use crate::line::{CHUNK, RelayLine};
 use crate::window::DeliveryWindow;
 
-/// Most bytes taken off a socket at a time.
-pub const CHUNK: usize = 64 * 1024;
 /// Chunks on the line in one direction, whatever their size: a million one-byte messages are memory too.
 const CHUNKS: usize = 4096;
 /// We are taken to be this late at most for what was there already: the longest burst beyond the rate.

@@ -10,11 +10,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::bucket::TokenBucket;
-use crate::carry::CHUNK;
 use crate::clock::RelayClock;
 use crate::config::Config;
 use crate::jitter::SplitMix;
 use crate::window::Total;
+
+/// Most bytes taken off a socket at a time.
+pub const CHUNK: usize = 64 * 1024;
 
 pub struct RelayLine {
     pub config: Config,

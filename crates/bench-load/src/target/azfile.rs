@@ -11,8 +11,7 @@ use origin_azfile::{AzFileOrigin, Config};
 use types::{Error, ErrorKind, Result};
 
 use super::nfs::{NfsClient, Transfer, room_for_connections};
-use super::url::parse_size;
-use super::{Capabilities, Client, Target, TargetSpace};
+use super::{Capabilities, Client, Target, TargetSpace, parse_size};
 
 /// The interface takes and gives this much in one call.
 const RANGE_MAX: u32 = 4 << 20;

@@ -7,6 +7,7 @@
 //! a time, and COMMIT ends them when the file is closed.
 
 mod file;
+mod shared;
 mod write;
 
 use std::collections::HashMap;
@@ -18,10 +19,9 @@ use origin_nfs::NfsOrigin;
 use tokio::sync::OnceCell;
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
-use super::url::parse_size;
 use super::{
     Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
-    TargetSpace, components, split_last,
+    TargetSpace, components, parse_size, split_last,
 };
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about

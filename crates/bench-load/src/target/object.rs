@@ -20,10 +20,9 @@ use origin_object::{Config, Metadata, ObjectStore, Precondition, open_store};
 use types::{Error, ErrorKind, Result};
 
 use super::nfs::room_for_connections;
-use super::url::parse_size;
 use super::{
     Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
-    TargetSpace, components, split_last,
+    TargetSpace, components, parse_size, split_last,
 };
 use count::Counted;
 use file::{BucketReader, BucketWriter};

@@ -11,7 +11,7 @@ use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::nfs::NfsTarget;
 use super::object::{self, ObjectTarget};
 use super::posix::{DirectoryOptions, PosixTarget};
-use super::{Target, nfs};
+use super::{Target, nfs, parse_size};
 
 const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
 
@@ -84,21 +84,6 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
         }
     }
     Ok(PosixTarget::open(Path::new(path), options)?)
-}
-
-/// Bytes: a number with k, m, g or t for powers of 1024. `None` for anything else, signs and overflow included.
-pub fn parse_size(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let (digits, shift) = match lower.char_indices().next_back()? {
-        (at, 'k') => (&lower[..at], 10),
-        (at, 'm') => (&lower[..at], 20),
-        (at, 'g') => (&lower[..at], 30),
-        (at, 't') => (&lower[..at], 40),
-        _ => (lower.as_str(), 0),
-    };
-    // `parse` would take a plus sign.
-    let number: u64 = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
-    number.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use bench_load::data::{Fault as Wrong, FileVersion, SeededData};
 use bench_load::engine::{Control, Files, LoadJob, LoadLimits, LoadPhase, LocalGate, PhaseGate, run};
 use bench_load::outcome::{LoadOutcome, Stop};
 use bench_load::pace::{Arrivals, LoadPace, Stagger};
-use bench_load::safety::{RunDir, plan};
+use bench_load::safety::RunDir;
 use bench_load::shape::{
     AccessOrder, Amount, ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit,
 };
@@ -216,8 +216,6 @@ async fn a_node_reads_what_all_share_and_writes_what_is_its_own() {
             check,
         ])
     };
-    let told = plan(&job, None);
-    assert_eq!((told.files, told.new_bytes), (18, 780_000));
     let outcome = done(&job, &clients).await;
     let moved: Vec<(u64, u64)> =
         outcome.phases.iter().map(|phase| (phase.bytes_read, phase.bytes_written)).collect();

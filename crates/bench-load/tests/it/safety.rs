@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bench_load::engine::{Control, LoadJob, LocalGate, run};
-use bench_load::safety::{RunDir, check_target, plan};
+use bench_load::preflight::check_target;
+use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadWork, Sizes};
 use bench_load::target::memory::MemoryTarget;
 use bench_load::target::posix::{DirectoryOptions, PosixTarget};
@@ -107,9 +108,7 @@ async fn a_target_that_cannot_take_the_job_is_refused_before_it_begins() {
     let one = memory.client(0).await.expect("a client");
     let dir = RunDir::create(&*one, "t").await.expect("made");
     let mut job = job(&dir);
-    let plan = plan(&job, None);
-    assert_eq!((plan.files, plan.data_bytes, plan.new_bytes), (24, 120_000, 120_000));
-    refused(check_target(&*memory, &job, plan.new_bytes).await.expect_err("too small"), "make it smaller");
+    refused(check_target(&*memory, &job, 120_000).await.expect_err("too small"), "make it smaller");
     job.layout.files = 5;
     check_target(&*memory, &job, 50_000).await.expect("fits");
     let faulty = |fault| Faulty::target(MemoryTarget::new(1 << 20), fault);

@@ -1,20 +1,20 @@
 //! The other end: `forebay bench link server`. It echoes bytes, takes streams of the tests that it takes part in, and becomes a
 //! rank of the runs that it is called to.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bench_fleet::{Fleet, RunToken, Seat};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::debug;
 use types::{Error, Result};
 
+use super::sessions::Sessions;
 use super::wire::{self, JoinRole, LinkAnswer, Question, fleet_options, open_token};
 use super::{pair, schedule};
 
@@ -70,38 +70,6 @@ struct ServerState {
     runs: Semaphore,
 }
 
-/// Streams by their number, as they come in.
-type ArrivingStreams = mpsc::Sender<(u32, TcpStream)>;
-
-/// The tests whose streams this agent waits for.
-#[derive(Default)]
-pub struct Sessions(Mutex<BTreeMap<u64, ArrivingStreams>>);
-
-/// One of them; streams of it are refused again when this is dropped.
-pub struct Session<'a> {
-    sessions: &'a Sessions,
-    id: u64,
-    pub arrived: mpsc::Receiver<(u32, TcpStream)>,
-}
-
-impl Sessions {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, ArrivingStreams>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn open(&self, id: u64, streams: usize) -> Session<'_> {
-        let (sender, arrived) = mpsc::channel(streams.max(1));
-        self.lock().insert(id, sender);
-        Session { sessions: self, id, arrived }
-    }
-}
-
-impl Drop for Session<'_> {
-    fn drop(&mut self) {
-        self.sessions.lock().remove(&self.id);
-    }
-}
-
 async fn accept(listener: TcpListener, state: Arc<ServerState>) {
     let room = Arc::new(Semaphore::new(state.config.connections_max.max(1)));
     let mut connections = JoinSet::new();
@@ -132,8 +100,7 @@ async fn serve(mut stream: TcpStream, state: &ServerState) -> io::Result<()> {
     match wire::read_question(&mut stream).await? {
         Question::Echo => echo(stream).await,
         Question::Stream { session, stream: number } => {
-            let place = state.sessions.lock().get(&session).and_then(|s| s.clone().try_reserve_owned().ok());
-            let Some(place) = place else {
+            let Some(place) = state.sessions.place_in(session) else {
                 return wire::write_answer(&mut stream, &refused("no such test is expected")).await;
             };
             wire::write_answer(&mut stream, &LinkAnswer::Ready).await?;

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
-use super::agent::Sessions;
+use super::sessions::Sessions;
 use super::stream::{self, micros};
 use super::wire::{
     self, JoinRole, LEAD_MAX, PairLog, Question, STREAMS_MAX, StreamDirection, StreamLog, TIME_MAX, ask,

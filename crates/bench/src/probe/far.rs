@@ -1,6 +1,7 @@
 //! The target moved away by a relay: one line to NFS, one to MOUNT, and a client at its end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use origin_nfs::{Config, NfsOrigin};
@@ -9,11 +10,17 @@ use rpc_nfs3::nfs3;
 use tokio::net::TcpStream;
 use types::{Error, Result};
 
-use super::operation::View;
 use super::ports::{Ports, call};
 
 /// For a connection: a lost SYN is sent again after 1 s and after 3 s.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// A server as seen over one line.
+pub struct View {
+    pub client: Arc<NfsOrigin>,
+    /// Where NFS is served, the relay's address if there is one.
+    pub nfs: SocketAddr,
+}
 
 pub struct FarNfs {
     pub view: View,
@@ -50,7 +57,7 @@ impl FarNfs {
     }
 
     /// Another client on a connection of its own.
-    pub async fn another(&self) -> Result<std::sync::Arc<NfsOrigin>> {
+    pub async fn another(&self) -> Result<Arc<NfsOrigin>> {
         NfsOrigin::connect(self.config.clone()).await
     }
 }

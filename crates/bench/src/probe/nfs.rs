@@ -4,9 +4,8 @@
 use types::Result;
 
 use super::Config;
-use super::far::{FarNfs, handshake};
+use super::far::{FarNfs, View, handshake};
 use super::objects::ProbeObjects;
-use super::operation::View;
 use super::ports::Ports;
 use super::samples::{self, Effort, Seconds, Timed};
 use super::streams::{self, StreamRate, StreamReading};

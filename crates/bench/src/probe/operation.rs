@@ -1,8 +1,6 @@
 //! The operations that are probed, and how each is done at a server through our own client.
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -10,7 +8,7 @@ use origin::{Change, DirCursor, Object, Origin, Reference};
 use origin_nfs::NfsOrigin;
 use types::{ByteRange, CreateHow, Name, Result, SetAttr, Stability};
 
-use super::far::null_on_a_new_connection;
+use super::far::{View, null_on_a_new_connection};
 use super::objects::ProbeObjects;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,13 +65,6 @@ impl fmt::Display for ProbeOperation {
             ProbeOperation::CreateWriteClose => "create, write 4 KiB, close",
         })
     }
-}
-
-/// A server as seen over one line.
-pub struct View {
-    pub client: Arc<NfsOrigin>,
-    /// Where NFS is served, the relay's address if there is one.
-    pub nfs: SocketAddr,
 }
 
 /// Pages of a listing that are read at most: enough to see that it takes several round trips.

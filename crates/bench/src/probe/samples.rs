@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use relay::SplitMix;
 use types::{Error, ErrorKind, Result};
 
+use super::far::View;
 use super::objects::ProbeObjects;
-use super::operation::{ProbeOperation, View};
+use super::operation::ProbeOperation;
 
 /// Fewer have no confidence interval of the median.
 const SAMPLES_MIN: usize = 6;

@@ -49,7 +49,6 @@ pub fn fill(
     slopes(draft, lines, triples, &verdicts);
     histograms(draft, lines, triples);
     answers(draft, plan, lines, triples);
-    draft.file.answer = super::answer::ten_lines(plan, lines, triples, prices);
     if let Some(far) = triples.last() {
         sample::worth(draft, far, prices);
     }

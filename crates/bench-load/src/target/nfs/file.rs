@@ -6,18 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use origin::{Object, Reference};
+use origin::Object;
 use tokio::task::JoinHandle;
-use types::{ByteRange, Error, ErrorKind, Result, Version};
+use types::{ByteRange, Error, ErrorKind, Result};
 
+use super::shared::SharedNfsFile;
+use super::write::Writes;
 use super::{NfsClientState, TargetFile};
-use crate::target::nfs::write::Writes;
-
-/// `NfsOrigin::read` gives data only of the version that it was asked for; a kernel client takes what comes. So a
-/// READ of a file that somebody else is writing is repeated, each time after a look at the attributes; both are
-/// counted. About one attempt in three met a change when six workers wrote and read one file at full speed: after
-/// this many in a row it is not the file's changing that is wrong.
-const CHANGES_MAX: u32 = 32;
 
 pub struct NfsFile {
     shared: Arc<SharedNfsFile>,
@@ -26,12 +21,6 @@ pub struct NfsFile {
     size: AtomicU64,
     window: Mutex<ReadWindow>,
     writes: Writes,
-}
-
-pub(super) struct SharedNfsFile {
-    pub client: Arc<NfsClientState>,
-    pub reference: Reference,
-    version: Mutex<Version>,
 }
 
 /// The READs of a sequential reader, by piece number: under way, or done and not yet wholly taken.
@@ -57,8 +46,7 @@ impl Drop for ReadPiece {
 
 impl NfsFile {
     pub(super) fn new(client: Arc<NfsClientState>, path: &str, object: Object) -> NfsFile {
-        let version = Mutex::new(object.version);
-        let shared = Arc::new(SharedNfsFile { client, reference: object.reference, version });
+        let shared = Arc::new(SharedNfsFile::new(client, object.reference, object.version));
         let writes = Writes::new(Arc::clone(&shared));
         let size = AtomicU64::new(object.attr.size);
         NfsFile { shared, path: path.to_owned(), size, window: Mutex::default(), writes }
@@ -162,33 +150,6 @@ impl Joined {
 
     fn finish(self) -> Bytes {
         if self.rest.is_empty() { self.first } else { self.rest.freeze() }
-    }
-}
-
-impl SharedNfsFile {
-    fn start(self: &Arc<Self>, range: ByteRange) -> JoinHandle<Result<Bytes>> {
-        let shared = Arc::clone(self);
-        tokio::spawn(async move { shared.read(range).await })
-    }
-
-    fn version(&self) -> Version {
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One READ, of whatever version the file has now.
-    async fn read(&self, range: ByteRange) -> Result<Bytes> {
-        let mut changes = 0;
-        loop {
-            self.client.count("read");
-            match self.client.origin.read(&self.reference, self.version(), range).await {
-                Err(error) if error.kind() == ErrorKind::VersionChanged && changes < CHANGES_MAX => {
-                    changes += 1;
-                    let now = self.client.getattr(&self.reference).await?.version;
-                    *self.version.lock().unwrap_or_else(PoisonError::into_inner) = now;
-                }
-                other => return other,
-            }
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result, Stability, WriteVerifier};
 
-use super::file::SharedNfsFile;
+use super::shared::SharedNfsFile;
 
 pub(super) struct Writes {
     shared: Arc<SharedNfsFile>,
