@@ -114,6 +114,12 @@ impl Histogram {
         self.samples.saturating_sub(below)
     }
 
+    /// A percentile in milliseconds, for a table; `what` was counted, if that was not often enough.
+    pub fn milliseconds(&self, percent: f64, what: &str) -> Cell {
+        let too_few = || Cell::missing(format!("{} {what} are too few", self.len()));
+        self.percentile(percent).map_or_else(too_few, |us| Cell::Number(us as f64 / 1000.0))
+    }
+
     /// The cumulative distribution for a step plot: (milliseconds, percent of all operations that were as fast).
     pub fn cumulative(&self, name: impl Into<String>) -> Series {
         /// Enough for a curve without corners.

@@ -35,6 +35,11 @@ pub fn point(x: f64, values: &[f64]) -> Option<Point> {
     Some(Point { x, y: median(values)?, interval: median_interval(values) })
 }
 
+/// As [`estimate`]; where nothing was measured, why not.
+pub fn estimate_or(values: &[f64], why_not: impl Into<String>) -> Cell {
+    if values.is_empty() { Cell::missing(why_not) } else { estimate(values) }
+}
+
 /// The order statistics that enclose the true median in at least 95 % of all cases; None below six.
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let sorted = sorted(values)?;

@@ -59,11 +59,26 @@ impl Budget {
         of: u32,
         mut work: impl AsyncFnMut(u32) -> Result<()>,
     ) -> Result<Option<TimeCut>> {
-        for done in 0..of {
-            if let Some(cut) = self.cut(done, of) {
-                return Ok(Some(cut));
+        self.sweep(&mut [()], of, async |_, (), repetition| work(repetition).await).await
+    }
+
+    /// `work` for all rows, by place and repetition, then for all again: what changes meanwhile changes all of them alike. Each row
+    /// is measured once in any case.
+    pub async fn sweep<R>(
+        &self,
+        rows: &mut [R],
+        repetitions: u32,
+        mut work: impl AsyncFnMut(usize, &mut R, u32) -> Result<()>,
+    ) -> Result<Option<TimeCut>> {
+        let (mut done, of) = (0, u32::try_from(rows.len()).unwrap_or(u32::MAX).saturating_mul(repetitions));
+        for repetition in 0..repetitions {
+            for (at, row) in rows.iter_mut().enumerate() {
+                if let Some(cut) = self.cut(done, of).filter(|_| repetition > 0) {
+                    return Ok(Some(cut));
+                }
+                done += 1;
+                work(at, row, repetition).await?;
             }
-            work(done).await?;
         }
         Ok(None)
     }

@@ -1,4 +1,4 @@
-//! What experiments do alike: one command on all ranks of a run, and a load in a directory of its own on the user's target.
+//! What experiments do alike: one command on all ranks of a run, and the frame of a measurement on the user's target or on a testbed.
 //! What is loaded, and what its figures mean, is each experiment's.
 
 use std::process::ExitCode;
@@ -7,11 +7,12 @@ use bench_report::model::ResultFile;
 use types::Result;
 
 use crate::args::CommonArgs;
-use crate::ceiling;
+use crate::ceiling::{self, MachineCeiling};
 use crate::limit::LoadBounds;
 use crate::ranks::{self, Ranks, unless_interrupted};
 use crate::results::{ResultBuilder, publish};
 use crate::target_dir::{TargetArgs, TargetDir};
+use crate::testbed::Testbed;
 
 /// Rank 0 runs the experiment and publishes what it found; the other ranks carry out its orders.
 pub async fn command(
@@ -54,4 +55,22 @@ impl TargetLoad<'_> {
         self.ranks.tell(&mut draft);
         Ok(draft.finish())
     }
+}
+
+/// A measurement on storage that the bench puts up, or a part of the user's: it is removed however that ends, and what was measured
+/// is filled into the result.
+pub async fn on_testbed<T>(
+    mut draft: ResultBuilder,
+    testbed: impl Future<Output = Result<Testbed>>,
+    measure: impl AsyncFnOnce(&Testbed) -> Result<T>,
+    fill: impl FnOnce(&mut ResultBuilder, &Testbed, &MachineCeiling, T),
+) -> Result<ResultFile> {
+    let ceiling = ceiling::measure().await?;
+    let testbed = testbed.await?;
+    let measured = unless_interrupted(measure(&testbed)).await;
+    let filled = measured.map(|measured| fill(&mut draft, &testbed, &ceiling, measured));
+    draft.cleaned(testbed.clean_up().await.map(Some));
+    filled?;
+    ceiling.tell(&mut draft.file);
+    Ok(draft.finish())
 }

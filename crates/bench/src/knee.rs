@@ -254,22 +254,16 @@ impl<R: AsyncFn(KneeStep, &str) -> Result<PhaseOutcome>> KneeMeasurement<'_, R> 
         levels: &mut [Level],
         how: impl Fn(&Level) -> (u32, LoadPace, f64),
     ) -> Result<()> {
-        let levels_in_all = u32::try_from(levels.len()).unwrap_or(u32::MAX);
-        let (mut done, of) = (0, levels_in_all.saturating_mul(self.repetitions));
-        for repetition in 0..self.repetitions {
-            for (at, level) in levels.iter_mut().enumerate() {
-                self.cut = self.budget.cut(done, of).filter(|_| repetition > 0);
-                if self.cut.is_some() {
-                    return Ok(());
-                }
-                done += 1;
-                let (workers, pace, seconds) = how(level);
-                let step = KneeStep { workers, pace, seconds, number: self.number };
-                let told = format!("{what} {} {}/{}", at + 1, repetition + 1, self.repetitions);
-                level.add(&(self.run)(step, &told).await?);
-                self.number += 1;
-            }
-        }
+        let (budget, repetitions) = (self.budget, self.repetitions);
+        let cut = budget.sweep(levels, repetitions, async |at, level, repetition| {
+            let (workers, pace, seconds) = how(level);
+            let step = KneeStep { workers, pace, seconds, number: self.number };
+            let told = format!("{what} {} {}/{repetitions}", at + 1, repetition + 1);
+            level.add(&(self.run)(step, &told).await?);
+            self.number += 1;
+            Ok(())
+        });
+        self.cut = cut.await?;
         Ok(())
     }
 }

@@ -25,14 +25,14 @@ use types::{Error, ErrorKind, Result};
 
 use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, TimeCut};
-use crate::ceiling::{self, MachineCeiling};
+use crate::ceiling::MachineCeiling;
 use crate::cost::CostArgs;
 use crate::driver;
 use crate::fixture::Watch;
 use crate::knee::{self, KneeArgs, KneeResult};
 use crate::limit;
 use crate::mounts::is_http_store;
-use crate::ranks::{Ranks, unless_interrupted};
+use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::sample::{self, CacheMode, Sample, Triple};
 use crate::testbed::{DataSet, Line, Testbed, tier_url};
@@ -198,42 +198,41 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
 async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
     let (prices, costs) = (args.prices.read()?, args.cost.read()?);
-    let mut draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
-    let ceiling = ceiling::measure().await?;
+    let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
     let content = SeededData { seed: args.common.seed, ..SeededData::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
-    let testbed = match args.origin.as_deref() {
-        Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await?,
-        Some(url) if is_http_store(url) => Testbed::in_http_store(url, data).await?,
-        other => Testbed::limited(other.map(PathBuf::from), data, args.limits).await?,
-    };
-    let measured = unless_interrupted(all(ranks, &testbed, plan, args)).await;
-    let filled = measured.map(|Epochs { line, triples, curve, knee, cut }| {
-        TimeCut::tell(cut, &mut draft, "repetitions");
-        fill(&mut draft, plan, args, &line, &triples, &ceiling);
-        if testbed.is_bucket() {
-            bucket::gets(&mut draft, plan, &triples, &invalid(plan, args.rate, &ceiling, &triples));
+    let testbed = async {
+        match args.origin.as_deref() {
+            Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
+            Some(url) if is_http_store(url) => Testbed::in_http_store(url, data).await,
+            other => Testbed::limited(other.map(PathBuf::from), data, args.limits).await,
         }
-        limits(&mut draft, plan, args, &testbed, &line, &triples);
+    };
+    let measure = async |testbed: &Testbed| all(ranks, testbed, plan, args).await;
+    driver::on_testbed(draft, testbed, measure, |draft, testbed, ceiling, measured| {
+        let Epochs { line, triples, curve, knee, cut } = measured;
+        TimeCut::tell(cut, draft, "repetitions");
+        fill(draft, plan, args, &line, &triples, ceiling);
+        if testbed.is_bucket() {
+            bucket::gets(draft, plan, &triples, &invalid(plan, args.rate, ceiling, &triples));
+        }
+        limits(draft, plan, args, testbed, &line, &triples);
         if let Some(found) = &knee {
             draft.note("the knee and the open loops are those of a warm tier");
-            knee::fill(&mut draft, &args.knee, found, "objects");
+            knee::fill(draft, &args.knee, found, "objects");
         }
-        sample::worth(&mut draft, &triples, prices.as_ref());
+        sample::worth(draft, &triples, prices.as_ref());
         if let (Some(costs), Some(first)) = (&costs, triples.first()) {
-            bucket::costs(&mut draft, plan, costs, first);
+            bucket::costs(draft, plan, costs, first);
         }
         if let Some(first) = triples.first() {
             let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
             draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
         }
         draft.file.plots.push(uptick(plan, &curve));
-        ranks.tell(&mut draft);
-    });
-    draft.cleaned(testbed.clean_up().await.map(Some));
-    filled?;
-    ceiling.tell(&mut draft.file);
-    Ok(draft.finish())
+        ranks.tell(draft);
+    })
+    .await
 }
 
 /// Seconds; bytes served, bytes from the storage.

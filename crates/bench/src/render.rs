@@ -26,11 +26,10 @@ use types::Result;
 
 use crate::args::{CommonArgs, Scale, refuse};
 use crate::budget::{Budget, TimeCut};
-use crate::ceiling;
 use crate::driver;
 use crate::fingerprint;
 use crate::fixture::TierProcess;
-use crate::ranks::{Ranks, unless_interrupted};
+use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::testbed::{DataSet, Line, Testbed, tier_url};
 use crate::value::PriceArgs;
@@ -218,31 +217,29 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
         plan.repetitions,
     );
     eprintln!("render: about {}", format::duration(plan.predicted_seconds()));
-    let ceiling = ceiling::measure().await?;
     let content = SeededData { seed: plan.seed, ..SeededData::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
     if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
         draft.directory("origin directory", Path::new(dir));
     }
-    let testbed = match args.origin.as_deref() {
-        Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await?,
-        other => Testbed::here(other.map(PathBuf::from), data).await?,
+    let testbed = async {
+        match args.origin.as_deref() {
+            Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
+            other => Testbed::here(other.map(PathBuf::from), data).await,
+        }
     };
-    let measured = unless_interrupted(all(ranks, &testbed, plan, &args.common)).await;
-    let filled = measured.map(|measured| {
+    let measure = async |testbed: &Testbed| all(ranks, testbed, plan, &args.common).await;
+    driver::on_testbed(draft, testbed, measure, |draft, _, ceiling, measured| {
         let RenderRuns { lines, triples, tier, cut } = measured;
-        TimeCut::tell(cut, &mut draft, "repetitions");
+        TimeCut::tell(cut, draft, "repetitions");
         if let Some(told) = tier {
             draft.file.fingerprint.insert("tier".to_owned(), told);
         }
-        table::fill(&mut draft, plan, &ceiling, &lines, &triples, prices.as_ref());
+        table::fill(draft, plan, ceiling, &lines, &triples, prices.as_ref());
         draft.file.answer = answer::ten_lines(plan, &lines, &triples, prices.as_ref());
-        ranks.tell(&mut draft);
-    });
-    draft.cleaned(testbed.clean_up().await.map(Some));
-    filled?;
-    ceiling.tell(&mut draft.file);
-    Ok(draft.finish())
+        ranks.tell(draft);
+    })
+    .await
 }
 
 struct RenderRuns {

@@ -221,28 +221,23 @@ async fn all(
     let budget = Budget::start(&args.common);
     let line = testbed.line(args.rtt, args.rate).await?;
     let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
-    let (mut done, of) = (0, (partitions.len() as u32).saturating_mul(repetitions));
-    let mut cut = None;
-    'repetitions: for _ in 0..repetitions {
-        for (partition, runs) in partitions.iter().zip(&mut runs) {
-            // Both ways or none, as they are compared; and once at least.
-            cut = budget.cut(done, of);
-            if cut.is_some() {
-                break 'repetitions;
-            }
-            for (way, runs) in SitePath::ALL.into_iter().zip(runs.iter_mut()) {
-                // Empty at the start of every run, as the study's client caches were.
-                let tier = if way == SitePath::Tier { Some(testbed.tier(&line)?) } else { None };
-                let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
-                let (before, cpu_before) = (line.bytes_down(), own_cpu_seconds());
-                let mut run = execute(inputs, partition, [&testbed.near_url(), &far]).await?;
-                run.line_bytes = line.bytes_down() - before;
-                run.cpu_seconds = (own_cpu_seconds() - cpu_before).max(0.0);
-                runs.push(run);
-            }
-            done += 1;
+    // Both ways of a partition or none, as they are compared.
+    let pairs = u32::try_from(partitions.len()).unwrap_or(u32::MAX).saturating_mul(repetitions);
+    let cut = budget.repeat(pairs, async |done| {
+        let at = done as usize % partitions.len();
+        for (way, runs) in SitePath::ALL.into_iter().zip(&mut runs[at]) {
+            // Empty at the start of every run, as the study's client caches were.
+            let tier = if way == SitePath::Tier { Some(testbed.tier(&line)?) } else { None };
+            let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
+            let (before, cpu_before) = (line.bytes_down(), own_cpu_seconds());
+            let mut run = execute(inputs, &partitions[at], [&testbed.near_url(), &far]).await?;
+            run.line_bytes = line.bytes_down() - before;
+            run.cpu_seconds = (own_cpu_seconds() - cpu_before).max(0.0);
+            runs.push(run);
         }
-    }
+        Ok(())
+    });
+    let cut = cut.await?;
     Ok((line, runs, cut))
 }
 

@@ -11,6 +11,7 @@ mod shared;
 mod write;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -32,54 +33,24 @@ const NAMES_MAX: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct NfsTargetOptions {
     /// Server, export, connections of each client, identity.
-    pub config: origin_nfs::Config,
-    /// Bytes of one READ; the server may allow less. Default 128 KiB: what Linux asks for behind its default
-    /// read-ahead window.
-    pub read_size: u32,
-    /// READs under way or done ahead of a sequential reader, beyond what it has asked for. Default 1.
-    pub read_ahead: u32,
-    /// Bytes of one WRITE; the server may allow less. Default 1 MiB, as Linux.
-    pub write_size: u32,
-    /// WRITEs of a file under way before `write` waits. Default 4.
-    pub write_behind: u32,
+    config: origin_nfs::Config,
+    transfer: Transfer,
 }
 
-impl NfsTargetOptions {
-    pub fn new(config: origin_nfs::Config) -> NfsTargetOptions {
-        NfsTargetOptions { config, read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 }
-    }
+/// As Linux: 128 KiB is what it asks for behind its default read-ahead window.
+const LINUX: Transfer =
+    Transfer { read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 };
 
-    /// Besides what `origin-nfs` takes: `rsize`, `wsize` (bytes, `k` and `m` allowed), `readahead` and
-    /// `writebehind` (calls). One connection per client unless `nconnect` is given.
+impl NfsTargetOptions {
+    /// Besides what `origin-nfs` takes, those of [`Transfer`]. One connection per client unless `nconnect` is given.
     pub fn from_url(url: &str) -> Result<NfsTargetOptions> {
-        let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let (ours, theirs): (Vec<&str>, Vec<&str>) =
-            query.split('&').filter(|pair| !pair.is_empty()).partition(|pair| {
-                let key = pair.split_once('=').map_or(*pair, |(key, _)| key);
-                matches!(key, "rsize" | "wsize" | "readahead" | "writebehind")
-            });
-        let several = theirs.iter().any(|pair| pair.starts_with("nconnect="));
-        let mut config = origin_nfs::Config::from_url(&format!("{place}?{}", theirs.join("&")))?;
+        let (transfer, rest) = LINUX.with_options_of(url, 4096..=1 << 20)?;
+        let several = rest.split(['?', '&']).any(|pair| pair.starts_with("nconnect="));
+        let mut config = origin_nfs::Config::from_url(&rest)?;
         if !several {
             config.nconnect = 1;
         }
-        let mut options = NfsTargetOptions::new(config);
-        for pair in ours {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let within = |least: u64, most: u64| {
-                let number = parse_size(value).filter(|n| (least..=most).contains(n));
-                let number = number.and_then(|n| u32::try_from(n).ok());
-                number.ok_or_else(|| wrong(format!("{key} '{value}' should be from {least} to {most}")))
-            };
-            match key {
-                "rsize" => options.read_size = within(4096, 1 << 20)?,
-                "wsize" => options.write_size = within(4096, 1 << 20)?,
-                "readahead" => options.read_ahead = within(0, 1024)?,
-                _ => options.write_behind = within(1, 1024)?,
-            }
-        }
-        Ok(options)
+        Ok(NfsTargetOptions { config, transfer })
     }
 }
 
@@ -97,15 +68,7 @@ impl NfsTarget {
             let message = format!("{id} of {}", self.options.config.url());
             Error::new(error.kind(), "connect client", message).with_source(error)
         })?;
-        let options = &self.options;
-        let (read_size, read_ahead) = (options.read_size, options.read_ahead);
-        let transfer = Transfer {
-            read_size,
-            read_ahead,
-            write_size: options.write_size,
-            write_behind: options.write_behind,
-        };
-        NfsClient::of(origin, transfer, false).await
+        NfsClient::of(origin, self.options.transfer, false).await
     }
 }
 
@@ -114,10 +77,43 @@ impl NfsTarget {
 pub(super) struct Transfer {
     /// Bytes of a read; the server may allow less.
     pub read_size: u32,
+    /// Reads under way or done ahead of a sequential reader, beyond what it has asked for.
     pub read_ahead: u32,
     /// Bytes of a write; the server may allow less.
     pub write_size: u32,
+    /// Writes of a file under way before the next one waits.
     pub write_behind: u32,
+}
+
+impl Transfer {
+    /// With the URL's `rsize`, `wsize` (bytes of a call, `k` and `m` allowed), `readahead` and `writebehind` (calls); and the URL
+    /// without these.
+    pub fn with_options_of(mut self, url: &str, sizes: RangeInclusive<u64>) -> Result<(Transfer, String)> {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut rest = place.to_owned();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let within = |range: RangeInclusive<u64>| {
+                let number = parse_size(value).filter(|n| range.contains(n));
+                number.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| {
+                    let (least, most) = range.into_inner();
+                    let why = format!("{url}: {key} '{value}' should be from {least} to {most}");
+                    Error::new(ErrorKind::Config, "target", why)
+                })
+            };
+            match key {
+                "rsize" => self.read_size = within(sizes.clone())?,
+                "wsize" => self.write_size = within(sizes.clone())?,
+                "readahead" => self.read_ahead = within(0..=1024)?,
+                "writebehind" => self.write_behind = within(1..=1024)?,
+                _ => {
+                    rest.push(if rest.len() == place.len() { '?' } else { '&' });
+                    rest.push_str(pair);
+                }
+            }
+        }
+        Ok((self, rest))
+    }
 }
 
 /// Descriptors that the rest of the process may want.

@@ -1,9 +1,8 @@
 //! What the knee and the open loops look like in a result.
 
 use bench_report::format::number;
-use bench_report::histogram::Histogram;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
-use bench_report::summary::{estimate, point};
+use bench_report::summary::{estimate, estimate_or, point};
 
 use super::{KneeArgs, KneeResult, Level};
 use crate::budget::TimeCut;
@@ -39,8 +38,8 @@ fn steps(found: &KneeResult, what: &str) -> Table {
             Cell::Count(level.workers.into()),
             estimate(&level.rates),
             estimate(&level.mib),
-            known(&level.service_p50),
-            p99(&level.service),
+            estimate_or(&level.service_p50, "nothing was done"),
+            level.service.milliseconds(99.0, "samples"),
             Cell::text(knee),
             Cell::Count(level.rates.len() as u64),
         ];
@@ -73,11 +72,11 @@ fn open(found: &KneeResult, what: &str) -> Table {
             Cell::Number(percent),
             Cell::Number((offered * 100.0).round() / 100.0),
             estimate(&level.rates),
-            known(&level.service_p50),
-            p99(&level.service),
-            known(&level.response_p50),
-            p99(&level.response),
-            p99(&level.lateness),
+            estimate_or(&level.service_p50, "nothing was done"),
+            level.service.milliseconds(99.0, "samples"),
+            estimate_or(&level.response_p50, "nothing was done"),
+            level.response.milliseconds(99.0, "samples"),
+            level.lateness.milliseconds(99.0, "samples"),
             Cell::Count(level.rates.len() as u64),
         ];
         TableRow { invalid: reasons(level), ..TableRow::new(cells) }
@@ -98,18 +97,6 @@ fn open(found: &KneeResult, what: &str) -> Table {
          busy. Late: how much of that is the bench's own, waking up."
             .to_owned(),
     ])
-}
-
-fn known(values: &[f64]) -> Cell {
-    if values.is_empty() { Cell::missing("nothing was done") } else { estimate(values) }
-}
-
-/// Milliseconds, of all repetitions.
-fn p99(histogram: &Histogram) -> Cell {
-    match histogram.percentile(99.0) {
-        Some(microseconds) => Cell::Number(microseconds as f64 / 1000.0),
-        None => Cell::missing(format!("{} samples are too few", histogram.len())),
-    }
 }
 
 fn reasons(level: &Level) -> Vec<String> {

@@ -173,7 +173,7 @@ pub fn of_server(config: &Config, measured: &nfs::NfsProbe) -> ResultFile {
     for timed in &measured.timed {
         let name = timed.operation.to_string();
         file.histograms.push(histogram(&timed.direct).to_named(format!("{name}, without a relay")));
-        file.measures.push(measure(
+        file.measures.push(Measure::new(
             format!("{name}, without a relay"),
             "s",
             Better::Lower,
@@ -181,12 +181,12 @@ pub fn of_server(config: &Config, measured: &nfs::NfsProbe) -> ResultFile {
         ));
         for (added, times) in config.delays.iter().zip(&timed.far) {
             let name = format!("{name}, {} ms added", ms(*added));
-            file.measures.push(measure(name, "s", Better::Lower, times.clone()));
+            file.measures.push(Measure::new(name, "s", Better::Lower, times.clone()));
         }
     }
     for rate in &measured.streams {
         let name = format!("read with {} streams, {}", rate.streams, place(rate.added));
-        file.measures.push(measure(
+        file.measures.push(Measure::new(
             name,
             "MiB/s",
             Better::Higher,
@@ -203,7 +203,7 @@ pub fn of_path(config: &Config, measured: &posix::LocalProbe) -> ResultFile {
     file.answer = lines::of_path(measured);
     for (name, times) in &measured.operations {
         file.histograms.push(histogram(times).to_named(*name));
-        file.measures.push(measure((*name).to_owned(), "s", Better::Lower, times.clone()));
+        file.measures.push(Measure::new((*name).to_owned(), "s", Better::Lower, times.clone()));
     }
     file
 }
@@ -233,10 +233,6 @@ fn frame(config: &Config) -> ResultFile {
         // `run` knows when it was and on what.
         ..ResultFile::default()
     }
-}
-
-fn measure(name: String, unit: &str, better: Better, values: Vec<f64>) -> Measure {
-    Measure { name, unit: unit.to_owned(), better, values }
 }
 
 fn histogram(seconds: &[f64]) -> Histogram {

@@ -102,21 +102,13 @@ pub async fn all(
     for condition in conditions {
         rows.push(ShapeRuns::new(*condition, measuring.look(condition).await?));
     }
-    let (mut done, of) = (0, u32::try_from(rows.len()).unwrap_or(u32::MAX).saturating_mul(repetitions));
-    let mut cut = None;
-    'all: for repetition in 0..repetitions {
-        for row in &mut rows {
-            // Every row has one.
-            cut = budget.cut(done, of).filter(|_| repetition > 0);
-            if cut.is_some() {
-                break 'all;
-            }
-            done += 1;
-            let version = if row.condition.shape.writes() { repetition + 2 } else { 1 };
-            let what = format!("{} {}/{}", row.condition.name(), repetition + 1, repetitions);
-            row.add(measuring.once(&row.condition, row.epochs, version, &what).await?);
-        }
-    }
+    let cut = budget.sweep(&mut rows, repetitions, async |_, row, repetition| {
+        let version = if row.condition.shape.writes() { repetition + 2 } else { 1 };
+        let what = format!("{} {}/{repetitions}", row.condition.name(), repetition + 1);
+        row.add(measuring.once(&row.condition, row.epochs, version, &what).await?);
+        Ok(())
+    });
+    let cut = cut.await?;
     Ok(ShapeResults { rows, reused, cut })
 }
 

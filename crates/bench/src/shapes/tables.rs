@@ -5,7 +5,7 @@ use bench_report::bottleneck::BUSY;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
 use bench_report::overlap;
 use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate, median, point};
+use bench_report::summary::{estimate, estimate_or, median, point};
 use origin::emulated::ServiceLimits;
 
 use super::condition::{Shape, Sweep};
@@ -200,13 +200,11 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -
 
 fn common_cells(row: &ShapeRuns) -> Vec<Cell> {
     let runs = &row.runs;
-    let of = |value: fn(&ShapeRun) -> Option<f64>| match runs.iter().filter_map(value).collect::<Vec<f64>>() {
-        values if values.is_empty() => Cell::missing("there is none"),
-        values => estimate(&values),
+    let of = |value: fn(&ShapeRun) -> Option<f64>| {
+        estimate_or(&runs.iter().filter_map(value).collect::<Vec<f64>>(), "there is none")
     };
     let fairness: Vec<f64> = phases(runs).map(overlap::PhaseSpans::fairness).collect();
     let overlaps: Vec<f64> = phases(runs).map(|phase| phase.overlap() * 100.0).collect();
-    let p99 = row.calls.percentile(99.0).map(|microseconds| Cell::Number(microseconds as f64 / 1000.0));
     // Not the passes that were planned: the time may have been over before.
     let gone = |run: &PhaseOutcome| run.bytes() as f64 / row.condition.once().max(1) as f64;
     let once = |run: &PhaseOutcome| Some(run.last_done_s()? / gone(run)).filter(|s| s.is_finite());
@@ -218,7 +216,7 @@ fn common_cells(row: &ShapeRuns) -> Vec<Cell> {
         estimate(&fairness),
         estimate(&overlaps),
         of(|run| run.call_p50_ms),
-        p99.unwrap_or_else(|| Cell::missing(format!("{} calls are too few", row.calls.len()))),
+        row.calls.milliseconds(99.0, "calls"),
         of(|run| run.first_block_p50_ms),
         of(|run| run.file_p50_ms),
         of(|run| Some(run.sync_s)),

@@ -2,7 +2,7 @@
 
 use bench_report::model::{Cell, Table, TableRow};
 use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate, median};
+use bench_report::summary::{estimate_or, median};
 
 use super::super::Config;
 use super::super::schedule::{Ran, Round};
@@ -18,10 +18,7 @@ pub fn of(config: &Config, conditions: &[LinkCondition], here: &Here) -> Vec<Tab
 }
 
 fn value(rates: &[f64], why: Option<String>) -> Cell {
-    match (rates, why) {
-        ([], why) => Cell::missing(why.unwrap_or_else(|| "not measured".to_owned())),
-        (rates, _) => estimate(rates),
-    }
+    estimate_or(rates, why.unwrap_or_else(|| "not measured".to_owned()))
 }
 
 /// As the study prints them.
