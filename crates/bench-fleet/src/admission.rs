@@ -9,24 +9,28 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 
-use crate::protocol::{Hello, Message, Place, STRANGER_FRAME_MAX, VERSION};
-use crate::token::{Nonce, Proof, Side, Token, random_bytes};
-use crate::wire::Reader;
+use crate::protocol::{Hello, Message, RankPlace, STRANGER_FRAME_MAX, VERSION};
+use crate::token::{Nonce, Proof, RunToken, Side, random_bytes};
+use crate::wire::MessageReader;
 
 /// A stranger's connection is closed after this; on any network that a bench runs on, a handshake takes less.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
+/// Why a side that does not know the token is not let in.
+pub const WRONG_TOKEN: &str = "the token is another run's";
+
 /// A connection whose other side is of this run.
 pub struct Connection {
-    pub reader: Reader<OwnedReadHalf>,
+    pub reader: MessageReader<OwnedReadHalf>,
     pub writer: OwnedWriteHalf,
 }
 
 /// One that has proved itself, and waits for welcome or refusal.
-pub struct Candidate {
+pub struct Applicant {
     pub connection: Connection,
     pub hello: Hello,
     nonce: Nonce,
+    token: RunToken,
 }
 
 /// Why a member was not let in.
@@ -38,28 +42,28 @@ pub enum NotIn {
     Refused(String),
 }
 
-impl Candidate {
-    pub fn welcome(&self, token: &Token) -> Message {
-        Message::Welcome { proof: self.proof(token, b"welcome") }
+impl Applicant {
+    pub fn welcome(&self) -> Message {
+        Message::Welcome { proof: self.proof(b"welcome") }
     }
 
-    pub fn refusal(&self, token: &Token, reason: &str) -> Message {
-        Message::Refused { reason: reason.to_owned(), proof: self.proof(token, reason.as_bytes()) }
+    pub fn refusal(&self, reason: &str) -> Message {
+        Message::Refused { reason: reason.to_owned(), proof: self.proof(reason.as_bytes()) }
     }
 
-    fn proof(&self, token: &Token, what: &[u8]) -> Proof {
-        token.prove(Side::Coordinator, &self.nonce, &self.hello.nonce, what)
+    fn proof(&self, what: &[u8]) -> Proof {
+        self.token.prove(Side::Coordinator, &self.nonce, &self.hello.nonce, what)
     }
 }
 
 /// The coordinator's side. An error says why the connection is none of this run's.
-pub async fn admit(stream: TcpStream, token: &Token) -> Result<Candidate, String> {
+pub async fn admit(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
     timeout(HANDSHAKE_MAX, challenge(stream, token))
         .await
         .unwrap_or_else(|_| Err("it said nothing in time".into()))
 }
 
-async fn challenge(stream: TcpStream, token: &Token) -> Result<Candidate, String> {
+async fn challenge(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
     let nonce = random_bytes().map_err(|e| e.to_string())?;
     let mut connection = open(stream)?;
     send(&mut connection, &Message::Challenge { version: VERSION, nonce }).await?;
@@ -67,32 +71,43 @@ async fn challenge(stream: TcpStream, token: &Token) -> Result<Candidate, String
         return Err("it did not say who it is".into());
     };
     if !token.is_proven(&hello.proof, Side::Member, &nonce, &hello.nonce, &meant(&hello)) {
-        let reason = "the token is another run's".to_owned();
+        let reason = WRONG_TOKEN.to_owned();
         send(&mut connection, &Message::Refused { reason: reason.clone(), proof: [0; 16] }).await?;
         return Err(reason);
     }
-    Ok(Candidate { connection, hello, nonce })
+    Ok(Applicant { connection, hello, nonce, token: token.clone() })
 }
 
 /// The member's side: connect to one address and be let in.
 pub async fn enter(
     address: std::net::SocketAddr,
-    token: &Token,
-    place: &Place,
+    token: &RunToken,
+    place: &RankPlace,
     size: u32,
     build: &str,
 ) -> Result<Connection, NotIn> {
     let connect = timeout(Duration::from_secs(2), TcpStream::connect(address)).await;
     let stream = connect.map_err(|_| NotIn::Try("no answer".into()))?;
     let stream = stream.map_err(|e| NotIn::Try(e.to_string()))?;
+    enter_by(stream, token, place, size, build).await
+}
+
+/// The member's side on a connection that is there: be let in.
+pub async fn enter_by(
+    stream: TcpStream,
+    token: &RunToken,
+    place: &RankPlace,
+    size: u32,
+    build: &str,
+) -> Result<Connection, NotIn> {
     let answered = timeout(HANDSHAKE_MAX, answer(stream, token, place, size, build)).await;
     answered.unwrap_or_else(|_| Err(NotIn::Try("it does not answer as a coordinator does".into())))
 }
 
 async fn answer(
     stream: TcpStream,
-    token: &Token,
-    place: &Place,
+    token: &RunToken,
+    place: &RankPlace,
     size: u32,
     build: &str,
 ) -> Result<Connection, NotIn> {
@@ -129,7 +144,7 @@ fn meant(hello: &Hello) -> Vec<u8> {
 fn open(stream: TcpStream) -> Result<Connection, String> {
     stream.set_nodelay(true).map_err(|e| e.to_string())?;
     let (reader, writer) = stream.into_split();
-    Ok(Connection { reader: Reader::new(reader, STRANGER_FRAME_MAX), writer })
+    Ok(Connection { reader: MessageReader::new(reader, STRANGER_FRAME_MAX), writer })
 }
 
 async fn send(connection: &mut Connection, message: &Message) -> Result<(), String> {

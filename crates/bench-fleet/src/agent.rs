@@ -11,9 +11,9 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::clock::{Clock, Exchange};
-use crate::options::Options;
-use crate::protocol::{Message, Place, Skew, Step};
+use crate::clock::{Exchange, FleetClock};
+use crate::options::FleetOptions;
+use crate::protocol::{Collective, Message, RankPlace, Skew};
 use crate::terminate::told_to_end;
 use crate::wire::{Arrival, QUEUE};
 
@@ -34,7 +34,7 @@ const ABORT_WAIT: Duration = Duration::from_secs(2);
 pub const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Why the run has ended, once it has.
-pub type Ending = Option<Reason>;
+pub type RunEnd = Option<Reason>;
 
 #[derive(Clone, Debug)]
 pub struct Reason {
@@ -44,11 +44,11 @@ pub struct Reason {
 }
 
 /// What the member asks of it.
-pub enum Request {
+pub enum MemberRequest {
     Enter {
-        step: Step,
+        step: Collective,
         payload: Bytes,
-        answer: oneshot::Sender<Answer>,
+        answer: oneshot::Sender<StepOutcome>,
     },
     Woke {
         round: u64,
@@ -68,21 +68,21 @@ pub enum Request {
 }
 
 /// What a step brings.
-pub enum Answer {
+pub enum StepOutcome {
     Go { round: u64, start: Instant },
     Done { payload: Bytes, parts: Vec<Bytes> },
 }
 
 /// The agent's ends of the channels between it and the member.
 pub struct Ends {
-    pub requests: mpsc::Receiver<Request>,
-    pub ending: watch::Sender<Ending>,
+    pub requests: mpsc::Receiver<MemberRequest>,
+    pub ending: watch::Sender<RunEnd>,
     pub notes: mpsc::Sender<(u32, Vec<u8>)>,
-    pub joined: oneshot::Sender<Vec<Place>>,
+    pub joined: oneshot::Sender<Vec<RankPlace>>,
 }
 
 /// To the coordinator.
-pub struct Link {
+pub struct CoordinatorLink {
     pub outbox: mpsc::Sender<Message>,
     pub arrivals: mpsc::Receiver<Arrival>,
     /// For a message about its loss.
@@ -92,20 +92,20 @@ pub struct Link {
 }
 
 pub struct Agent {
-    link: Link,
-    clock: Arc<Mutex<Clock>>,
-    requests: mpsc::Receiver<Request>,
-    ending: watch::Sender<Ending>,
+    link: CoordinatorLink,
+    clock: Arc<Mutex<FleetClock>>,
+    requests: mpsc::Receiver<MemberRequest>,
+    ending: watch::Sender<RunEnd>,
     notes: mpsc::Sender<(u32, Vec<u8>)>,
-    options: Options,
+    options: FleetOptions,
     round: u64,
     /// The step that the member is in.
-    step: Option<(Step, oneshot::Sender<Answer>)>,
+    step: Option<(Collective, oneshot::Sender<StepOutcome>)>,
     skews: VecDeque<Skew>,
     wants_skew: Option<(u64, oneshot::Sender<Option<Skew>>)>,
     heard: Instant,
     exchanges_left: u32,
-    joined: Option<oneshot::Sender<Vec<Place>>>,
+    joined: Option<oneshot::Sender<Vec<RankPlace>>>,
     finished: bool,
     /// Rank 0 has said why the run ended, or cannot be told any more.
     told: bool,
@@ -114,7 +114,12 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(link: Link, clock: Arc<Mutex<Clock>>, ends: Ends, options: Options) -> Agent {
+    pub fn new(
+        link: CoordinatorLink,
+        clock: Arc<Mutex<FleetClock>>,
+        ends: Ends,
+        options: FleetOptions,
+    ) -> Agent {
         Agent {
             link,
             clock,
@@ -164,7 +169,7 @@ impl Agent {
                     return Err("it was told to end (SIGTERM) by the launcher or the batch system".into());
                 }
                 request = self.requests.recv() => match request {
-                    Some(Request::Abort { reason }) => return Err(reason),
+                    Some(MemberRequest::Abort { reason }) => return Err(reason),
                     Some(request) => self.on_request(request)?,
                     None => return Err("it left the run before the end".into()),
                 },
@@ -216,11 +221,11 @@ impl Agent {
             }
             Message::Go { round, at } => {
                 let start = self.clock().instant_of(at, Instant::now());
-                self.step_is_over(round, Answer::Go { round, start })?;
+                self.step_is_over(round, StepOutcome::Go { round, start })?;
             }
             Message::Done { round, payload, parts } => {
-                self.finished = matches!(self.step, Some((Step::Finish, _)));
-                self.step_is_over(round, Answer::Done { payload, parts })?;
+                self.finished = matches!(self.step, Some((Collective::Finish, _)));
+                self.step_is_over(round, StepOutcome::Done { payload, parts })?;
             }
             Message::Skew(skew) => self.keep_skew(skew),
             // Nobody looks, or not fast enough: the next one says more.
@@ -234,7 +239,7 @@ impl Agent {
         Ok(())
     }
 
-    fn step_is_over(&mut self, round: u64, answer: Answer) -> Result<(), String> {
+    fn step_is_over(&mut self, round: u64, answer: StepOutcome) -> Result<(), String> {
         match self.step.take() {
             Some((_, waiting)) if round == self.round => {
                 self.round = self.round.wrapping_add(1);
@@ -266,20 +271,20 @@ impl Agent {
         }
     }
 
-    fn on_request(&mut self, request: Request) -> Result<(), String> {
+    fn on_request(&mut self, request: MemberRequest) -> Result<(), String> {
         match request {
-            Request::Enter { step, payload, answer } => {
+            MemberRequest::Enter { step, payload, answer } => {
                 if self.step.is_some() {
                     return Err("this rank began a step within another".into());
                 }
-                if matches!(step, Step::Barrier { .. }) {
+                if matches!(step, Collective::Barrier { .. }) {
                     (0..BARRIER_EXCHANGES).for_each(|_| self.ping());
                 }
                 self.step = Some((step.clone(), answer));
                 let round_trip = self.clock().round_trip();
                 self.say(Message::Enter { round: self.round, step, round_trip, payload })
             }
-            Request::Woke { round, at } => {
+            MemberRequest::Woke { round, at } => {
                 let stamp = self.clock().stamp(at);
                 let nanoseconds = crate::clock::nanoseconds;
                 self.say(Message::Woke {
@@ -288,17 +293,17 @@ impl Agent {
                     error: nanoseconds(stamp.error_bound),
                 })
             }
-            Request::Skew { round, answer } => {
+            MemberRequest::Skew { round, answer } => {
                 self.look_up_skew(round, answer);
                 Ok(())
             }
-            Request::Note { bytes } => {
+            MemberRequest::Note { bytes } => {
                 if self.link.outbox.capacity() > QUEUE / 2 {
                     let _ = self.link.outbox.try_send(Message::Note { rank: 0, payload: bytes });
                 }
                 Ok(())
             }
-            Request::Abort { .. } => Ok(()),
+            MemberRequest::Abort { .. } => Ok(()),
         }
     }
 
@@ -347,7 +352,7 @@ impl Agent {
         ended.unwrap_or_else(|| reason.to_owned())
     }
 
-    fn clock(&self) -> std::sync::MutexGuard<'_, Clock> {
+    fn clock(&self) -> std::sync::MutexGuard<'_, FleetClock> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,9 +15,9 @@ use tokio::time::timeout;
 use types::{Error, ErrorKind, Result};
 
 use crate::coordinator::Event;
-use crate::launch::{COORDINATOR, RANK, SIZE, Start, TOKEN, TOKEN_ON_STDIN, quote};
-use crate::options::{Options, this_program};
-use crate::token::Token;
+use crate::launch::{COORDINATOR, RANK, RankStart, SIZE, TOKEN, TOKEN_ON_STDIN, quote};
+use crate::options::{FleetOptions, this_program};
+use crate::token::RunToken;
 
 /// The file that the process runs which starts another one, whatever has become of its name.
 const ITSELF: &str = "/proc/self/exe";
@@ -32,9 +32,9 @@ pub struct Children {
 
 /// What the processes must know.
 pub struct Orders<'a> {
-    pub options: &'a Options,
+    pub options: &'a FleetOptions,
     pub size: u32,
-    pub token: &'a Token,
+    pub token: &'a RunToken,
     /// Rank 0's port.
     pub port: u16,
     /// `HOST:PORT` by which other machines may reach rank 0.
@@ -44,7 +44,7 @@ pub struct Orders<'a> {
 impl Children {
     /// Start them all, and tell of each how it ended.
     pub async fn start(
-        starts: &[Start],
+        starts: &[RankStart],
         orders: &Orders<'_>,
         events: &mpsc::Sender<Event>,
     ) -> Result<Children> {

@@ -15,7 +15,7 @@ const EXCHANGES: usize = 32;
 
 /// An instant in the fleet's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FleetInstant {
     /// Since the coordinator's clock began.
     pub at: Duration,
     /// The true time lies within this, both ways.
@@ -42,43 +42,14 @@ struct Estimate {
     round_trip: u64,
 }
 
-/// What another clock is ahead of ours, and by how much that can be wrong; in the unit of the exchanges that it is from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClockOffset {
-    pub ahead: i128,
-    pub error: u64,
-}
-
-pub struct Clock {
+pub struct FleetClock {
     epoch: Instant,
     estimates: VecDeque<Estimate>,
     /// The coordinator's own process: nothing to estimate.
     exact: bool,
 }
 
-impl ClockOffset {
-    /// By the exchange that leaves the least doubt.
-    pub fn of(exchanges: &[Exchange]) -> Option<ClockOffset> {
-        let best = exchanges.iter().filter_map(Exchange::estimate).min_by_key(|estimate| estimate.error)?;
-        Some(ClockOffset { ahead: best.offset, error: best.error })
-    }
-
-    /// A time of ours by the other clock. Nothing is before the beginning of a clock.
-    pub fn to_theirs(self, ours: u64) -> u64 {
-        u64::try_from((i128::from(ours) + self.ahead).max(0)).unwrap_or(u64::MAX)
-    }
-
-    pub fn to_ours(self, theirs: u64) -> u64 {
-        u64::try_from((i128::from(theirs) - self.ahead).max(0)).unwrap_or(u64::MAX)
-    }
-}
-
 impl Exchange {
-    /// From the question to its answer.
-    pub fn round_trip(&self) -> u64 {
-        self.arrived.saturating_sub(self.sent)
-    }
-
     /// Nothing from times that cannot be.
     fn estimate(&self) -> Option<Estimate> {
         let away = self.arrived.checked_sub(self.sent)?;
@@ -92,15 +63,15 @@ impl Exchange {
     }
 }
 
-impl Clock {
+impl FleetClock {
     /// Of a member that learns the coordinator's time by exchanges.
-    pub fn starting_at(epoch: Instant) -> Clock {
-        Clock { epoch, estimates: VecDeque::with_capacity(EXCHANGES), exact: false }
+    pub fn starting_at(epoch: Instant) -> FleetClock {
+        FleetClock { epoch, estimates: VecDeque::with_capacity(EXCHANGES), exact: false }
     }
 
     /// Of the coordinator's own process.
-    pub fn exact(epoch: Instant) -> Clock {
-        Clock { epoch, estimates: VecDeque::new(), exact: true }
+    pub fn exact(epoch: Instant) -> FleetClock {
+        FleetClock { epoch, estimates: VecDeque::new(), exact: true }
     }
 
     /// Nanoseconds of this process's clock.
@@ -122,11 +93,11 @@ impl Clock {
     }
 
     /// `instant` in the fleet's time. Before the first exchange the error has no bound.
-    pub fn stamp(&self, instant: Instant) -> Stamp {
+    pub fn stamp(&self, instant: Instant) -> FleetInstant {
         let local = self.local(instant);
         let (offset, error) = self.best(local);
         let at = u64::try_from((i128::from(local) + offset).max(0)).unwrap_or(u64::MAX);
-        Stamp { at: Duration::from_nanos(at), error_bound: Duration::from_nanos(error) }
+        FleetInstant { at: Duration::from_nanos(at), error_bound: Duration::from_nanos(error) }
     }
 
     /// When this process's clock shows what the fleet's does at `at` nanoseconds, seen from `now`.
@@ -165,7 +136,7 @@ mod tests {
     fn the_true_offset_lies_within_the_bound_whatever_the_directions_cost() {
         for (there, back) in [(1000, 1000), (10, 90_000), (90_000, 10), (0, 0)] {
             let epoch = Instant::now();
-            let mut clock = Clock::starting_at(epoch);
+            let mut clock = FleetClock::starting_at(epoch);
             clock.learn(exchange(1_000_000, 7_000_000, there, back));
             let stamp = clock.stamp(epoch + Duration::from_nanos(1_100_000));
             let error = stamp.at.abs_diff(Duration::from_nanos(8_100_000));
@@ -175,21 +146,9 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_is_that_of_the_shortest_exchange() {
-        let exchange = |sent, theirs, arrived| Exchange { sent, received: theirs, answered: theirs, arrived };
-        let offset =
-            ClockOffset::of(&[exchange(0, 5_000, 9_000), exchange(10_000, 11_050, 10_100)]).expect("some");
-        assert_eq!(offset, ClockOffset { ahead: 1_000, error: 51 });
-        assert_eq!(offset.to_ours(offset.to_theirs(123_456)), 123_456);
-        assert_eq!(ClockOffset::of(&[]), None);
-        let behind = ClockOffset::of(&[exchange(5_000, 100, 5_000)]).expect("some");
-        assert_eq!(behind.to_theirs(4_000), 0, "nothing is before the beginning of a clock");
-    }
-
-    #[test]
     fn the_shortest_exchange_counts_until_it_is_old() {
         let epoch = Instant::now();
-        let mut clock = Clock::starting_at(epoch);
+        let mut clock = FleetClock::starting_at(epoch);
         clock.learn(exchange(1000, 500, 100, 100));
         clock.learn(exchange(5000, 900, 40_000, 40_000));
         assert_eq!(clock.stamp(epoch + Duration::from_nanos(6000)).at, Duration::from_nanos(6500));
@@ -202,7 +161,7 @@ mod tests {
     #[test]
     fn an_instant_goes_to_the_fleets_time_and_back() {
         let epoch = Instant::now();
-        let mut clock = Clock::starting_at(epoch);
+        let mut clock = FleetClock::starting_at(epoch);
         clock.learn(exchange(1000, 77_000, 100, 100));
         let instant = epoch + Duration::from_micros(300);
         let at = nanoseconds(clock.stamp(instant).at);
@@ -212,7 +171,7 @@ mod tests {
     #[test]
     fn times_that_cannot_be_are_not_learnt() {
         let epoch = Instant::now();
-        let mut clock = Clock::starting_at(epoch);
+        let mut clock = FleetClock::starting_at(epoch);
         clock.learn(Exchange { sent: 10, received: 5, answered: 4, arrived: 20 });
         clock.learn(Exchange { sent: 10, received: 5, answered: 500, arrived: 20 });
         clock.learn(Exchange { sent: 10, received: 0, answered: u64::MAX, arrived: 9 });

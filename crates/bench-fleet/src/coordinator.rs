@@ -12,13 +12,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::admission::Candidate;
+use crate::admission::Applicant;
 use crate::agent::HEARTBEAT_MIN;
-use crate::clock::{Clock, nanoseconds};
-use crate::options::Options;
-use crate::protocol::{Message, Place, Step};
-use crate::rounds::{Complete, Rounds};
-use crate::token::Token;
+use crate::clock::{FleetClock, nanoseconds};
+use crate::options::FleetOptions;
+use crate::protocol::{Collective, Message, RankPlace};
+use crate::rounds::{CollectiveRounds, Complete};
 use crate::wire::{Arrival, QUEUE, write_all};
 
 /// From the last rank's arrival at a barrier to its scheduled end, besides what the messages take: several turns of a
@@ -37,7 +36,7 @@ const REASON_MAX: usize = 2000;
 
 /// What happens to a coordinator.
 pub enum Event {
-    Candidate(Box<Candidate>),
+    Candidate(Box<Applicant>),
     Arrived(u32, Arrival),
     /// A process that we started has ended; how.
     ChildEnded(u32, String),
@@ -46,8 +45,8 @@ pub enum Event {
 }
 
 /// Someone who is in.
-struct Peer {
-    place: Place,
+struct Participant {
+    place: RankPlace,
     outbox: mpsc::Sender<Message>,
     heard: Instant,
     /// None for rank 0.
@@ -58,20 +57,19 @@ struct Peer {
 pub struct Terms {
     pub size: u32,
     pub build: String,
-    pub token: Token,
-    /// The ranks that this process has started, and where.
+    /// The ranks that this process has started or called, and where.
     pub started: BTreeMap<u32, String>,
-    pub options: Options,
+    pub options: FleetOptions,
 }
 
 pub struct Coordinator {
     terms: Terms,
-    clock: Clock,
+    clock: FleetClock,
     events: mpsc::Receiver<Event>,
     /// For what brings events: connections, timers.
     sender: mpsc::Sender<Event>,
-    peers: Vec<Option<Peer>>,
-    rounds: Rounds,
+    peers: Vec<Option<Participant>>,
+    rounds: CollectiveRounds,
     /// All ranks have come.
     complete: bool,
     /// All ranks have said that they are done.
@@ -84,17 +82,17 @@ impl Coordinator {
     /// `rank_0` is the outbox to this process's own rank.
     pub fn new(
         terms: Terms,
-        clock: Clock,
+        clock: FleetClock,
         (sender, events): (mpsc::Sender<Event>, mpsc::Receiver<Event>),
-        (place, rank_0): (Place, mpsc::Sender<Message>),
+        (place, rank_0): (RankPlace, mpsc::Sender<Message>),
         on_complete: Box<dyn FnOnce() + Send>,
     ) -> Coordinator {
-        let mut peers: Vec<Option<Peer>> = (0..terms.size).map(|_| None).collect();
-        let own = Peer { place, outbox: rank_0, heard: Instant::now(), writer: None };
+        let mut peers: Vec<Option<Participant>> = (0..terms.size).map(|_| None).collect();
+        let own = Participant { place, outbox: rank_0, heard: Instant::now(), writer: None };
         if let Some(first) = peers.first_mut() {
             *first = Some(own);
         }
-        let rounds = Rounds::new(terms.size);
+        let rounds = CollectiveRounds::new(terms.size);
         let on_complete = Some(on_complete);
         Coordinator {
             terms,
@@ -202,7 +200,7 @@ impl Coordinator {
     }
 
     /// Someone who knows the token wants to be a rank.
-    fn meet(&mut self, candidate: Candidate) -> Result<(), String> {
+    fn meet(&mut self, candidate: Applicant) -> Result<(), String> {
         let hello = &candidate.hello;
         let (place, terms) = (&hello.place, &self.terms);
         let readable = |text: &str| text.len() <= 255 && !text.contains(char::is_control);
@@ -228,7 +226,7 @@ impl Coordinator {
             return Err(reason);
         }
         tracing::debug!(rank = place.rank, host = place.host, "a rank has joined");
-        let welcome = candidate.welcome(&self.terms.token);
+        let welcome = candidate.welcome();
         let place = candidate.hello.place.clone();
         let rank = place.rank;
         let (mut connection, events) = (candidate.connection, self.sender.clone());
@@ -236,7 +234,7 @@ impl Coordinator {
         tokio::spawn(connection.reader.run(events, move |arrival| Event::Arrived(rank, arrival)));
         let (outbox, messages) = mpsc::channel(QUEUE);
         let writer = tokio::spawn(write_all(connection.writer, messages, self.terms.options.silence_max));
-        let peer = Peer { place, outbox, heard: Instant::now(), writer: Some(writer) };
+        let peer = Participant { place, outbox, heard: Instant::now(), writer: Some(writer) };
         if let Some(seat) = usize::try_from(rank).ok().and_then(|i| self.peers.get_mut(i)) {
             *seat = Some(peer);
         }
@@ -244,8 +242,8 @@ impl Coordinator {
         self.look_whether_complete()
     }
 
-    fn refuse(&self, candidate: Candidate, reason: &str) {
-        let message = candidate.refusal(&self.terms.token, reason);
+    fn refuse(&self, candidate: Applicant, reason: &str) {
+        let message = candidate.refusal(reason);
         let (outbox, messages) = mpsc::channel(1);
         let _ = outbox.try_send(message);
         tokio::spawn(write_all(candidate.connection.writer, messages, FAREWELL));
@@ -259,7 +257,7 @@ impl Coordinator {
         if let Some(tell) = self.on_complete.take() {
             tell();
         }
-        let roster: Vec<Place> = self.peers.iter().flatten().map(|peer| peer.place.clone()).collect();
+        let roster: Vec<RankPlace> = self.peers.iter().flatten().map(|peer| peer.place.clone()).collect();
         self.tell_all(&Message::Roster(roster))
     }
 
@@ -300,7 +298,7 @@ impl Coordinator {
         let round = complete.round;
         let mut payloads = complete.payloads.into_iter();
         match complete.step {
-            Step::Barrier { .. } => {
+            Collective::Barrier { .. } => {
                 // Half a round trip to the farthest rank; the rest is for one that is slower than it was at its best.
                 let travel = Duration::from_nanos(complete.round_trip).saturating_mul(2);
                 let ranks = GO_LEAD_PER_RANK.saturating_mul(self.terms.size);
@@ -308,17 +306,17 @@ impl Coordinator {
                 let at = self.clock.local(Instant::now()).saturating_add(nanoseconds(lead));
                 self.tell_all(&Message::Go { round, at })
             }
-            Step::Gather => {
+            Collective::Gather => {
                 for rank in 1..self.terms.size {
                     self.tell(rank, Message::Done { round, payload: Bytes::new(), parts: Vec::new() })?;
                 }
                 self.tell(0, Message::Done { round, payload: Bytes::new(), parts: payloads.collect() })
             }
-            Step::Broadcast => {
+            Collective::Broadcast => {
                 let payload = payloads.next().unwrap_or_default();
                 self.tell_all(&Message::Done { round, payload, parts: Vec::new() })
             }
-            Step::Finish => {
+            Collective::Finish => {
                 self.finished = true;
                 self.tell_all(&Message::Done { round, payload: Bytes::new(), parts: Vec::new() })
             }
@@ -370,7 +368,7 @@ impl Coordinator {
         self.peers.iter_mut().flatten().for_each(|peer| peer.heard = now);
     }
 
-    fn peer(&self, rank: u32) -> Option<&Peer> {
+    fn peer(&self, rank: u32) -> Option<&Participant> {
         usize::try_from(rank).ok().and_then(|i| self.peers.get(i)).and_then(Option::as_ref)
     }
 

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 const HEAD: usize = 4;
 
 #[derive(Debug, PartialEq)]
-pub enum Frame<T> {
+pub enum WireFrame<T> {
     Message(Box<T>),
     Piece(Bytes),
 }
@@ -57,7 +57,7 @@ fn put_frame(out: &mut BytesMut, kind: u8, body: &[u8]) {
 pub fn take_frame<T: DeserializeOwned>(
     arrived: &mut BytesMut,
     max: usize,
-) -> Result<Option<Frame<T>>, Malformed> {
+) -> Result<Option<WireFrame<T>>, Malformed> {
     let Some(head) = arrived.first_chunk::<HEAD>() else { return Ok(None) };
     let length = length_of(*head, max)?;
     if arrived.len() < HEAD + length {
@@ -75,13 +75,13 @@ fn length_of(head: [u8; HEAD], max: usize) -> Result<usize, Malformed> {
 }
 
 /// What stands behind the length.
-fn decode<T: DeserializeOwned>(mut body: BytesMut) -> Result<Frame<T>, Malformed> {
+fn decode<T: DeserializeOwned>(mut body: BytesMut) -> Result<WireFrame<T>, Malformed> {
     match body.split_to(1).first() {
         Some(0) => match serde_json::from_slice(&body) {
-            Ok(message) => Ok(Frame::Message(Box::new(message))),
+            Ok(message) => Ok(WireFrame::Message(Box::new(message))),
             Err(e) => Err(Malformed(e.to_string())),
         },
-        Some(1) => Ok(Frame::Piece(body.freeze())),
+        Some(1) => Ok(WireFrame::Piece(body.freeze())),
         kind => Err(Malformed(format!("a frame of kind {kind:?}"))),
     }
 }
@@ -101,8 +101,8 @@ pub async fn read_message<T: DeserializeOwned>(
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     match decode(BytesMut::from(Bytes::from(body))).map_err(malformed)? {
-        Frame::Message(message) => Ok(*message),
-        Frame::Piece(_) => Err(malformed(Malformed("a piece without its message".to_owned()))),
+        WireFrame::Message(message) => Ok(*message),
+        WireFrame::Piece(_) => Err(malformed(Malformed("a piece without its message".to_owned()))),
     }
 }
 

@@ -1,29 +1,31 @@
 //! Joining a run: find out what this process is, start what it must start, and wait until all ranks are there.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpListener;
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use types::{Error, ErrorKind, Result};
 
 use crate::addresses::{host_name, ways_in};
-use crate::admission::{Connection, admit};
-use crate::agent::{Agent, Ends, Link};
+use crate::admission::{Connection, NotIn, WRONG_TOKEN, admit, enter_by};
+use crate::agent::{Agent, CoordinatorLink, Ends};
 use crate::children::{Children, Orders};
-use crate::clock::Clock;
+use crate::clock::FleetClock;
 use crate::coordinator::{Coordinator, Event, Terms};
-use crate::launch::{Launch, Meeting, Start, detect, node_name};
-use crate::member::{Fleet as Handle, Member, run_ended};
-use crate::options::Options;
-use crate::protocol::{Message, Place};
+use crate::launch::{Launch, Meeting, RankStart, detect, node_name};
+use crate::member::{AgentHandle, Member, run_ended};
+use crate::options::FleetOptions;
+use crate::protocol::{Message, RankPlace};
 use crate::rendezvous::Left;
-use crate::search::{Found, Given, SSH_CLIENT, find_rank_0};
+use crate::search::{FoundCoordinator, Given, SSH_CLIENT, find_rank_0};
 use crate::site::site_of;
-use crate::token::Token;
+use crate::token::RunToken;
 use crate::wire::{Arrival, QUEUE, write_all};
 
 /// Events that wait for the coordinator; those that bring them wait when it is full.
@@ -37,19 +39,46 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 pub struct Fleet;
 
+/// How a process comes into its run.
+enum WayIn {
+    /// As a launcher or this process's options say.
+    Launched(Launch),
+    /// It leads a run of agents that it has called, in the order of their ranks.
+    Leads(Vec<CalledAgent>),
+    /// It is such an agent.
+    IsCalled { stream: std::net::TcpStream, token: RunToken },
+}
+
+/// An agent that waits for runs, and has agreed on this connection to be a rank of one.
+pub struct CalledAgent {
+    /// How the caller names it, in messages too.
+    pub name: String,
+    pub stream: TcpStream,
+    pub token: RunToken,
+}
+
+/// What an agent is told when it is called.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Seat {
+    pub rank: u32,
+    pub size: u32,
+    /// How the caller names the agent.
+    pub name: String,
+}
+
 /// What a process is, with all that its thread needs.
-struct Role {
-    options: Options,
-    place: Place,
+struct ProcessRole {
+    options: FleetOptions,
+    place: RankPlace,
     size: u32,
-    clock: Arc<Mutex<Clock>>,
+    clock: Arc<Mutex<FleetClock>>,
     epoch: Instant,
 }
 
 impl Fleet {
     /// Take this process's place in the run that its launcher, or its options, describe. Returns when all ranks are
     /// here, or with an error that names those that are not.
-    pub async fn join(options: Options) -> Result<Member> {
+    pub async fn join(options: FleetOptions) -> Result<Member> {
         let host = host_name();
         let launch = detect(&options, &host)?;
         let (rank, size) = match &launch {
@@ -59,16 +88,55 @@ impl Fleet {
         };
         let host = node_name(&options.environment).map_or(host, str::to_owned);
         let site = site_of(options.site.as_deref(), &host, rank)?;
-        let place = Place { rank, host, site, process: std::process::id() };
+        let place = RankPlace { rank, host, site, process: std::process::id() };
         if launch == Launch::Alone {
             return Ok(Member::alone(place));
         }
-        let epoch = Instant::now();
-        let clock = if rank == 0 { Clock::exact(epoch) } else { Clock::starting_at(epoch) };
-        let clock = Arc::new(Mutex::new(clock));
         let launcher = launch.launcher();
+        Fleet::enlist(WayIn::Launched(launch), place, size, launcher, options).await
+    }
+
+    /// A run of this process by itself, whatever has started it.
+    pub fn alone() -> Member {
+        Member::alone(Fleet::called_place(0, host_name()))
+    }
+
+    /// Be rank 0 of a run whose other ranks are agents that this process has called: agent `i` has rank `i + 1`.
+    pub async fn lead(agents: Vec<CalledAgent>, options: FleetOptions) -> Result<Member> {
+        let size = u32::try_from(agents.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let place = Fleet::called_place(0, host_name());
+        Fleet::enlist(WayIn::Leads(agents), place, size, "calls", options).await
+    }
+
+    /// Be a rank of the run of whoever has called this agent on `stream`.
+    pub async fn follow(
+        stream: TcpStream,
+        token: RunToken,
+        seat: &Seat,
+        options: FleetOptions,
+    ) -> Result<Member> {
+        let stream = stream.into_std().map_err(|e| Error::io("use the connection of", &seat.name, e))?;
+        let place = Fleet::called_place(seat.rank, seat.name.clone());
+        Fleet::enlist(WayIn::IsCalled { stream, token }, place, seat.size, "calls", options).await
+    }
+
+    fn called_place(rank: u32, name: String) -> RankPlace {
+        RankPlace { rank, host: name.clone(), site: name, process: std::process::id() }
+    }
+
+    async fn enlist(
+        entry: WayIn,
+        place: RankPlace,
+        size: u32,
+        launcher: &'static str,
+        options: FleetOptions,
+    ) -> Result<Member> {
+        let rank = place.rank;
+        let epoch = Instant::now();
+        let clock = if rank == 0 { FleetClock::exact(epoch) } else { FleetClock::starting_at(epoch) };
+        let clock = Arc::new(Mutex::new(clock));
         let payload_bytes_max = options.payload_bytes_max;
-        let role = Role { options, place, size, clock: clock.clone(), epoch };
+        let role = ProcessRole { options, place, size, clock: clock.clone(), epoch };
         let (requests, theirs) = mpsc::channel(QUEUE);
         let (ending, reason) = watch::channel(None);
         let (joined, roster) = oneshot::channel();
@@ -77,14 +145,14 @@ impl Fleet {
         let (failed, failure) = oneshot::channel();
         let thread = std::thread::Builder::new().name("fleet".into());
         let thread = thread.spawn(move || {
-            if let Err(error) = role.take(launch, ends) {
+            if let Err(error) = role.take(entry, ends) {
                 let _ = failed.send(error);
             }
         });
         let thread = thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
         let notes = tokio::sync::Mutex::new(noted);
         let fleet =
-            Handle { requests, ending: reason.clone(), notes, thread: Some(thread), payload_bytes_max };
+            AgentHandle { requests, ending: reason.clone(), notes, thread: Some(thread), payload_bytes_max };
         match roster.await {
             Ok(roster) if u32::try_from(roster.len()) == Ok(size) => {
                 Ok(Member::of(fleet, roster, rank, launcher, clock))
@@ -100,17 +168,21 @@ impl Fleet {
     }
 }
 
-impl Role {
+impl ProcessRole {
     /// The thread. An error is one from before this rank was in the run.
-    fn take(self, launch: Launch, ends: Ends) -> Result<()> {
+    fn take(self, entry: WayIn, ends: Ends) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Error::io("start a runtime for the run", "", e))?;
         let result = runtime.block_on(async {
-            match launch {
-                Launch::Alone => Ok(()),
-                Launch::Start(starts) => self.lead(Some(&starts), None, ends).await,
-                Launch::Started { rank: 0, meeting, .. } => self.lead(None, Some(&meeting), ends).await,
-                Launch::Started { meeting, .. } => self.follow(&meeting, ends).await,
+            match entry {
+                WayIn::Launched(Launch::Alone) => Ok(()),
+                WayIn::Launched(Launch::Start(starts)) => self.lead(Some(&starts), None, ends).await,
+                WayIn::Launched(Launch::Started { rank: 0, meeting, .. }) => {
+                    self.lead(None, Some(&meeting), ends).await
+                }
+                WayIn::Launched(Launch::Started { meeting, .. }) => self.follow(&meeting, ends).await,
+                WayIn::Leads(agents) => self.lead_called(agents, ends).await,
+                WayIn::IsCalled { stream, token } => self.answer_call(stream, &token, ends).await,
             }
         });
         // A name that is being resolved cannot be cancelled, and does not matter any more.
@@ -119,10 +191,10 @@ impl Role {
     }
 
     /// Rank 0: hold the run together, and be a rank of it.
-    async fn lead(self, starts: Option<&[Start]>, meeting: Option<&Meeting>, ends: Ends) -> Result<()> {
+    async fn lead(self, starts: Option<&[RankStart]>, meeting: Option<&Meeting>, ends: Ends) -> Result<()> {
         let token = match meeting {
             Some(Meeting::At(_)) => Given::of(&self.options)?.token,
-            _ => Token::random()?,
+            _ => RunToken::random()?,
         };
         let listener = self.listen(starts, meeting).await?;
         let port = listener.local_addr().map_err(|e| Error::io("listen for the other ranks", "", e))?.port();
@@ -137,48 +209,95 @@ impl Role {
         let starts = starts.unwrap_or_default();
         let orders = Orders { options: &self.options, size: self.size, token: &token, port, ways_in: &ways };
         let children = Children::start(starts, &orders, &sender).await?;
-        let name = |start: &Start| (start.rank, start.host.clone().unwrap_or(self.place.host.clone()));
-        let terms = Terms {
-            size: self.size,
-            build: self.options.build.clone(),
-            token,
-            started: starts.iter().map(name).collect(),
-            options: self.options.clone(),
-        };
-        let (own, link) = loopback(&sender, &self.place);
+        let name = |start: &RankStart| (start.rank, start.host.clone().unwrap_or(self.place.host.clone()));
+        let started = starts.iter().map(name).collect();
         let on_complete = Box::new(move || close(&door, left));
-        let clock = Clock::exact(self.epoch);
-        let coordinator =
-            Coordinator::new(terms, clock, (sender, events), (self.place.clone(), own), on_complete);
-        let agent = self.agent(link, ends);
-        // At an early end the coordinator tells the others first, then our agent.
-        tokio::join!(coordinator.run(), agent.run());
+        self.coordinate(started, (sender, events), on_complete, ends).await;
         children.end().await;
         Ok(())
     }
 
     async fn follow(self, meeting: &Meeting, ends: Ends) -> Result<()> {
-        let Found { connection, coordinator } =
+        let FoundCoordinator { connection, coordinator } =
             find_rank_0(meeting, &self.options, &self.place, self.size).await?;
+        self.attend(connection, coordinator, ends).await;
+        Ok(())
+    }
+
+    /// Rank 0 of agents that wait on their connections: the handshake is all that is left.
+    async fn lead_called(self, agents: Vec<CalledAgent>, ends: Ends) -> Result<()> {
+        allow_connections(self.size);
+        let (sender, events) = mpsc::channel(EVENTS);
+        let names: BTreeMap<u32, String> = (1..).zip(agents.iter().map(|agent| agent.name.clone())).collect();
+        for (rank, agent) in (1..).zip(agents) {
+            let sender = sender.clone();
+            // A connection belongs to the runtime that waits for it.
+            let stream = agent.stream.into_std().and_then(TcpStream::from_std);
+            let stream = stream.map_err(|e| Error::io("use the connection of", &agent.name, e))?;
+            tokio::spawn(async move {
+                let event = match admit(stream, &agent.token).await {
+                    Ok(applicant) => Event::Candidate(Box::new(applicant)),
+                    Err(why) if why == WRONG_TOKEN => {
+                        Event::Gone(rank, "the token is another one than its own".to_owned())
+                    }
+                    Err(why) => Event::Gone(rank, why),
+                };
+                let _ = sender.send(event).await;
+            });
+        }
+        self.coordinate(names, (sender, events), Box::new(|| {}), ends).await;
+        Ok(())
+    }
+
+    async fn answer_call(self, stream: std::net::TcpStream, token: &RunToken, ends: Ends) -> Result<()> {
+        let stream =
+            TcpStream::from_std(stream).map_err(|e| Error::io("use the connection of", "a call", e))?;
+        let entered = enter_by(stream, token, &self.place, self.size, &self.options.build).await;
+        match entered {
+            Ok(connection) => self.attend(connection, "the caller".to_owned(), ends).await,
+            Err(NotIn::Try(why) | NotIn::Refused(why)) => return Err(run_ended(&why)),
+        }
+        Ok(())
+    }
+
+    /// Hold a run together until its end, and be rank 0 of it.
+    async fn coordinate(
+        &self,
+        started: BTreeMap<u32, String>,
+        events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
+        on_complete: Box<dyn FnOnce() + Send>,
+        ends: Ends,
+    ) {
+        let (size, options) = (self.size, self.options.clone());
+        let terms = Terms { size, build: options.build.clone(), started, options };
+        let (own, link) = loopback(&events.0, &self.place);
+        let clock = FleetClock::exact(self.epoch);
+        let coordinator = Coordinator::new(terms, clock, events, (self.place.clone(), own), on_complete);
+        let agent = self.agent(link, ends);
+        // At an early end the coordinator tells the others first, then our agent.
+        tokio::join!(coordinator.run(), agent.run());
+    }
+
+    /// Be a rank over this connection, until the end of the run.
+    async fn attend(&self, connection: Connection, coordinator: String, ends: Ends) {
         let Connection { mut reader, writer } = connection;
         reader.trust(self.options.payload_bytes_max);
         let (outbox, messages) = mpsc::channel(QUEUE);
         let (sender, arrivals) = mpsc::channel(QUEUE);
         tokio::spawn(reader.run(sender, |arrival| arrival));
         let writer = tokio::spawn(write_all(writer, messages, self.options.silence_max));
-        let agent = self.agent(Link { outbox, arrivals, coordinator, is_near: false }, ends);
+        let agent = self.agent(CoordinatorLink { outbox, arrivals, coordinator, is_near: false }, ends);
         agent.run().await;
         // With the agent its outbox is gone, so that the writer ends when all is written.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer).await;
-        Ok(())
     }
 
-    fn agent(&self, link: Link, ends: Ends) -> Agent {
+    fn agent(&self, link: CoordinatorLink, ends: Ends) -> Agent {
         Agent::new(link, self.clock.clone(), ends, self.options.clone())
     }
 
     /// On loopback if no other machine is in the run.
-    async fn listen(&self, starts: Option<&[Start]>, meeting: Option<&Meeting>) -> Result<TcpListener> {
+    async fn listen(&self, starts: Option<&[RankStart]>, meeting: Option<&Meeting>) -> Result<TcpListener> {
         let near = match (starts, meeting) {
             (Some(starts), _) => starts.iter().all(|start| start.host.is_none()),
             (_, Some(Meeting::File { one_machine, .. })) => *one_machine,
@@ -224,7 +343,7 @@ impl Role {
 }
 
 /// Rank 0's link to its own process's coordinator: channels, no socket.
-fn loopback(events: &mpsc::Sender<Event>, place: &Place) -> (mpsc::Sender<Message>, Link) {
+fn loopback(events: &mpsc::Sender<Event>, place: &RankPlace) -> (mpsc::Sender<Message>, CoordinatorLink) {
     let (outbox, mut said) = mpsc::channel(QUEUE);
     let (own, mut heard) = mpsc::channel::<Message>(QUEUE);
     let (sender, arrivals) = mpsc::channel(QUEUE);
@@ -245,7 +364,7 @@ fn loopback(events: &mpsc::Sender<Event>, place: &Place) -> (mpsc::Sender<Messag
             }
         }
     });
-    (own, Link { outbox, arrivals, coordinator: place.host.clone(), is_near: true })
+    (own, CoordinatorLink { outbox, arrivals, coordinator: place.host.clone(), is_near: true })
 }
 
 /// Rank 0 has a connection to each rank, and a pipe to each that it starts; the usual limit is 1024 files.
@@ -266,7 +385,7 @@ fn close(door: &AbortHandle, left: Option<Left>) {
 }
 
 /// Greet whoever connects; those who know the token become candidates.
-async fn let_in(listener: TcpListener, token: Token, events: mpsc::Sender<Event>) {
+async fn let_in(listener: TcpListener, token: RunToken, events: mpsc::Sender<Event>) {
     let places = Arc::new(Semaphore::new(STRANGERS_MAX));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };

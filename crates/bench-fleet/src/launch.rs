@@ -27,7 +27,7 @@ use types::{Error, ErrorKind, Result};
 pub use hosts::quote;
 pub use own::{COORDINATOR, RANK, SIZE, TOKEN, TOKEN_ON_STDIN};
 
-use crate::options::{Environment, Options, RANKS_MAX};
+use crate::options::{Environment, FleetOptions, RANKS_MAX};
 
 /// What this process is in the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,13 +35,13 @@ pub enum Launch {
     /// One process, no run on many.
     Alone,
     /// Rank 0, which starts the others: (rank, host) for each; no host is this one.
-    Start(Vec<Start>),
+    Start(Vec<RankStart>),
     /// A launcher has started all ranks. They find rank 0 by `meeting`.
     Started { launcher: &'static str, rank: u32, size: u32, meeting: Meeting },
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Start {
+pub struct RankStart {
     pub rank: u32,
     /// None: this machine, without ssh.
     pub host: Option<String>,
@@ -58,7 +58,7 @@ pub enum Meeting {
 
 /// What a launcher's variables say.
 #[derive(Clone, Debug, PartialEq)]
-struct Found {
+struct LauncherRank {
     /// `mpirun`, `srun`: for messages.
     launcher: &'static str,
     rank: u32,
@@ -69,7 +69,7 @@ struct Found {
 }
 
 /// What this process is. `this_host` is its name.
-pub fn detect(options: &Options, this_host: &str) -> Result<Launch> {
+pub fn detect(options: &FleetOptions, this_host: &str) -> Result<Launch> {
     if let Some(launch) = own::detect(&options.environment)? {
         return Ok(launch);
     }
@@ -105,7 +105,7 @@ pub fn node_name(environment: &Environment) -> Option<&str> {
 }
 
 /// What the launcher's variables say, if there is one.
-fn launcher(environment: &Environment) -> Option<Found> {
+fn launcher(environment: &Environment) -> Option<LauncherRank> {
     let (mpi, slurm) = (mpi::found(environment), slurm::found(environment));
     match (mpi, slurm) {
         (Some(mpi), Some(slurm)) if (mpi.rank, mpi.size) == (slurm.rank, slurm.size) => Some(slurm),
@@ -113,7 +113,7 @@ fn launcher(environment: &Environment) -> Option<Found> {
     }
 }
 
-fn started_by_us(options: &Options, this_host: &str) -> Result<Option<Vec<Start>>> {
+fn started_by_us(options: &FleetOptions, this_host: &str) -> Result<Option<Vec<RankStart>>> {
     let starts = match (options.procs, &options.hosts) {
         (Some(_), Some(_)) => {
             let what = "cannot go together: give a host's processes as HOST:N";
@@ -123,7 +123,7 @@ fn started_by_us(options: &Options, this_host: &str) -> Result<Option<Vec<Start>
             if procs == 0 {
                 return Err(Error::new(ErrorKind::Config, "--procs", "must be at least 1"));
             }
-            (1..procs.min(RANKS_MAX + 1)).map(|rank| Start { rank, host: None }).collect()
+            (1..procs.min(RANKS_MAX + 1)).map(|rank| RankStart { rank, host: None }).collect()
         }
         (None, Some(hosts)) => hosts::plan(&hosts::parse_hosts(hosts)?, this_host),
         (None, None) => return Ok(None),
@@ -132,7 +132,7 @@ fn started_by_us(options: &Options, this_host: &str) -> Result<Option<Vec<Start>
     Ok(Some(starts))
 }
 
-fn started(options: &Options, found: Found) -> Result<Launch> {
+fn started(options: &FleetOptions, found: LauncherRank) -> Result<Launch> {
     check_size(found.launcher, usize::try_from(found.size).unwrap_or(usize::MAX))?;
     if found.rank >= found.size {
         let what = format!("gives this process the rank {} of {}", found.rank, found.size);

@@ -7,7 +7,7 @@
 //! measured. Results arrive whole or not at all. A rank that is lost ends the run on all, with a reason.
 //!
 //! ```ignore
-//! let member = Fleet::join(Options::of_this_process()?).await?;
+//! let member = Fleet::join(FleetOptions::of_this_process()?).await?;
 //! let plan = member.broadcast(member.is_root().then(|| plan_bytes).unwrap_or_default()).await?;
 //! let barrier = member.barrier("read").await?;          // returns at one instant on all
 //! let result = member.guard(read_files(&plan)).await?;   // ends early if another rank is lost
@@ -16,8 +16,27 @@
 //! member.finish().await?;
 //! ```
 //!
-//! Start reading at [`member`] for the interface, [`launch`] for how a process finds its place, [`coordinator`] for
-//! what holds a run together.
+//! Agents that wait for runs instead of being launched, as those of `bench link` do, are called by rank 0: `Fleet::lead` takes
+//! its connections to them, `Fleet::follow` the agent's end of one, and the handshake and all that follows are the same.
+//!
+//! # Cast
+//! - [`Fleet`] finds a process's place in a run and returns its [`Member`]: the interface, and all that a caller sees.
+//! - `coordinator.rs`, on rank 0: who is here, who is alive, which step comes next. One owner of all state, one loop of events.
+//! - `agent.rs`, one on each rank and on a thread of its own: heartbeats, the clock, the member's steps.
+//! - `rounds.rs` (pure): steps that all ranks take together. `clock.rs` (pure): the fleet's time and the bound of its error.
+//! - `launch.rs`, `children.rs`: who starts whom. `rendezvous.rs`, `search.rs`, `addresses.rs`: how ranks find rank 0.
+//! - `admission.rs`, `token.rs`: the handshake. `protocol.rs`, `frame.rs`, `wire.rs`: messages, as bytes, over a connection.
+//!
+//! # The way of a barrier
+//! `Member::barrier` asks its agent, which enters the step at the coordinator. When all ranks have entered, that names an instant of
+//! its clock; each agent turns it into one of its own, each member sleeps until then and says when it woke, and the coordinator tells
+//! all how far apart they were.
+//!
+//! # Invariants
+//! Nobody is in a run who has not proved that they know its token. Every queue and every frame is bounded. A lost rank ends the run
+//! on all within seconds, with one reason.
+//!
+//! Begin with `member.rs`, then `join.rs`, then `coordinator.rs`.
 
 mod addresses;
 mod admission;
@@ -39,8 +58,9 @@ mod terminate;
 mod token;
 mod wire;
 
-pub use clock::{ClockOffset, Exchange, Stamp};
-pub use join::Fleet;
+pub use clock::FleetInstant;
+pub use join::{CalledAgent, Fleet, Seat};
 pub use member::{Barrier, Member, said_by_rank_0};
-pub use options::{Environment, Options};
-pub use protocol::{Place, Skew};
+pub use options::{Environment, FleetOptions};
+pub use protocol::{RankPlace, Skew};
+pub use token::{RunToken, random_bytes};

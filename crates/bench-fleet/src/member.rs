@@ -12,9 +12,9 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use types::{Error, ErrorKind, Result};
 
-use crate::agent::{Answer, Ending, Request};
-use crate::clock::{Clock, Stamp};
-use crate::protocol::{Place, Skew, Step};
+use crate::agent::{MemberRequest, RunEnd, StepOutcome};
+use crate::clock::{FleetClock, FleetInstant, nanoseconds};
+use crate::protocol::{Collective, RankPlace, Skew};
 
 /// The last part of the wait for a barrier's end is slept by the thread itself: the runtime's timer counts
 /// milliseconds, and rounds up.
@@ -25,17 +25,17 @@ const NOTE_BYTES_MAX: usize = 64 << 10;
 const BARRIER_NAME_MAX: usize = 200;
 
 pub struct Member {
-    roster: Vec<Place>,
+    roster: Vec<RankPlace>,
     rank: u32,
     launcher: &'static str,
-    clock: Arc<Mutex<Clock>>,
+    clock: Arc<Mutex<FleetClock>>,
     /// None if the run is this process alone.
-    fleet: Option<Fleet>,
+    fleet: Option<AgentHandle>,
 }
 
-pub(crate) struct Fleet {
-    pub requests: mpsc::Sender<Request>,
-    pub ending: watch::Receiver<Ending>,
+pub(crate) struct AgentHandle {
+    pub requests: mpsc::Sender<MemberRequest>,
+    pub ending: watch::Receiver<RunEnd>,
     pub notes: tokio::sync::Mutex<mpsc::Receiver<(u32, Vec<u8>)>>,
     pub thread: Option<JoinHandle<()>>,
     pub payload_bytes_max: usize,
@@ -87,17 +87,17 @@ pub fn said_by_rank_0(error: &Error) -> bool {
 }
 
 impl Member {
-    pub(crate) fn alone(place: Place) -> Member {
-        let clock = Arc::new(Mutex::new(Clock::exact(Instant::now())));
+    pub(crate) fn alone(place: RankPlace) -> Member {
+        let clock = Arc::new(Mutex::new(FleetClock::exact(Instant::now())));
         Member { roster: vec![place], rank: 0, launcher: "none", clock, fleet: None }
     }
 
     pub(crate) fn of(
-        fleet: Fleet,
-        roster: Vec<Place>,
+        fleet: AgentHandle,
+        roster: Vec<RankPlace>,
         rank: u32,
         launcher: &'static str,
-        clock: Arc<Mutex<Clock>>,
+        clock: Arc<Mutex<FleetClock>>,
     ) -> Member {
         Member { roster, rank, launcher, clock, fleet: Some(fleet) }
     }
@@ -122,13 +122,19 @@ impl Member {
     }
 
     /// All ranks in order: where they are, and on which site.
-    pub fn roster(&self) -> &[Place] {
+    pub fn roster(&self) -> &[RankPlace] {
         &self.roster
     }
 
     /// `instant` in the fleet's time, which is comparable between ranks within the bounds of the errors.
-    pub fn stamp(&self, instant: Instant) -> Stamp {
+    pub fn stamp(&self, instant: Instant) -> FleetInstant {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner).stamp(instant)
+    }
+
+    /// When this process's clock shows what the fleet's does at `at`: the reverse of [`Member::stamp`].
+    pub fn instant(&self, at: Duration) -> Instant {
+        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.instant_of(nanoseconds(at), Instant::now())
     }
 
     /// Wait for all ranks, then return at one scheduled instant on all.
@@ -136,14 +142,18 @@ impl Member {
         let name: String = name.chars().take(BARRIER_NAME_MAX).collect();
         let (round, start) = match &self.fleet {
             None => (0, Instant::now()),
-            Some(fleet) => match fleet.step(Step::Barrier { name: name.clone() }, Bytes::new()).await? {
-                Answer::Go { round, start } => (round, start),
-                Answer::Done { .. } => return Err(run_ended("rank 0 answered a barrier with a gather")),
-            },
+            Some(fleet) => {
+                match fleet.step(Collective::Barrier { name: name.clone() }, Bytes::new()).await? {
+                    StepOutcome::Go { round, start } => (round, start),
+                    StepOutcome::Done { .. } => {
+                        return Err(run_ended("rank 0 answered a barrier with a gather"));
+                    }
+                }
+            }
         };
         let woke = wait_until(start).await;
         if let Some(fleet) = &self.fleet {
-            fleet.ask(Request::Woke { round, at: woke }).await?;
+            fleet.ask(MemberRequest::Woke { round, at: woke }).await?;
         }
         let late = woke.saturating_duration_since(start);
         Ok(Barrier { name, start, late, error_bound: self.stamp(woke).error_bound, round })
@@ -157,7 +167,7 @@ impl Member {
             return Ok(Skew { round: 0, name: barrier.name.clone(), spread, error_bound, last_rank: 0 });
         };
         let (answer, skew) = oneshot::channel();
-        fleet.ask(Request::Skew { round: barrier.round, answer }).await?;
+        fleet.ask(MemberRequest::Skew { round: barrier.round, answer }).await?;
         fleet.answered(skew).await?.ok_or_else(|| {
             let what = format!("\"{}\" is not known any more", barrier.name);
             Error::new(ErrorKind::InvalidArgument, "the skew of the barrier", what)
@@ -168,12 +178,12 @@ impl Member {
     pub async fn gather(&self, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
         let Some(fleet) = &self.fleet else { return Ok(Some(vec![bytes])) };
         fleet.check_length(bytes.len())?;
-        match fleet.step(Step::Gather, Bytes::from(bytes)).await? {
-            Answer::Done { parts, .. } if self.is_root() => {
+        match fleet.step(Collective::Gather, Bytes::from(bytes)).await? {
+            StepOutcome::Done { parts, .. } if self.is_root() => {
                 Ok(Some(parts.into_iter().map(Vec::from).collect()))
             }
-            Answer::Done { .. } => Ok(None),
-            Answer::Go { .. } => Err(run_ended("rank 0 answered a gather with a barrier")),
+            StepOutcome::Done { .. } => Ok(None),
+            StepOutcome::Go { .. } => Err(run_ended("rank 0 answered a gather with a barrier")),
         }
     }
 
@@ -182,9 +192,9 @@ impl Member {
         let Some(fleet) = &self.fleet else { return Ok(bytes) };
         let bytes = if self.is_root() { bytes } else { Vec::new() };
         fleet.check_length(bytes.len())?;
-        match fleet.step(Step::Broadcast, Bytes::from(bytes)).await? {
-            Answer::Done { payload, .. } => Ok(Vec::from(payload)),
-            Answer::Go { .. } => Err(run_ended("rank 0 answered a broadcast with a barrier")),
+        match fleet.step(Collective::Broadcast, Bytes::from(bytes)).await? {
+            StepOutcome::Done { payload, .. } => Ok(Vec::from(payload)),
+            StepOutcome::Go { .. } => Err(run_ended("rank 0 answered a broadcast with a barrier")),
         }
     }
 
@@ -196,7 +206,7 @@ impl Member {
             let what = format!("{} bytes of at most {NOTE_BYTES_MAX}", bytes.len());
             return Err(Error::new(ErrorKind::InvalidArgument, "note for rank 0", what));
         }
-        fleet.ask(Request::Note { bytes: Bytes::from(bytes) }).await
+        fleet.ask(MemberRequest::Note { bytes: Bytes::from(bytes) }).await
     }
 
     /// On rank 0: the next note, and whose it is. Waits for ever where there are none. Safe to cancel.
@@ -229,7 +239,7 @@ impl Member {
     /// End the run on all ranks, with a reason. The error to report, the same on all.
     pub async fn abort(mut self, reason: &str) -> Error {
         let Some(fleet) = &mut self.fleet else { return run_ended(reason) };
-        let _ = fleet.requests.send(Request::Abort { reason: reason.to_owned() }).await;
+        let _ = fleet.requests.send(MemberRequest::Abort { reason: reason.to_owned() }).await;
         let error = fleet.ended().await;
         fleet.end_of_thread().await;
         error
@@ -238,20 +248,20 @@ impl Member {
     /// The end of the run, when all ranks have come to it. On rank 0 the processes that it started have ended then.
     pub async fn finish(mut self) -> Result<()> {
         let Some(fleet) = &mut self.fleet else { return Ok(()) };
-        let finished = fleet.step(Step::Finish, Bytes::new()).await;
+        let finished = fleet.step(Collective::Finish, Bytes::new()).await;
         fleet.end_of_thread().await;
         finished.map(|_| ())
     }
 }
 
-impl Fleet {
-    async fn step(&self, step: Step, payload: Bytes) -> Result<Answer> {
+impl AgentHandle {
+    async fn step(&self, step: Collective, payload: Bytes) -> Result<StepOutcome> {
         let (answer, answered) = oneshot::channel();
-        self.ask(Request::Enter { step, payload, answer }).await?;
+        self.ask(MemberRequest::Enter { step, payload, answer }).await?;
         self.answered(answered).await
     }
 
-    async fn ask(&self, request: Request) -> Result<()> {
+    async fn ask(&self, request: MemberRequest) -> Result<()> {
         match self.requests.send(request).await {
             Ok(()) => Ok(()),
             Err(_) => Err(self.ended().await),
@@ -295,7 +305,7 @@ impl Fleet {
 }
 
 /// An end of the process right after this would cut off the last words to the other ranks.
-impl Drop for Fleet {
+impl Drop for AgentHandle {
     fn drop(&mut self) {
         // The agent takes this for leaving; after the end of the run nobody listens.
         let (closed, _) = mpsc::channel(1);

@@ -17,7 +17,7 @@ pub const RANKS_MAX: u32 = 4096;
 pub struct Environment(BTreeMap<String, String>);
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct FleetOptions {
     /// `--procs N`: run as N processes on this machine, this one being rank 0. None: as the launcher says, or alone.
     pub procs: Option<u32>,
     /// `--hosts a,b[:procs]`: run on these too, over ssh. This machine may be named; it is rank 0's in any case.
@@ -53,9 +53,9 @@ pub struct Options {
     pub catch_terminate: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for FleetOptions {
+    fn default() -> FleetOptions {
+        FleetOptions {
             procs: None,
             hosts: None,
             coordinator: None,
@@ -75,12 +75,17 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl FleetOptions {
     /// The defaults, with this process's environment, program and arguments.
-    pub fn of_this_process() -> Result<Options> {
+    pub fn of_this_process() -> Result<FleetOptions> {
         let program = this_program().map_err(|e| Error::io("find this program's file", "", e))?;
         let arguments = std::env::args_os().skip(1).collect();
-        Ok(Options { program, arguments, environment: Environment::of_this_process(), ..Options::default() })
+        Ok(FleetOptions {
+            program,
+            arguments,
+            environment: Environment::of_this_process(),
+            ..FleetOptions::default()
+        })
     }
 }
 

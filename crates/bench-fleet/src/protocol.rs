@@ -45,7 +45,7 @@ pub enum Message {
         proof: Proof,
     },
     /// All ranks, in order.
-    Roster(Vec<Place>),
+    Roster(Vec<RankPlace>),
     /// Member's nanoseconds.
     Ping {
         sent: u64,
@@ -57,7 +57,7 @@ pub enum Message {
     },
     Enter {
         round: u64,
-        step: Step,
+        step: Collective,
         /// The member's shortest round trip, nanoseconds.
         round_trip: u64,
         /// Goes ahead of the message, in frames of its own.
@@ -102,7 +102,7 @@ pub enum Message {
 pub struct Hello {
     /// Of the program; all ranks must run the same.
     pub build: String,
-    pub place: Place,
+    pub place: RankPlace,
     /// How many ranks the member believes there are.
     pub size: u32,
     pub nonce: Nonce,
@@ -111,7 +111,7 @@ pub struct Hello {
 
 /// Where a rank is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct RankPlace {
     pub rank: u32,
     pub host: String,
     /// A label by which reports tell sites apart; the host's name if none was given.
@@ -119,7 +119,7 @@ pub struct Place {
     pub process: u32,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RankPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "rank {} (host {}, process {})", self.rank, self.host, self.process)
     }
@@ -127,20 +127,20 @@ impl std::fmt::Display for Place {
 
 /// What all ranks do together. They must be in the same step of the same round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
+pub enum Collective {
     Barrier { name: String },
     Gather,
     Broadcast,
     Finish,
 }
 
-impl std::fmt::Display for Step {
+impl std::fmt::Display for Collective {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Step::Barrier { name } => write!(f, "the barrier \"{name}\""),
-            Step::Gather => write!(f, "a gather"),
-            Step::Broadcast => write!(f, "a broadcast"),
-            Step::Finish => write!(f, "the end"),
+            Collective::Barrier { name } => write!(f, "the barrier \"{name}\""),
+            Collective::Gather => write!(f, "a gather"),
+            Collective::Broadcast => write!(f, "a broadcast"),
+            Collective::Finish => write!(f, "the end"),
         }
     }
 }
@@ -195,13 +195,13 @@ mod tests {
     use bytes::BufMut;
 
     use super::*;
-    use crate::frame::{Frame, Malformed, take_frame};
+    use crate::frame::{Malformed, WireFrame, take_frame};
 
     fn step() -> Message {
-        Message::Enter { round: 7, step: Step::Gather, round_trip: 1000, payload: Bytes::new() }
+        Message::Enter { round: 7, step: Collective::Gather, round_trip: 1000, payload: Bytes::new() }
     }
 
-    fn frames(bytes: &[u8]) -> Result<Vec<Frame<Message>>, Malformed> {
+    fn frames(bytes: &[u8]) -> Result<Vec<WireFrame<Message>>, Malformed> {
         let mut arrived = BytesMut::from(bytes);
         let mut found = Vec::new();
         while let Some(frame) = take_frame(&mut arrived, FRAME_MAX)? {
@@ -217,10 +217,10 @@ mod tests {
             let bytes: Bytes = (0..length).map(|i| (i % 251) as u8).collect();
             *message.payload_mut().unwrap() = bytes.clone();
             let mut found = frames(&message.encode()).unwrap();
-            assert_eq!(found.pop(), Some(Frame::Message(Box::new(step()))));
+            assert_eq!(found.pop(), Some(WireFrame::Message(Box::new(step()))));
             let mut joined = Vec::new();
             for frame in found {
-                let Frame::Piece(piece) = frame else { panic!("{frame:?}") };
+                let WireFrame::Piece(piece) = frame else { panic!("{frame:?}") };
                 joined.extend_from_slice(&piece);
             }
             assert_eq!(joined, bytes);
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn damaged_messages_never_panic() {
         let good =
-            Message::Roster(vec![Place { rank: 1, host: "a".into(), site: "north".into(), process: 4 }])
+            Message::Roster(vec![RankPlace { rank: 1, host: "a".into(), site: "north".into(), process: 4 }])
                 .encode();
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
         for _ in 0..20_000 {

@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use crate::token::{Token, random_bytes};
+use crate::token::{RunToken, random_bytes};
 
 /// More than all addresses of a machine take.
 const FILE_MAX: u64 = 64 << 10;
@@ -31,7 +31,7 @@ pub struct Left {
 }
 
 impl Left {
-    pub fn new(path: &Path, addresses: Vec<String>, token: &Token) -> Result<Left> {
+    pub fn new(path: &Path, addresses: Vec<String>, token: &RunToken) -> Result<Left> {
         let rendezvous = Rendezvous { addresses, token: token.reveal().to_owned() };
         let json = serde_json::to_vec(&rendezvous).expect("strings are always JSON");
         let random = u128::from_be_bytes(random_bytes()?);
@@ -94,7 +94,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("meet");
         assert_eq!(find(&path).unwrap(), None);
-        let token = Token::random().unwrap();
+        let token = RunToken::random().unwrap();
         std::fs::write(&path, "an earlier run's").unwrap();
         let left = Left::new(&path, vec!["a:1".into()], &token).unwrap();
         let expected = Rendezvous { addresses: vec!["a:1".into()], token: token.reveal().to_owned() };
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_cannot_be_written_is_an_error_that_says_what_to_do() {
-        let token = Token::random().unwrap();
+        let token = RunToken::random().unwrap();
         let error = Left::new(Path::new("/proc/meet"), vec![], &token).err().unwrap().to_string();
         assert!(error.contains("--rendezvous"), "{error}");
     }

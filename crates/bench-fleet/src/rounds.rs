@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::protocol::{Skew, Step};
+use crate::protocol::{Collective, Skew};
 
 /// What all ranks have entered.
 #[derive(Debug, PartialEq)]
 pub struct Complete {
     pub round: u64,
-    pub step: Step,
+    pub step: Collective,
     /// Of the ranks, in order.
     pub payloads: Vec<Bytes>,
     /// The longest of the members' round trips, nanoseconds.
     pub round_trip: u64,
 }
 
-pub struct Rounds {
+pub struct CollectiveRounds {
     round: u64,
-    step: Option<(Step, u32)>,
+    step: Option<(Collective, u32)>,
     entered: Vec<Option<Bytes>>,
     round_trip: u64,
     barrier: Option<Awake>,
@@ -37,10 +37,10 @@ struct Awake {
     woke: Vec<Option<(u64, u64)>>,
 }
 
-impl Rounds {
-    pub fn new(size: u32) -> Rounds {
+impl CollectiveRounds {
+    pub fn new(size: u32) -> CollectiveRounds {
         let entered = (0..size).map(|_| None).collect();
-        Rounds { round: 0, step: None, entered, round_trip: 0, barrier: None }
+        CollectiveRounds { round: 0, step: None, entered, round_trip: 0, barrier: None }
     }
 
     /// A rank enters a step. What is complete by that, or what is wrong with it.
@@ -48,7 +48,7 @@ impl Rounds {
         &mut self,
         rank: u32,
         round: u64,
-        step: Step,
+        step: Collective,
         round_trip: u64,
         payload: Bytes,
     ) -> Result<Option<Complete>, String> {
@@ -78,7 +78,7 @@ impl Rounds {
         let (step, _) = self.step.take()?;
         let payloads = self.entered.iter_mut().filter_map(Option::take).collect();
         let complete = Complete { round: self.round, step, payloads, round_trip: self.round_trip };
-        if let Step::Barrier { name } = &complete.step {
+        if let Collective::Barrier { name } = &complete.step {
             let woke = vec![None; self.entered.len()];
             self.barrier = Some(Awake { round: self.round, name: name.clone(), woke });
         }
@@ -88,7 +88,7 @@ impl Rounds {
     }
 
     /// Who has not entered the present step, and which that is: for a message.
-    pub fn waiting(&self) -> Option<(&Step, Vec<u32>)> {
+    pub fn waiting(&self) -> Option<(&Collective, Vec<u32>)> {
         let (step, _) = self.step.as_ref()?;
         let missing = (0..).zip(&self.entered).filter(|(_, e)| e.is_none()).map(|(rank, _)| rank);
         Some((step, missing.collect()))
@@ -124,22 +124,27 @@ fn index(rank: u32) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn barrier(name: &str) -> Step {
-        Step::Barrier { name: name.into() }
+    fn barrier(name: &str) -> Collective {
+        Collective::Barrier { name: name.into() }
     }
 
-    fn enter(rounds: &mut Rounds, rank: u32, round: u64, step: Step) -> Result<Option<Complete>, String> {
+    fn enter(
+        rounds: &mut CollectiveRounds,
+        rank: u32,
+        round: u64,
+        step: Collective,
+    ) -> Result<Option<Complete>, String> {
         rounds.enter(rank, round, step, u64::from(rank), Bytes::from(vec![rank as u8]))
     }
 
     #[test]
     fn a_step_is_complete_when_the_last_rank_enters_whatever_the_order() {
-        let mut rounds = Rounds::new(3);
+        let mut rounds = CollectiveRounds::new(3);
         for round in 0..3 {
-            assert_eq!(enter(&mut rounds, 2, round, Step::Gather), Ok(None));
-            assert_eq!(enter(&mut rounds, 0, round, Step::Gather), Ok(None));
-            assert_eq!(rounds.waiting(), Some((&Step::Gather, vec![1])));
-            let complete = enter(&mut rounds, 1, round, Step::Gather).unwrap().unwrap();
+            assert_eq!(enter(&mut rounds, 2, round, Collective::Gather), Ok(None));
+            assert_eq!(enter(&mut rounds, 0, round, Collective::Gather), Ok(None));
+            assert_eq!(rounds.waiting(), Some((&Collective::Gather, vec![1])));
+            let complete = enter(&mut rounds, 1, round, Collective::Gather).unwrap().unwrap();
             assert_eq!(complete.payloads, [vec![0], vec![1], vec![2]]);
             assert_eq!((complete.round, complete.round_trip), (round, 2));
             assert_eq!(rounds.waiting(), None);
@@ -148,7 +153,7 @@ mod tests {
 
     #[test]
     fn ranks_that_went_different_ways_are_noticed() {
-        let mut rounds = Rounds::new(3);
+        let mut rounds = CollectiveRounds::new(3);
         enter(&mut rounds, 2, 0, barrier("read")).unwrap();
         let wrong = enter(&mut rounds, 1, 0, barrier("write")).unwrap_err();
         assert_eq!(wrong, "it is at the barrier \"write\" while rank 2 is at the barrier \"read\"");
@@ -159,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_skew_is_from_the_first_to_the_last_with_the_two_worst_errors() {
-        let mut rounds = Rounds::new(3);
+        let mut rounds = CollectiveRounds::new(3);
         for rank in 0..3 {
             enter(&mut rounds, rank, 0, barrier("go")).unwrap();
         }

@@ -13,17 +13,17 @@ use types::{Error, ErrorKind, Result};
 use crate::admission::{Connection, NotIn, enter};
 use crate::launch::{Meeting, TOKEN, TOKEN_ON_STDIN};
 use crate::member::run_ended;
-use crate::options::Options;
-use crate::protocol::Place;
+use crate::options::FleetOptions;
+use crate::protocol::RankPlace;
 use crate::rendezvous::find;
-use crate::token::Token;
+use crate::token::RunToken;
 
 /// Between looks for rank 0.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// In an address: where our ssh connection came from, which is how this machine reaches rank 0's.
 pub const SSH_CLIENT: &str = "ssh-client";
 
-pub struct Found {
+pub struct FoundCoordinator {
     pub connection: Connection,
     /// The address that it was found at, for messages.
     pub coordinator: String,
@@ -31,16 +31,18 @@ pub struct Found {
 
 /// The token that the environment gives, where no file does.
 pub struct Given {
-    pub token: Token,
+    pub token: RunToken,
     /// True once whoever started us, and holds the other end of our standard input, is gone.
     starter_gone: Arc<AtomicBool>,
 }
 
 impl Given {
-    pub fn of(options: &Options) -> Result<Given> {
+    pub fn of(options: &FleetOptions) -> Result<Given> {
         match options.environment.get(TOKEN) {
             Some(TOKEN_ON_STDIN) => Given::by_stdin(),
-            Some(token) => Ok(Given { token: Token::new(token.to_owned())?, starter_gone: Arc::default() }),
+            Some(token) => {
+                Ok(Given { token: RunToken::new(token.to_owned())?, starter_gone: Arc::default() })
+            }
             None => {
                 let what = format!(
                     "{TOKEN} must be one secret in the environment of all ranks: openssl rand -hex 16"
@@ -62,12 +64,17 @@ impl Given {
             gone.store(true, Ordering::Relaxed);
         });
         thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
-        Ok(Given { token: Token::new(line.trim().to_owned())?, starter_gone })
+        Ok(Given { token: RunToken::new(line.trim().to_owned())?, starter_gone })
     }
 }
 
 /// As `place.rank` of `size`.
-pub async fn find_rank_0(meeting: &Meeting, options: &Options, place: &Place, size: u32) -> Result<Found> {
+pub async fn find_rank_0(
+    meeting: &Meeting,
+    options: &FleetOptions,
+    place: &RankPlace,
+    size: u32,
+) -> Result<FoundCoordinator> {
     let deadline = Instant::now() + options.join_deadline;
     let given = match meeting {
         Meeting::At(_) => Some(Given::of(options)?),
@@ -84,7 +91,7 @@ pub async fn find_rank_0(meeting: &Meeting, options: &Options, place: &Place, si
             last.clear();
             for address in addresses {
                 match try_way(&address, &token, options, place, size).await {
-                    Ok(connection) => return Ok(Found { connection, coordinator: address }),
+                    Ok(connection) => return Ok(FoundCoordinator { connection, coordinator: address }),
                     Err(NotIn::Refused(reason)) => return Err(run_ended(&reason)),
                     Err(NotIn::Try(why)) => last = format!("{last}{address}: {why}; "),
                 }
@@ -101,20 +108,20 @@ pub async fn find_rank_0(meeting: &Meeting, options: &Options, place: &Place, si
 }
 
 /// What rank 0 has left in the file, if it is there yet.
-fn look_in(path: &Path, last: &mut String) -> Result<Option<(Vec<String>, Token)>> {
+fn look_in(path: &Path, last: &mut String) -> Result<Option<(Vec<String>, RunToken)>> {
     let Some(found) = find(path)? else {
         let path = path.display();
         *last = format!("there is no {path}: do all machines see that directory (--rendezvous DIR)?");
         return Ok(None);
     };
-    Ok(Some((found.addresses, Token::new(found.token)?)))
+    Ok(Some((found.addresses, RunToken::new(found.token)?)))
 }
 
 async fn try_way(
     address: &str,
-    token: &Token,
-    options: &Options,
-    place: &Place,
+    token: &RunToken,
+    options: &FleetOptions,
+    place: &RankPlace,
     size: u32,
 ) -> std::result::Result<Connection, NotIn> {
     let address = match address.strip_prefix(SSH_CLIENT) {

@@ -17,7 +17,7 @@ pub type Proof = [u8; 16];
 const LENGTH_MIN: usize = 16;
 
 #[derive(Clone)]
-pub struct Token {
+pub struct RunToken {
     text: String,
     key: [u8; 16],
 }
@@ -29,22 +29,27 @@ pub enum Side {
     Coordinator,
 }
 
-impl Token {
-    pub fn random() -> Result<Token> {
+impl RunToken {
+    pub fn random() -> Result<RunToken> {
         let bytes = random_bytes()?;
-        Token::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+        RunToken::new(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    pub fn new(text: String) -> Result<Token> {
+    pub fn new(text: String) -> Result<RunToken> {
         if text.len() < LENGTH_MIN || text.contains(char::is_whitespace) {
             let what =
                 format!("must have at least {LENGTH_MIN} characters and no spaces: openssl rand -hex 16");
             return Err(Error::new(ErrorKind::Config, "the token of a run", what));
         }
+        Ok(RunToken::chosen(text))
+    }
+
+    /// A token that people have chosen, of any length: it keeps out those who come by mistake.
+    pub fn chosen(text: String) -> RunToken {
         let mut hasher = SipHasher24::new();
         hasher.write(text.as_bytes());
         let key = hasher.finish128().as_bytes();
-        Ok(Token { text, key })
+        RunToken { text, key }
     }
 
     /// For the environment or the standard input of a process of this run; never for a command line or a log.
@@ -97,8 +102,8 @@ mod tests {
 
     #[test]
     fn a_proof_holds_for_one_token_side_and_connection() {
-        let token = Token::random().unwrap();
-        let other = Token::random().unwrap();
+        let token = RunToken::random().unwrap();
+        let other = RunToken::random().unwrap();
         let (c, m) = ([1; 16], [2; 16]);
         let proof = token.prove(Side::Member, &c, &m, b"rank 1");
         assert!(token.is_proven(&proof, Side::Member, &c, &m, b"rank 1"));
@@ -116,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_token_that_could_be_guessed_is_refused() {
-        assert!(Token::new("secret".into()).is_err());
-        assert!(Token::new("two words, many characters".into()).is_err());
+        assert!(RunToken::new("secret".into()).is_err());
+        assert!(RunToken::new("two words, many characters".into()).is_err());
     }
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::frame::{Frame, take_frame};
+use crate::frame::{WireFrame, take_frame};
 use crate::protocol::{FRAME_MAX, Message};
 
 /// Messages under way to one peer. A peer has at most a step, its heartbeats and an end under way.
@@ -29,7 +29,7 @@ pub enum Arrival {
 }
 
 /// Reads frames, and joins payloads to their messages.
-pub struct Reader<R> {
+pub struct MessageReader<R> {
     stream: R,
     arrived: BytesMut,
     payload: BytesMut,
@@ -37,10 +37,16 @@ pub struct Reader<R> {
     payload_max: usize,
 }
 
-impl<R: AsyncRead + Unpin> Reader<R> {
-    /// No payloads, and frames of at most `frame_max` bytes, until [`Reader::trust`].
-    pub fn new(stream: R, frame_max: usize) -> Reader<R> {
-        Reader { stream, arrived: BytesMut::new(), payload: BytesMut::new(), frame_max, payload_max: 0 }
+impl<R: AsyncRead + Unpin> MessageReader<R> {
+    /// No payloads, and frames of at most `frame_max` bytes, until [`MessageReader::trust`].
+    pub fn new(stream: R, frame_max: usize) -> MessageReader<R> {
+        MessageReader {
+            stream,
+            arrived: BytesMut::new(),
+            payload: BytesMut::new(),
+            frame_max,
+            payload_max: 0,
+        }
     }
 
     /// The peer has proved itself.
@@ -61,8 +67,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// One frame further, or some bytes.
     async fn advance(&mut self) -> Result<Option<Box<Message>>, String> {
         match take_frame(&mut self.arrived, self.frame_max).map_err(|e| e.to_string())? {
-            Some(Frame::Message(message)) => self.with_payload(message).map(Some),
-            Some(Frame::Piece(piece)) => {
+            Some(WireFrame::Message(message)) => self.with_payload(message).map(Some),
+            Some(WireFrame::Piece(piece)) => {
                 if self.payload.len().saturating_add(piece.len()) > self.payload_max {
                     return Err(format!("it sent more than {} bytes at once", self.payload_max));
                 }
@@ -136,10 +142,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::protocol::Step;
+    use crate::protocol::Collective;
 
     fn gather(payload: Vec<u8>) -> Message {
-        Message::Enter { round: 1, step: Step::Gather, round_trip: 0, payload: Bytes::from(payload) }
+        Message::Enter { round: 1, step: Collective::Gather, round_trip: 0, payload: Bytes::from(payload) }
     }
 
     #[tokio::test]
@@ -150,7 +156,7 @@ mod tests {
         let sent = gather((0..2_500_000_u32).map(|i| (i % 253) as u8).collect());
         sender.send(sent.clone()).await.unwrap();
         drop(sender);
-        let mut reader = Reader::new(far, FRAME_MAX);
+        let mut reader = MessageReader::new(far, FRAME_MAX);
         reader.trust(2_500_000);
         assert_eq!(*reader.next().await.unwrap(), sent);
         assert_eq!(reader.next().await.unwrap_err(), "its connection closed");
@@ -163,7 +169,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel(QUEUE);
         tokio::spawn(write_all(near, receiver, Duration::from_secs(10)));
         sender.send(gather(vec![0; 101])).await.unwrap();
-        let mut reader = Reader::new(far, FRAME_MAX);
+        let mut reader = MessageReader::new(far, FRAME_MAX);
         reader.trust(100);
         assert!(reader.next().await.unwrap_err().contains("more than 100 bytes"));
     }
@@ -174,6 +180,6 @@ mod tests {
         let (sender, receiver) = mpsc::channel(QUEUE);
         tokio::spawn(write_all(near, receiver, Duration::from_secs(10)));
         sender.send(gather(vec![0; 1])).await.unwrap();
-        assert!(Reader::new(far, FRAME_MAX).next().await.is_err());
+        assert!(MessageReader::new(far, FRAME_MAX).next().await.is_err());
     }
 }

@@ -2,9 +2,9 @@
 //! `cargo run --release -p bench-load --example ceilings`
 
 use bench_load::ceiling::ceiling;
-use bench_load::engine::{Control, Job, LocalGate, Phase, run};
-use bench_load::pace::{Arrivals, Pace};
-use bench_load::shape::{Layout, Operation, Share, Sizes, Unit, Work};
+use bench_load::engine::{Control, LoadJob, LoadPhase, LocalGate, run};
+use bench_load::pace::{Arrivals, LoadPace};
+use bench_load::shape::{Layout, LoadOperation, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_load::target::{clients, from_url};
 
 #[tokio::main]
@@ -22,15 +22,20 @@ async fn main() -> types::Result<()> {
     let one = clients(&target, 0, 1).await?;
     for per_second in [100.0, 1000.0, 5000.0] {
         let draws = (per_second * 2.0) as u64;
-        let work = Work { block_bytes: 4096, share: Share::Client, ..Work::random_reads(Unit::Block, draws) };
-        let pace = Pace::Open { per_second, arrivals: Arrivals::Poisson };
-        let write = Work { operation: Operation::Write, share: Share::Client, ..Work::default() };
-        let mut job = Job {
-            layout: Layout { files: 1, sizes: Sizes::Equal(1 << 20), ..Layout::default() },
-            phases: vec![Phase { name: "write".to_owned(), work: write, ..Phase::default() }],
-            ..Job::default()
+        let work = LoadWork {
+            block_bytes: 4096,
+            share: Sharing::Client,
+            ..LoadWork::random_reads(TouchUnit::Block, draws)
         };
-        job.phases.push(Phase { name: "open".to_owned(), work, pace, ..Phase::default() });
+        let pace = LoadPace::Open { per_second, arrivals: Arrivals::Poisson };
+        let write =
+            LoadWork { operation: LoadOperation::Write, share: Sharing::Client, ..LoadWork::default() };
+        let mut job = LoadJob {
+            layout: Layout { files: 1, sizes: Sizes::Equal(1 << 20), ..Layout::default() },
+            phases: vec![LoadPhase { name: "write".to_owned(), work: write, ..LoadPhase::default() }],
+            ..LoadJob::default()
+        };
+        job.phases.push(LoadPhase { name: "open".to_owned(), work, pace, ..LoadPhase::default() });
         job.fleet.workers = 8;
         let outcome = run(&job, &one, &LocalGate, &Control::new()).await?;
         let open = outcome.phases.last().map(|phase| (&phase.lateness, &phase.response));

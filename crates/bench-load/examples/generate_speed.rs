@@ -3,12 +3,12 @@
 
 use std::time::Instant;
 
-use bench_load::data::{Content, Place};
+use bench_load::data::{FileVersion, SeededData};
 
 fn main() {
     const PIECE: usize = 1 << 20;
     const PIECES: u64 = 4096;
-    let (content, place) = (Content::default(), Place { file: 1, version: 1 });
+    let (content, place) = (SeededData::default(), FileVersion { file: 1, version: 1 });
     let mut buffer = vec![0; PIECE];
     let rate = |start: Instant| (PIECES * PIECE as u64) as f64 / start.elapsed().as_secs_f64() / 1e9;
     let start = Instant::now();

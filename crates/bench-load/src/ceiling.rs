@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use crate::data::Content;
-use crate::dataset::{Dataset, Laying, prepare};
-use crate::engine::{Control, Job, Limits, LocalGate, Phase, run};
+use crate::data::SeededData;
+use crate::dataset::{Dataset, LayOutOptions, prepare};
+use crate::engine::{Control, LoadJob, LoadLimits, LoadPhase, LocalGate, run};
 use crate::safety::RunDir;
-use crate::shape::{Amount, Fleet, Layout, Order, Share, Sizes, Unit, Work};
+use crate::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use crate::target::memory::MemoryTarget;
 use crate::target::{Target, clients};
 
@@ -35,24 +35,25 @@ pub async fn ceiling(workers: u32, block_bytes: u64, verify_percent: u8, seconds
     // One file, written in the blocks that are read: nothing is copied then.
     let size = DATA_BYTES.max(block_bytes).next_multiple_of(block_bytes.max(1));
     let layout = Layout { files: 1, sizes: Sizes::Equal(size), ..Layout::default() };
-    let dataset = Dataset { layout: layout.clone(), content: Content::default(), version: 1, trees: 1 };
+    let dataset = Dataset { layout: layout.clone(), content: SeededData::default(), version: 1, trees: 1 };
     let control = Control::new();
-    prepare(&dataset, &dir, &one, &Laying { block_bytes, ..Laying::default() }, &control).await?;
-    let work = Work {
-        unit: Unit::Block,
-        order: Order::Random,
-        share: Share::Client,
+    prepare(&dataset, &dir, &one, &LayOutOptions { block_bytes, ..LayOutOptions::default() }, &control)
+        .await?;
+    let work = LoadWork {
+        unit: TouchUnit::Block,
+        order: AccessOrder::Random,
+        share: Sharing::Client,
         amount: Amount::Epochs(u64::MAX),
         block_bytes,
-        ..Work::default()
+        ..LoadWork::default()
     };
-    let job = Job {
+    let job = LoadJob {
         root: dir.path(),
         layout,
         content: dataset.content,
-        fleet: Fleet { clients: 1, first_client: 0, workers },
-        phases: vec![Phase { work, verify_percent, ..Phase::default() }],
-        limits: Limits { seconds, asked: true, bytes: u64::MAX, ..Limits::default() },
+        fleet: ClientSet { clients: 1, first_client: 0, workers },
+        phases: vec![LoadPhase { work, verify_percent, ..LoadPhase::default() }],
+        limits: LoadLimits { seconds, asked: true, bytes: u64::MAX, ..LoadLimits::default() },
     };
     let outcome = run(&job, &one, &LocalGate, &control).await?;
     let read =

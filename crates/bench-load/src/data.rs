@@ -28,7 +28,7 @@ const OLDER_TRIED: u32 = 4;
 
 /// Which bytes a data set has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Content {
+pub struct SeededData {
     /// Other seeds, other bytes.
     pub seed: u64,
     /// How much of each block is zeros, percent, 0 to 99: what a compressor saves. Default 0, incompressible.
@@ -37,7 +37,7 @@ pub struct Content {
 
 /// One version of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FileVersion {
     pub file: u64,
     pub version: u32,
 }
@@ -85,9 +85,9 @@ pub(crate) fn mix_all(numbers: &[u64]) -> u64 {
     numbers.iter().fold(0, |state, n| mix(state.wrapping_add(GOLDEN) ^ mix(n.wrapping_add(GOLDEN))))
 }
 
-impl Content {
+impl SeededData {
     /// Fills `out` with the file's bytes from `offset`.
-    pub fn fill(&self, place: Place, offset: u64, out: &mut [u8]) {
+    pub fn fill(&self, place: FileVersion, offset: u64, out: &mut [u8]) {
         let mut at = offset;
         let mut rest = out;
         while !rest.is_empty() {
@@ -108,14 +108,14 @@ impl Content {
     }
 
     /// `length` bytes of the file from `offset`.
-    pub fn generate(&self, place: Place, offset: u64, length: usize) -> Bytes {
+    pub fn generate(&self, place: FileVersion, offset: u64, length: usize) -> Bytes {
         let mut out = BytesMut::zeroed(length);
         self.fill(place, offset, &mut out);
         out.freeze()
     }
 
     /// Whether `data` is what the file has at `offset`; the first difference otherwise.
-    pub fn verify(&self, place: Place, offset: u64, data: &[u8]) -> Result<(), Mismatch> {
+    pub fn verify(&self, place: FileVersion, offset: u64, data: &[u8]) -> Result<(), Mismatch> {
         let mut block = [0; BLOCK];
         let mut at = offset;
         let mut rest = data;
@@ -133,9 +133,9 @@ impl Content {
     }
 
     /// What the wrong bytes of one block are. `found` and `wanted` are as long.
-    fn explain(&self, place: Place, at: u64, found: &[u8], wanted: &[u8]) -> Mismatch {
+    fn explain(&self, place: FileVersion, at: u64, found: &[u8], wanted: &[u8]) -> Mismatch {
         let inside = (at % BLOCK as u64) as usize;
-        let is = |place: Place, index: u64| {
+        let is = |place: FileVersion, index: u64| {
             let mut block = [0; BLOCK];
             self.block(place, index, &mut block);
             block.get(inside..inside + found.len()) == Some(found)
@@ -154,7 +154,7 @@ impl Content {
         } else if inside != 0 || found.len() < STAMP {
             let older = (place.version.saturating_sub(OLDER_TRIED)..place.version).rev();
             for version in older {
-                if is(Place { version, ..place }, at / BLOCK as u64) {
+                if is(FileVersion { version, ..place }, at / BLOCK as u64) {
                     return Mismatch { offset: at, fault: Fault::Stale { version } };
                 }
             }
@@ -164,8 +164,8 @@ impl Content {
     }
 
     /// One whole block.
-    fn block(&self, place: Place, index: u64, out: &mut [u8; BLOCK]) {
-        let Place { file, version } = place;
+    fn block(&self, place: FileVersion, index: u64, out: &mut [u8; BLOCK]) {
+        let FileVersion { file, version } = place;
         let key = mix_all(&[GENERATOR.into(), self.seed, file, version.into(), index]);
         let zeros = BLOCK * usize::from(self.compressible_percent.min(99)) / 100 / 8 * 8;
         let body = BLOCK - zeros.min(BLOCK - STAMP);
@@ -181,7 +181,7 @@ impl Content {
     }
 }
 
-fn stamp(place: Place, offset: u64) -> [u8; STAMP] {
+fn stamp(place: FileVersion, offset: u64) -> [u8; STAMP] {
     let mut out = [0; STAMP];
     out[..4].copy_from_slice(&MAGIC);
     out[4..6].copy_from_slice(&GENERATOR.to_le_bytes());
@@ -200,7 +200,7 @@ fn check(stamp: &[u8; STAMP]) -> u32 {
 }
 
 /// Whose block it says it is, if the stamp is whole.
-fn read_stamp(found: &[u8]) -> Option<(Place, u64)> {
+fn read_stamp(found: &[u8]) -> Option<(FileVersion, u64)> {
     let stamp: &[u8; STAMP] = found.first_chunk()?;
     let number = |from: usize| {
         let bytes = stamp.get(from..from + 8)?;
@@ -209,7 +209,7 @@ fn read_stamp(found: &[u8]) -> Option<(Place, u64)> {
     let (file, offset, rest) = (number(8)?, number(16)?, number(24)?);
     let (version, told) = (rest as u32, (rest >> 32) as u32);
     let good = stamp.starts_with(&MAGIC) && told == check(stamp) && offset.is_multiple_of(BLOCK as u64);
-    good.then_some((Place { file, version }, offset / BLOCK as u64))
+    good.then_some((FileVersion { file, version }, offset / BLOCK as u64))
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use crate::data::{Content, GENERATOR};
-use crate::engine::{Control, Files, Job, Limits, LocalGate, Phase, run};
-use crate::outcome::Outcome;
+use crate::data::{GENERATOR, SeededData};
+use crate::engine::{Control, Files, LoadJob, LoadLimits, LoadPhase, LocalGate, run};
+use crate::outcome::LoadOutcome;
 use crate::safety::{RunDir, read_small, write_small};
-use crate::shape::{Fleet, Layout, Share, Unit, Work};
+use crate::shape::{ClientSet, Layout, LoadWork, Sharing, TouchUnit};
 use crate::target::Client;
 
 pub(crate) const DESCRIPTION: &str = ".forebay-dataset";
@@ -26,7 +26,7 @@ const LOOKED_AT: u64 = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dataset {
     pub layout: Layout,
-    pub content: Content,
+    pub content: SeededData,
     /// Of the contents.
     pub version: u32,
     /// How many clients have a tree of their own, if the layout is private; otherwise 1.
@@ -35,17 +35,17 @@ pub struct Dataset {
 
 /// How it is laid out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Laying {
+pub struct LayOutOptions {
     /// Files that each client writes at the same time. Default 4.
     pub workers: u32,
     /// Bytes of one write. Default 1 MiB.
     pub block_bytes: u64,
-    pub limits: Limits,
+    pub limits: LoadLimits,
 }
 
-impl Default for Laying {
-    fn default() -> Laying {
-        Laying { workers: 4, block_bytes: 1 << 20, limits: Limits::default() }
+impl Default for LayOutOptions {
+    fn default() -> LayOutOptions {
+        LayOutOptions { workers: 4, block_bytes: 1 << 20, limits: LoadLimits::default() }
     }
 }
 
@@ -53,7 +53,7 @@ impl Default for Laying {
 pub enum Prepared {
     /// It was there.
     Reused,
-    Written(Box<Outcome>),
+    Written(Box<LoadOutcome>),
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -67,13 +67,13 @@ struct Description {
 
 /// Where a data set lies: the run's directory, or one directly in it.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct DataSetDir<'a> {
     pub dir: &'a RunDir,
     /// As [`Files::directory`]. Empty: the run's directory itself.
     pub directory: &'a str,
 }
 
-impl Place<'_> {
+impl DataSetDir<'_> {
     fn path(&self) -> String {
         match self.directory {
             "" => self.dir.path(),
@@ -91,18 +91,18 @@ pub async fn prepare(
     dataset: &Dataset,
     dir: &RunDir,
     clients: &[Arc<dyn Client>],
-    laying: &Laying,
+    laying: &LayOutOptions,
     control: &Arc<Control>,
 ) -> Result<Prepared> {
-    prepare_at(dataset, Place { dir, directory: "" }, clients, laying, control).await
+    prepare_at(dataset, DataSetDir { dir, directory: "" }, clients, laying, control).await
 }
 
 /// The same at any place of the run's.
 pub async fn prepare_at(
     dataset: &Dataset,
-    place: Place<'_>,
+    place: DataSetDir<'_>,
     clients: &[Arc<dyn Client>],
-    laying: &Laying,
+    laying: &LayOutOptions,
     control: &Arc<Control>,
 ) -> Result<Prepared> {
     let client =
@@ -121,7 +121,7 @@ pub async fn prepare_at(
 }
 
 /// Whether it lies there, whole, and need not be written. `Config` if something else does.
-pub async fn is_there(dataset: &Dataset, place: Place<'_>, client: &dyn Client) -> Result<bool> {
+pub async fn is_there(dataset: &Dataset, place: DataSetDir<'_>, client: &dyn Client) -> Result<bool> {
     dataset.layout.check()?;
     let wanted = describe_as(dataset, true);
     let Some(found) = describe(client, place).await? else { return Ok(false) };
@@ -137,7 +137,7 @@ fn describe_as(dataset: &Dataset, complete: bool) -> Description {
     Description { schema: SCHEMA, generator: GENERATOR, dataset: dataset.clone(), complete }
 }
 
-async fn describe(client: &dyn Client, place: Place<'_>) -> Result<Option<Description>> {
+async fn describe(client: &dyn Client, place: DataSetDir<'_>) -> Result<Option<Description>> {
     let text = match read_small(client, &place.description()).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         other => other?,
@@ -147,17 +147,17 @@ async fn describe(client: &dyn Client, place: Place<'_>) -> Result<Option<Descri
         .map_err(|_| other_data(place, "a description that cannot be read"))
 }
 
-async fn put(client: &dyn Client, place: Place<'_>, description: &Description) -> Result<()> {
+async fn put(client: &dyn Client, place: DataSetDir<'_>, description: &Description) -> Result<()> {
     let text = serde_json::to_vec(description).expect("a description is plain data");
     write_small(client, &place.description(), text).await
 }
 
-fn other_data(place: Place<'_>, what: &str) -> Error {
+fn other_data(place: DataSetDir<'_>, what: &str) -> Error {
     let reason = format!("{} holds {what}; clean it up, or give another id", place.path());
     Error::new(ErrorKind::Config, "data set", reason)
 }
 
-fn check_same_but_version(found: &Description, wanted: &Description, place: Place<'_>) -> Result<()> {
+fn check_same_but_version(found: &Description, wanted: &Description, place: DataSetDir<'_>) -> Result<()> {
     let (have, want) = (&found.dataset, &wanted.dataset);
     if found.schema != wanted.schema || found.generator != wanted.generator {
         return Err(other_data(place, "a data set of another version of this program"));
@@ -177,7 +177,7 @@ fn check_same_but_version(found: &Description, wanted: &Description, place: Plac
 }
 
 /// A few of the files; somebody may have removed or cut them since.
-async fn look_at_files(dataset: &Dataset, place: Place<'_>, client: &dyn Client) -> Result<()> {
+async fn look_at_files(dataset: &Dataset, place: DataSetDir<'_>, client: &dyn Client) -> Result<()> {
     let files = dataset.layout.files;
     for step in 0..LOOKED_AT.min(files) {
         let file =
@@ -194,24 +194,33 @@ async fn look_at_files(dataset: &Dataset, place: Place<'_>, client: &dyn Client)
 
 async fn lay_out(
     dataset: &Dataset,
-    place: Place<'_>,
+    place: DataSetDir<'_>,
     clients: &[Arc<dyn Client>],
-    laying: &Laying,
+    laying: &LayOutOptions,
     control: &Arc<Control>,
-) -> Result<Outcome> {
+) -> Result<LoadOutcome> {
     // A tree for each client of the later run, whoever writes it now.
     let trees = if dataset.layout.private { dataset.trees as usize } else { clients.len() };
     let clients: Vec<Arc<dyn Client>> = clients.iter().cycle().take(trees).map(Arc::clone).collect();
-    let fleet =
-        Fleet { clients: u32::try_from(trees).unwrap_or(u32::MAX), first_client: 0, workers: laying.workers };
+    let fleet = ClientSet {
+        clients: u32::try_from(trees).unwrap_or(u32::MAX),
+        first_client: 0,
+        workers: laying.workers,
+    };
     // Few large files are written by several workers each.
-    let unit = if dataset.layout.files < fleet.workers_in_all() { Unit::Block } else { Unit::File };
-    let work = Work { unit, share: Share::Split, block_bytes: laying.block_bytes, ..Work::mfmw() };
+    let unit = if dataset.layout.files < fleet.workers_in_all() { TouchUnit::Block } else { TouchUnit::File };
+    let work = LoadWork { unit, share: Sharing::Split, block_bytes: laying.block_bytes, ..LoadWork::mfmw() };
     let name = "lay out".to_owned();
     let files = Files { directory: place.directory.to_owned(), layout: dataset.layout.clone() };
-    let phase =
-        Phase { name, work, files: Some(files), version: dataset.version, forget: false, ..Phase::default() };
-    let job = Job {
+    let phase = LoadPhase {
+        name,
+        work,
+        files: Some(files),
+        version: dataset.version,
+        forget: false,
+        ..LoadPhase::default()
+    };
+    let job = LoadJob {
         root: place.dir.path(),
         layout: dataset.layout.clone(),
         content: dataset.content,

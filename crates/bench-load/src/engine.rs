@@ -23,20 +23,20 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
-use crate::data::{Content, GENERATOR};
-use crate::outcome::{Outcome, PhaseOutcome, Stop, WorkerSpan};
-use crate::pace::{Pace, Schedule};
+use crate::data::{GENERATOR, SeededData};
+use crate::outcome::{LoadOutcome, PhaseOutcome, Stop, WorkerSpan};
+use crate::pace::{ArrivalSchedule, LoadPace};
 use crate::process::{self, Threads};
 use crate::safety::RunDir;
-use crate::shape::{Fleet, Layout, Operation, Unit, Work};
+use crate::shape::{ClientSet, Layout, LoadOperation, LoadWork, TouchUnit};
 use crate::target::{Client, Forgot, components};
 
 pub use control::{Control, Progress};
-pub use gate::{Gate, LocalGate};
+pub use gate::{LocalGate, PhaseGate};
 use recorder::Recorder;
 use rounds::Rounds;
 use timer::Timer;
-use worker::Worker;
+use worker::LoadWorker;
 
 /// A cancelled run waits this long for calls under way.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
@@ -45,25 +45,25 @@ const PREPARING_MAX: usize = 32;
 
 /// All that a run does. The same in every process, but for `fleet.first_client`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Job {
+pub struct LoadJob {
     /// Directory of the data below the target. A job that writes takes the path of a [`RunDir`], or one in it, and
     /// is refused if the marker is missing. Empty: the target itself, to be read.
     pub root: String,
     pub layout: Layout,
-    pub content: Content,
-    pub fleet: Fleet,
-    pub phases: Vec<Phase>,
-    pub limits: Limits,
+    pub content: SeededData,
+    pub fleet: ClientSet,
+    pub phases: Vec<LoadPhase>,
+    pub limits: LoadLimits,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Phase {
+pub struct LoadPhase {
     /// For reports; also what processes meet by, so each phase of a job has another one.
     pub name: String,
-    pub work: Work,
+    pub work: LoadWork,
     /// Other files than the job's: a render node reads the scene that all share and writes frames of its own.
     pub files: Option<Files>,
-    pub pace: Pace,
+    pub pace: LoadPace,
     /// Of the contents that are written, or expected. Default 1.
     pub version: u32,
     /// Share of what is read that is compared with what it should be, percent. Default 100.
@@ -84,13 +84,13 @@ pub struct Files {
     pub layout: Layout,
 }
 
-impl Phase {
-    pub fn layout<'a>(&'a self, job: &'a Job) -> &'a Layout {
+impl LoadPhase {
+    pub fn layout<'a>(&'a self, job: &'a LoadJob) -> &'a Layout {
         self.files.as_ref().map_or(&job.layout, |files| &files.layout)
     }
 
     /// The directory of its files below the target.
-    pub fn root<'a>(&'a self, job: &'a Job) -> Cow<'a, str> {
+    pub fn root<'a>(&'a self, job: &'a LoadJob) -> Cow<'a, str> {
         match &self.files {
             Some(files) if job.root.is_empty() => Cow::from(files.directory.as_str()),
             Some(files) if !files.directory.is_empty() => format!("{}/{}", job.root, files.directory).into(),
@@ -99,13 +99,13 @@ impl Phase {
     }
 }
 
-impl Default for Phase {
-    fn default() -> Phase {
-        Phase {
+impl Default for LoadPhase {
+    fn default() -> LoadPhase {
+        LoadPhase {
             name: "read".to_owned(),
-            work: Work::default(),
+            work: LoadWork::default(),
             files: None,
-            pace: Pace::default(),
+            pace: LoadPace::default(),
             version: 1,
             verify_percent: 100,
             forget: true,
@@ -115,7 +115,7 @@ impl Default for Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct LoadLimits {
     /// Seconds of a phase (with those that follow it without a barrier). Default an hour.
     pub seconds: f64,
     /// To be over then is what was asked for, and no fault.
@@ -132,13 +132,20 @@ pub struct Limits {
     pub interval_s: f64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { seconds: 3600.0, asked: false, bytes: 1 << 40, errors: 8, grace_s: 30.0, interval_s: 0.2 }
+impl Default for LoadLimits {
+    fn default() -> LoadLimits {
+        LoadLimits {
+            seconds: 3600.0,
+            asked: false,
+            bytes: 1 << 40,
+            errors: 8,
+            grace_s: 30.0,
+            interval_s: 0.2,
+        }
     }
 }
 
-impl Job {
+impl LoadJob {
     pub fn writes(&self) -> bool {
         self.phases.iter().any(|phase| phase.work.operation.writes())
     }
@@ -148,7 +155,7 @@ impl Job {
         let wrong = |why: String| Err(Error::new(ErrorKind::Config, "job", why));
         self.layout.check()?;
         components(&self.root)?.for_each(drop);
-        let Fleet { clients, first_client, workers } = self.fleet;
+        let ClientSet { clients, first_client, workers } = self.fleet;
         let here = u32::try_from(clients_here).unwrap_or(u32::MAX);
         // Of a fleet that is smaller than the number of processes some have none, and meet the others all the same.
         if clients == 0 || workers == 0 || workers > 65_536 {
@@ -193,8 +200,8 @@ impl Job {
 }
 
 /// What all workers of a group of phases share.
-struct Run {
-    job: Arc<Job>,
+struct GroupRun {
+    job: Arc<LoadJob>,
     control: Arc<Control>,
     /// Of the phases, on this process's clock.
     start: Instant,
@@ -209,10 +216,10 @@ struct Run {
 
 /// One phase while it runs.
 struct PhaseRun {
-    phase: Phase,
+    phase: LoadPhase,
     recorder: Recorder,
     /// Of an open loop.
-    schedule: Option<(Schedule, Timer)>,
+    schedule: Option<(ArrivalSchedule, Timer)>,
     /// Of files that several write, where these need a commit.
     rounds: Option<Rounds>,
     /// For each client of this process, how much of its sequence was taken.
@@ -223,7 +230,7 @@ struct PhaseRun {
 
 const STOPS: [Stop; 6] = [Stop::Asked, Stop::Time, Stop::Bytes, Stop::Errors, Stop::Cancelled, Stop::Hung];
 
-impl Run {
+impl GroupRun {
     fn stop(&self, why: Stop) {
         let number = STOPS.iter().position(|stop| *stop == why).map_or(1, |at| at as u8 + 1);
         // The first reason stands.
@@ -240,11 +247,11 @@ impl Run {
 /// wrong bytes are in the outcome; an error is only what prevents a run: a job that makes no sense, a directory
 /// that cannot be made, a gate that does not open.
 pub async fn run(
-    job: &Job,
+    job: &LoadJob,
     clients: &[Arc<dyn Client>],
-    gate: &dyn Gate,
+    gate: &dyn PhaseGate,
     control: &Arc<Control>,
-) -> Result<Outcome> {
+) -> Result<LoadOutcome> {
     job.check(clients.len())?;
     let job = Arc::new(job.clone());
     if let (true, Some(client)) = (job.writes(), clients.first()) {
@@ -252,7 +259,7 @@ pub async fn run(
         in_time(&job, control, dir.must_be_ours(&**client)).await?;
     }
     let in_one_process = clients.len() == job.fleet.clients as usize;
-    let of_several = |phase: &&Phase| is_committed(phase, clients) && !phase.layout(&job).private;
+    let of_several = |phase: &&LoadPhase| is_committed(phase, clients) && !phase.layout(&job).private;
     if let (false, Some(phase)) = (in_one_process, job.phases.iter().find(of_several)) {
         let reason = format!(
             "{}: the blocks of an object are put together by one process; start one, which has all the nodes in it",
@@ -281,11 +288,11 @@ pub async fn run(
             break;
         }
     }
-    Ok(Outcome { generator: GENERATOR, processes: 1, phases, rss_max_bytes: process::rss_max_bytes() })
+    Ok(LoadOutcome { generator: GENERATOR, processes: 1, phases, rss_max_bytes: process::rss_max_bytes() })
 }
 
 /// What comes before a phase ends as a phase does, but it is not worth an outcome.
-async fn in_time<T>(job: &Job, control: &Control, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn in_time<T>(job: &LoadJob, control: &Control, work: impl Future<Output = Result<T>>) -> Result<T> {
     let seconds = job.limits.seconds + job.limits.grace_s;
     tokio::select! {
         done = work => done,
@@ -298,10 +305,10 @@ async fn in_time<T>(job: &Job, control: &Control, work: impl Future<Output = Res
 }
 
 async fn run_group(
-    job: &Arc<Job>,
-    group: &[Phase],
+    job: &Arc<LoadJob>,
+    group: &[LoadPhase],
     clients: &[Arc<dyn Client>],
-    gate: &dyn Gate,
+    gate: &dyn PhaseGate,
     control: &Arc<Control>,
     bytes: &Arc<AtomicU64>,
 ) -> Result<Vec<PhaseOutcome>> {
@@ -312,7 +319,7 @@ async fn run_group(
     };
     let (cpu_before, calls_before) = (process::cpu_seconds(), calls(clients));
     let threads_before = Threads::of_us();
-    let run = Arc::new(Run {
+    let run = Arc::new(GroupRun {
         deadline: start + Duration::from_secs_f64(job.limits.seconds),
         job: Arc::clone(job),
         control: Arc::clone(control),
@@ -325,7 +332,7 @@ async fn run_group(
     let mut workers = JoinSet::new();
     for (here, client) in clients.iter().enumerate() {
         for worker in 0..job.fleet.workers {
-            workers.spawn(Worker::new(&run, client, here, worker).run());
+            workers.spawn(LoadWorker::new(&run, client, here, worker).run());
         }
     }
     wait(&run, &mut workers).await?;
@@ -344,7 +351,7 @@ async fn run_group(
 }
 
 /// Until all workers have ended, by themselves or not.
-async fn wait(run: &Arc<Run>, workers: &mut JoinSet<()>) -> Result<()> {
+async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<()> {
     let grace = Duration::from_secs_f64(run.job.limits.grace_s);
     let mut give_up = run.deadline + grace;
     let mut cancelled = false;
@@ -380,22 +387,22 @@ async fn wait(run: &Arc<Run>, workers: &mut JoinSet<()>) -> Result<()> {
 }
 
 /// Whether the phase writes files by several workers each, and these files are there only when they are committed.
-fn is_committed(phase: &Phase, clients: &[Arc<dyn Client>]) -> bool {
-    let shared = phase.work.operation == Operation::Write && phase.work.unit == Unit::Block;
+fn is_committed(phase: &LoadPhase, clients: &[Arc<dyn Client>]) -> bool {
+    let shared = phase.work.operation == LoadOperation::Write && phase.work.unit == TouchUnit::Block;
     shared && clients.first().is_some_and(|client| client.commits())
 }
 
 impl PhaseRun {
-    fn new(job: &Job, phase: &Phase, clients: &[Arc<dyn Client>]) -> PhaseRun {
+    fn new(job: &LoadJob, phase: &LoadPhase, clients: &[Arc<dyn Client>]) -> PhaseRun {
         let clients_here = clients.len();
         let workers = clients_here.saturating_mul(job.fleet.workers as usize);
         let schedule = match phase.pace {
-            Pace::Closed { .. } => None,
-            Pace::Open { .. } if clients_here == 0 => None,
-            Pace::Open { per_second, arrivals } => {
+            LoadPace::Closed { .. } => None,
+            LoadPace::Open { .. } if clients_here == 0 => None,
+            LoadPace::Open { per_second, arrivals } => {
                 let share = clients_here as f64 / f64::from(job.fleet.clients.max(1));
                 let seed = phase.work.seed ^ u64::from(job.fleet.first_client);
-                Some((Schedule::new(per_second * share, arrivals, seed), Timer::start(workers)))
+                Some((ArrivalSchedule::new(per_second * share, arrivals, seed), Timer::start(workers)))
             }
         };
         PhaseRun {
@@ -429,7 +436,7 @@ impl PhaseRun {
 
 /// Every directory that the layout needs, by all clients side by side. Of shared ones the fleet's first process
 /// makes all; the gate lets nobody use them before.
-async fn make_directories(job: &Job, phase: &Phase, clients: &[Arc<dyn Client>]) -> Result<()> {
+async fn make_directories(job: &LoadJob, phase: &LoadPhase, clients: &[Arc<dyn Client>]) -> Result<()> {
     let (layout, root, first) = (phase.layout(job), phase.root(job), job.fleet.first_client);
     if !layout.private && first > 0 {
         return Ok(());

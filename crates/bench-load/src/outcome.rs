@@ -17,7 +17,7 @@ use crate::target::Forgot;
 pub const TOLD_MAX: usize = 8;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// Of the data that was written and compared.
     pub generator: u16,
     /// Processes whose measurements are in here.
@@ -58,7 +58,7 @@ pub struct PhaseOutcome {
     /// By how much a free worker began later than the schedule said: the bench's own error, part of `response`.
     #[serde(with = "one")]
     pub lateness: Histogram,
-    pub series: Series,
+    pub series: ThroughputSeries,
     pub errors: Errors,
     pub verification: Verification,
     /// Calls to the far side by the protocol's names, where the target counts them.
@@ -95,7 +95,7 @@ pub struct WorkerSpan {
 
 /// What was moved in each interval from the phase's start on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Series {
+pub struct ThroughputSeries {
     /// Seconds.
     pub interval_s: f64,
     pub intervals: Vec<Interval>,
@@ -172,10 +172,10 @@ pub fn size_class(bytes: u64) -> u64 {
     limits.into_iter().find(|limit| bytes <= *limit).unwrap_or(u64::MAX)
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// Adds what another process measured in the same run.
-    pub fn merge(&mut self, other: Outcome) -> Result<()> {
-        let names = |outcome: &Outcome| outcome.phases.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+    pub fn merge(&mut self, other: LoadOutcome) -> Result<()> {
+        let names = |outcome: &LoadOutcome| outcome.phases.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
         if self.generator != other.generator || names(self) != names(&other) {
             let reason = "the processes did not run the same phases with the same program; start one binary";
             return Err(Error::new(ErrorKind::Config, "merge outcomes", reason));
@@ -252,9 +252,9 @@ impl PhaseOutcome {
     }
 }
 
-impl Series {
+impl ThroughputSeries {
     /// Both have the interval that the job gives; if not, the other's is taken as it is, which shows.
-    pub(crate) fn merge(&mut self, other: &Series) {
+    pub(crate) fn merge(&mut self, other: &ThroughputSeries) {
         if self.intervals.len() < other.intervals.len() {
             self.intervals.resize(other.intervals.len(), Interval::default());
         }

@@ -15,7 +15,7 @@ use crate::data::mix_all;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pace {
+pub enum LoadPace {
     /// Each worker goes on when its last touch is done.
     Closed {
         /// Seconds that a worker rests after each touch. Default 0.
@@ -27,9 +27,9 @@ pub enum Pace {
     Open { per_second: f64, arrivals: Arrivals },
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace::Closed { think_s: 0.0, stagger: None }
+impl Default for LoadPace {
+    fn default() -> LoadPace {
+        LoadPace::Closed { think_s: 0.0, stagger: None }
     }
 }
 
@@ -50,18 +50,18 @@ pub enum Arrivals {
     Poisson,
 }
 
-impl Pace {
+impl LoadPace {
     /// Whether it makes sense; one line that says what would.
     pub fn check(&self) -> Result<()> {
         let wrong = |why: &str| Err(Error::new(ErrorKind::Config, "pace", why));
         // An hour between two touches is a slip of the pen.
         let rest = |seconds: f64| (0.0..=3600.0).contains(&seconds);
         match *self {
-            Pace::Closed { think_s, .. } if !rest(think_s) => wrong("think time should be 0 to 3600 s"),
-            Pace::Closed { stagger: Some(s), .. } if !rest(s.every_s) || s.group == 0 => {
+            LoadPace::Closed { think_s, .. } if !rest(think_s) => wrong("think time should be 0 to 3600 s"),
+            LoadPace::Closed { stagger: Some(s), .. } if !rest(s.every_s) || s.group == 0 => {
                 wrong("a stagger is a group of 1 client or more every 0 to 3600 s")
             }
-            Pace::Open { per_second, .. } if !(0.001..=1e6).contains(&per_second) => {
+            LoadPace::Open { per_second, .. } if !(0.001..=1e6).contains(&per_second) => {
                 wrong("the rate should be 0.001 to 1000000 touches a second")
             }
             _ => Ok(()),
@@ -71,7 +71,7 @@ impl Pace {
     /// When a client may begin, after the start of the phase.
     pub fn start_of(&self, client: u32) -> Duration {
         match self {
-            Pace::Closed { stagger: Some(stagger), .. } => {
+            LoadPace::Closed { stagger: Some(stagger), .. } => {
                 let group = f64::from(client / stagger.group.max(1));
                 Duration::try_from_secs_f64(group * stagger.every_s).unwrap_or(Duration::MAX)
             }
@@ -81,24 +81,24 @@ impl Pace {
 }
 
 /// The start times of an open loop, taken one by one by whoever is free.
-pub struct Schedule {
+pub struct ArrivalSchedule {
     interval_s: f64,
     arrivals: Arrivals,
     seed: u64,
-    state: Mutex<Taken>,
+    state: Mutex<TakenStarts>,
 }
 
-struct Taken {
+struct TakenStarts {
     count: u64,
     /// Seconds after the start; a float of seconds is exact to a nanosecond for a month.
     at_s: f64,
 }
 
-impl Schedule {
+impl ArrivalSchedule {
     /// `per_second` is the rate of this process; other seeds, other random arrivals.
-    pub fn new(per_second: f64, arrivals: Arrivals, seed: u64) -> Schedule {
-        let state = Mutex::new(Taken { count: 0, at_s: 0.0 });
-        Schedule { interval_s: 1.0 / per_second.max(1e-9), arrivals, seed, state }
+    pub fn new(per_second: f64, arrivals: Arrivals, seed: u64) -> ArrivalSchedule {
+        let state = Mutex::new(TakenStarts { count: 0, at_s: 0.0 });
+        ArrivalSchedule { interval_s: 1.0 / per_second.max(1e-9), arrivals, seed, state }
     }
 
     /// The next start, after the start of the phase.
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_constant_schedule_is_even_and_does_not_drift() {
-        let schedule = Schedule::new(300.0, Arrivals::Constant, 0);
+        let schedule = ArrivalSchedule::new(300.0, Arrivals::Constant, 0);
         let times: Vec<Duration> = (0..30_001).map(|_| schedule.take()).collect();
         assert_eq!(times[0], Duration::ZERO);
         assert!((times[30_000].as_secs_f64() - 100.0).abs() < 1e-6, "{:?}", times[30_000]);
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_poisson_schedule_has_the_rate_and_the_scatter_of_one() {
-        let schedule = Schedule::new(100.0, Arrivals::Poisson, 7);
+        let schedule = ArrivalSchedule::new(100.0, Arrivals::Poisson, 7);
         let times: Vec<f64> = (0..20_000).map(|_| schedule.take().as_secs_f64()).collect();
         let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
@@ -146,21 +146,21 @@ mod tests {
     #[test]
     fn clients_start_in_groups() {
         let stagger = Some(Stagger { group: 5, every_s: 7.0 });
-        let pace = Pace::Closed { think_s: 0.0, stagger };
+        let pace = LoadPace::Closed { think_s: 0.0, stagger };
         assert_eq!([0, 4, 5, 499].map(|c| pace.start_of(c).as_secs()), [0, 0, 7, 693]);
     }
 
     #[test]
     fn nonsense_is_refused() {
-        let open = |per_second| Pace::Open { per_second, arrivals: Arrivals::Constant };
+        let open = |per_second| LoadPace::Open { per_second, arrivals: Arrivals::Constant };
         for pace in [
             open(0.0),
             open(-1.0),
             open(f64::NAN),
             open(f64::INFINITY),
-            Pace::Closed { think_s: -1.0, stagger: None },
-            Pace::Closed { think_s: f64::NAN, stagger: None },
-            Pace::Closed { think_s: 0.0, stagger: Some(Stagger { group: 0, every_s: 1.0 }) },
+            LoadPace::Closed { think_s: -1.0, stagger: None },
+            LoadPace::Closed { think_s: f64::NAN, stagger: None },
+            LoadPace::Closed { think_s: 0.0, stagger: Some(Stagger { group: 0, every_s: 1.0 }) },
         ] {
             assert_eq!(pace.check().expect_err("nonsense").kind(), ErrorKind::Config, "{pace:?}");
         }

@@ -1,11 +1,10 @@
-//! What keeps a bench from doing harm: it writes only below a directory of its own, removes only what it could
-//! have made there, and says before it begins what it will take.
+//! What keeps a bench from doing harm: it writes only below a directory of its own, and removes only what it could
+//! have made there.
 //!
 //! The directory is `forebay-bench-<id>` and holds the marker `.forebay.bench`. Without the marker nothing is
 //! written into it and nothing is removed from it; with it, names that no layout makes are left and reported.
 
 mod cleanup;
-mod plan;
 
 use std::sync::Arc;
 
@@ -13,12 +12,9 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use crate::engine::{Job, Phase};
-use crate::shape::{Amount, Layout, Operation, Share, Unit};
-use crate::target::{Client, Target};
+use crate::target::Client;
 
 pub use cleanup::Cleanup;
-pub use plan::{PhasePlan, Plan, Speed, plan};
 
 const PREFIX: &str = "forebay-bench-";
 /// An S3 front of a tier keeps names that begin with ".forebay-" to itself.
@@ -27,8 +23,6 @@ pub(crate) const MARKER: &str = ".forebay.bench";
 const MARKER_SCHEMA: u32 = 1;
 /// Markers and descriptions are smaller; something larger is not ours.
 const SMALL_FILE_MAX: u64 = 64 << 10;
-/// Room that must be left besides the data: directories, and what others write meanwhile.
-const ROOM_SPARE: f64 = 1.05;
 
 #[derive(Serialize, Deserialize)]
 struct Marker {
@@ -43,7 +37,7 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// The directory's path below the target: `root` of a [`Job`].
+    /// The directory's path below the target: `root` of a job.
     pub fn path(&self) -> String {
         format!("{PREFIX}{}", self.id)
     }
@@ -162,57 +156,4 @@ pub(crate) async fn write_small(client: &dyn Client, path: &str, text: Vec<u8>) 
     let file = client.create(path).await?;
     file.write(0, text.into()).await?;
     file.close().await
-}
-
-/// Why a phase does not write each file as a whole, or all of its blocks once in each epoch.
-fn writes_blocks_alone(phase: &Phase, layout: &Layout) -> Option<String> {
-    let work = &phase.work;
-    if !work.operation.writes() || work.unit == Unit::File {
-        return None;
-    }
-    let shared = layout.private || matches!(work.share, Share::Split | Share::Interleaved);
-    let once = matches!(work.amount, Amount::Epochs(_)) && shared;
-    (!once || work.operation != Operation::Write).then(|| {
-        "its files are replaced as a whole, and blocks of them cannot be written alone; write whole files (--unit file)"
-            .to_owned()
-    })
-}
-
-/// Whether the target can take the job, before anything is done: one line that says what would. Ask in one
-/// process; `new_bytes` is what will be written where nothing is yet, see [`Plan::new_bytes`].
-pub async fn check_target(target: &dyn Target, job: &Job, new_bytes: u64) -> Result<()> {
-    let wrong =
-        |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", target.describe())));
-    let can = target.capabilities();
-    if !job.writes() && new_bytes == 0 {
-        return Ok(());
-    }
-    if can.read_only {
-        return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
-    }
-    let one_file = |phase: &Phase| {
-        let layout = phase.layout(job);
-        phase.work.operation.writes()
-            && layout.files == 1
-            && !layout.private
-            && job.fleet.workers_in_all() > 1
-    };
-    if !can.parallel_write && job.phases.iter().any(one_file) {
-        return wrong("it does not let several writers write one file; write a file each".to_owned());
-    }
-    if can.whole_files
-        && let Some(why) = job.phases.iter().find_map(|phase| writes_blocks_alone(phase, phase.layout(job)))
-    {
-        return wrong(why);
-    }
-    if let Some(space) = target.space().await? {
-        let wanted = new_bytes as f64 * ROOM_SPARE;
-        if wanted > space.available as f64 {
-            let (wanted, free) = (wanted / f64::from(1 << 20), space.available as f64 / f64::from(1 << 20));
-            return wrong(format!(
-                "{wanted:.0} MiB are needed, {free:.0} MiB are free; make it smaller with --scale"
-            ));
-        }
-    }
-    Ok(())
 }

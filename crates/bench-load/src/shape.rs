@@ -1,6 +1,6 @@
 //! Which worker touches which bytes, in which order: pure arithmetic, no lists.
 //!
-//! A [`Layout`] says which files there are. A [`Work`] makes a sequence of touches of it, numbered from 0, and
+//! A [`Layout`] says which files there are. A [`LoadWork`] makes a sequence of touches of it, numbered from 0, and
 //! says how the workers share the sequence. Each touch is computed from its number alone, so a billion files
 //! need no more memory than one, and every worker of every process finds its part without asking.
 
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 pub use layout::{Layout, Sizes};
 pub use permutation::Permutation;
-pub use sequence::{Fleet, Part, Sequence, Touch};
+pub use sequence::{ClientSet, Sequence, SequencePart, Touch};
 
 /// What is done with what is touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Operation {
+pub enum LoadOperation {
     #[default]
     Read,
     Write,
@@ -30,10 +30,10 @@ pub enum Operation {
     Walk,
 }
 
-impl Operation {
+impl LoadOperation {
     pub fn writes(self) -> bool {
-        matches!(self, Operation::Write)
-            || matches!(self, Operation::Mixed(mix) if mix.write > 0 || mix.delete > 0)
+        matches!(self, LoadOperation::Write)
+            || matches!(self, LoadOperation::Mixed(mix) if mix.write > 0 || mix.delete > 0)
     }
 }
 
@@ -60,7 +60,7 @@ impl Mix {
 /// What one touch is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum TouchUnit {
     /// A whole file, its blocks in order.
     #[default]
     File,
@@ -70,7 +70,7 @@ pub enum Unit {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum AccessOrder {
     /// Files in order, blocks in order.
     #[default]
     Sequential,
@@ -90,7 +90,7 @@ pub enum Order {
 /// Who goes through the sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Share {
+pub enum Sharing {
     /// All workers of all clients share one sequence; each has a contiguous part of it.
     #[default]
     Split,
@@ -114,11 +114,11 @@ pub enum Amount {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Work {
-    pub operation: Operation,
-    pub unit: Unit,
-    pub order: Order,
-    pub share: Share,
+pub struct LoadWork {
+    pub operation: LoadOperation,
+    pub unit: TouchUnit,
+    pub order: AccessOrder,
+    pub share: Sharing,
     pub amount: Amount,
     /// Bytes of one read or write. Default 1 MiB.
     pub block_bytes: u64,
@@ -126,13 +126,13 @@ pub struct Work {
     pub seed: u64,
 }
 
-impl Default for Work {
-    fn default() -> Work {
-        Work {
-            operation: Operation::Read,
-            unit: Unit::File,
-            order: Order::Sequential,
-            share: Share::Split,
+impl Default for LoadWork {
+    fn default() -> LoadWork {
+        LoadWork {
+            operation: LoadOperation::Read,
+            unit: TouchUnit::File,
+            order: AccessOrder::Sequential,
+            share: Sharing::Split,
             amount: Amount::Epochs(1),
             block_bytes: 1 << 20,
             seed: 0,
@@ -140,52 +140,60 @@ impl Default for Work {
     }
 }
 
-impl Work {
+impl LoadWork {
     /// Single file, multiple readers: each reads the whole file.
-    pub fn sfmr() -> Work {
-        Work { share: Share::Worker, ..Work::default() }
+    pub fn sfmr() -> LoadWork {
+        LoadWork { share: Sharing::Worker, ..LoadWork::default() }
     }
 
     /// Single file, multiple readers: each reads its section.
-    pub fn sfmr_sections() -> Work {
-        Work { unit: Unit::Block, share: Share::Split, ..Work::default() }
+    pub fn sfmr_sections() -> LoadWork {
+        LoadWork { unit: TouchUnit::Block, share: Sharing::Split, ..LoadWork::default() }
     }
 
     /// Single file, multiple writers: each writes its section.
-    pub fn sfmw() -> Work {
-        Work { operation: Operation::Write, unit: Unit::Block, share: Share::Split, ..Work::default() }
+    pub fn sfmw() -> LoadWork {
+        LoadWork {
+            operation: LoadOperation::Write,
+            unit: TouchUnit::Block,
+            share: Sharing::Split,
+            ..LoadWork::default()
+        }
     }
 
     /// Multiple files, multiple readers: every client reads every file, in an order of its own.
-    pub fn mfmr() -> Work {
-        Work { order: Order::Random, share: Share::Client, ..Work::default() }
+    pub fn mfmr() -> LoadWork {
+        LoadWork { order: AccessOrder::Random, share: Sharing::Client, ..LoadWork::default() }
     }
 
     /// Multiple files, multiple writers: each writes its own files.
-    pub fn mfmw() -> Work {
-        Work { operation: Operation::Write, share: Share::Split, ..Work::default() }
+    pub fn mfmw() -> LoadWork {
+        LoadWork { operation: LoadOperation::Write, share: Sharing::Split, ..LoadWork::default() }
     }
 
     /// sob -R: `draws` random files (or blocks) of each client.
-    pub fn random_reads(unit: Unit, draws: u64) -> Work {
-        Work {
+    pub fn random_reads(unit: TouchUnit, draws: u64) -> LoadWork {
+        LoadWork {
             unit,
-            order: Order::Uniform,
-            share: Share::Client,
+            order: AccessOrder::Uniform,
+            share: Sharing::Client,
             amount: Amount::Draws(draws),
-            ..Work::default()
+            ..LoadWork::default()
         }
     }
 
     /// The tree walked once by each client.
-    pub fn walk() -> Work {
-        Work { operation: Operation::Walk, share: Share::Client, ..Work::default() }
+    pub fn walk() -> LoadWork {
+        LoadWork { operation: LoadOperation::Walk, share: Sharing::Client, ..LoadWork::default() }
     }
 
     /// Whether it makes sense; one line that says what would.
     pub fn check(&self) -> types::Result<()> {
         let wrong = |why: &str| Err(types::Error::new(types::ErrorKind::Config, "shape", why));
-        let draws = matches!(self.order, Order::Uniform | Order::Zipf { .. } | Order::Hotspot { .. });
+        let draws = matches!(
+            self.order,
+            AccessOrder::Uniform | AccessOrder::Zipf { .. } | AccessOrder::Hotspot { .. }
+        );
         if self.block_bytes == 0 || self.block_bytes > 1 << 30 {
             return wrong("the block size should be from 1 byte to 1 GiB");
         }
@@ -194,14 +202,14 @@ impl Work {
             (_, Amount::Epochs(_)) if draws => {
                 return wrong("an order that repeats has no epochs; give a number of draws");
             }
-            (Order::Strided(0), _) => return wrong("the stride should be 1 block or more"),
-            (Order::Strided(_), _) if self.unit == Unit::File => {
+            (AccessOrder::Strided(0), _) => return wrong("the stride should be 1 block or more"),
+            (AccessOrder::Strided(_), _) if self.unit == TouchUnit::File => {
                 return wrong("a stride is a matter of blocks; choose blocks as the unit");
             }
-            (Order::Zipf { theta }, _) if !(theta > 0.0 && theta <= 10.0) => {
+            (AccessOrder::Zipf { theta }, _) if !(theta > 0.0 && theta <= 10.0) => {
                 return wrong("zipf theta should be above 0 and at most 10");
             }
-            (Order::Hotspot { hot_percent, access_percent }, _)
+            (AccessOrder::Hotspot { hot_percent, access_percent }, _)
                 if !(hot_percent > 0.0
                     && hot_percent <= 100.0
                     && (0.0..=100.0).contains(&access_percent)) =>
@@ -210,7 +218,7 @@ impl Work {
             }
             _ => {}
         }
-        let Operation::Mixed(mix) = self.operation else { return Ok(()) };
+        let LoadOperation::Mixed(mix) = self.operation else { return Ok(()) };
         if mix.sum() == 0 { wrong("a mixture needs a weight above 0") } else { Ok(()) }
     }
 }

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-pub use url::{from_url, parse_size};
+pub use url::from_url;
 
 /// Clients that connect at the same time: a server's backlog of 128 must hold them.
 const CONNECTING_MAX: usize = 32;
@@ -42,7 +42,7 @@ pub struct Capabilities {
 
 /// Room on the target, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
+pub struct TargetSpace {
     /// Free to us.
     pub available: u64,
     /// As large as it is.
@@ -62,14 +62,14 @@ pub enum Forgot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    pub kind: Kind,
+pub struct EntryStatus {
+    pub kind: EntryKind,
     /// Bytes.
     pub size: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     File,
     Directory,
     /// A link, a device, anything that a bench never makes.
@@ -77,10 +77,10 @@ pub enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TargetEntry {
     pub name: String,
     /// `None` where the listing does not tell.
-    pub kind: Option<Kind>,
+    pub kind: Option<EntryKind>,
 }
 
 #[async_trait]
@@ -91,7 +91,7 @@ pub trait Target: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// Room for new data; `None` where the target does not tell.
-    async fn space(&self) -> Result<Option<Space>>;
+    async fn space(&self) -> Result<Option<TargetSpace>>;
 
     /// Whether this process can hold so many clients; `Config` with what to do otherwise.
     fn room_for(&self, _clients: u32) -> Result<()> {
@@ -108,15 +108,15 @@ pub trait Client: Send + Sync + 'static {
     async fn mkdir(&self, path: &str) -> Result<()>;
 
     /// A file to write, made if it is missing; what is in it stays until it is overwritten.
-    async fn create(&self, path: &str) -> Result<Arc<dyn File>>;
+    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>>;
 
     /// A file to read. `NotFound` if there is none.
-    async fn open(&self, path: &str) -> Result<Arc<dyn File>>;
+    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>>;
 
-    async fn stat(&self, path: &str) -> Result<Status>;
+    async fn stat(&self, path: &str) -> Result<EntryStatus>;
 
     /// All names but `.` and `..`, in no order. The empty path is the target's own directory.
-    async fn list(&self, path: &str) -> Result<Vec<Entry>>;
+    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>>;
 
     async fn remove(&self, path: &str) -> Result<()>;
 
@@ -137,7 +137,7 @@ pub trait Client: Send + Sync + 'static {
     }
 
     /// A file of `size` bytes to write to, as other clients of this process do at the same time: each byte by one of them.
-    async fn create_shared(&self, path: &str, _size: u64) -> Result<Arc<dyn File>> {
+    async fn create_shared(&self, path: &str, _size: u64) -> Result<Arc<dyn TargetFile>> {
         self.create(path).await
     }
 
@@ -151,7 +151,7 @@ pub trait Client: Send + Sync + 'static {
 }
 
 #[async_trait]
-pub trait File: Send + Sync + 'static {
+pub trait TargetFile: Send + Sync + 'static {
     /// Bytes when it was opened.
     fn size(&self) -> u64;
 
@@ -202,6 +202,21 @@ pub(crate) fn components(path: &str) -> Result<impl Iterator<Item = &str>> {
 pub(crate) fn split_last(path: &str) -> (&str, &str) {
     let path = path.trim_end_matches('/');
     path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// Bytes: a number with k, m, g or t for powers of 1024. `None` for anything else, signs and overflow included.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let lower = text.to_ascii_lowercase();
+    let (digits, shift) = match lower.char_indices().next_back()? {
+        (at, 'k') => (&lower[..at], 10),
+        (at, 'm') => (&lower[..at], 20),
+        (at, 'g') => (&lower[..at], 30),
+        (at, 't') => (&lower[..at], 40),
+        _ => (lower.as_str(), 0),
+    };
+    // `parse` would take a plus sign.
+    let number: u64 = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
+    number.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

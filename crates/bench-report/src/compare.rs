@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::distribution::ALPHA;
 use crate::format;
-use crate::model::{Better, Cell, Measure, ResultFile, Row, Severity, Table};
+use crate::model::{Better, Cell, Measure, ResultFile, Severity, Table, TableRow};
 use crate::significance::{self, Effect};
 use crate::summary::{coefficient_of_variation, estimate, minimum_detectable_effect};
 
@@ -23,7 +23,7 @@ pub struct Config {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum ResultVerdict {
     /// No significant difference.
     Same,
     Better,
@@ -33,31 +33,31 @@ pub enum Verdict {
     NotComparable(String),
 }
 
-impl Verdict {
+impl ResultVerdict {
     /// For a CI: 0 same or better, 1 worse, 2 nothing can be said.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Verdict::Same | Verdict::Better => 0,
-            Verdict::Worse => 1,
-            Verdict::NotComparable(_) => 2,
+            ResultVerdict::Same | ResultVerdict::Better => 0,
+            ResultVerdict::Worse => 1,
+            ResultVerdict::NotComparable(_) => 2,
         }
     }
 }
 
-impl std::fmt::Display for Verdict {
+impl std::fmt::Display for ResultVerdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Verdict::Same => f.write_str("no significant difference"),
-            Verdict::Better => f.write_str("B is better"),
-            Verdict::Worse => f.write_str("B is worse"),
-            Verdict::NotComparable(why) => write!(f, "not comparable: {why}"),
+            ResultVerdict::Same => f.write_str("no significant difference"),
+            ResultVerdict::Better => f.write_str("B is better"),
+            ResultVerdict::Worse => f.write_str("B is worse"),
+            ResultVerdict::NotComparable(why) => write!(f, "not comparable: {why}"),
         }
     }
 }
 
 /// Of one measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum MeasureChange {
     /// Not significant, or smaller than what counts.
     None,
     Better,
@@ -72,12 +72,12 @@ pub struct Compared {
     pub effect: Option<Effect>,
     /// Corrected for the number of measures; None if the repetitions were too few to ask.
     pub p: Option<f64>,
-    pub change: Change,
+    pub change: MeasureChange,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    pub verdict: Verdict,
+pub struct ComparedResults {
+    pub verdict: ResultVerdict,
     pub measures: Vec<Compared>,
     pub table: Table,
 }
@@ -86,25 +86,25 @@ const COLUMNS: [&str; 7] =
     ["Measure", "Unit", "A [95 %]", "B [95 %]", "Change", "95 % of change", "p (Holm)"];
 
 /// What changed from `a` to `b`.
-pub fn compare(a: &ResultFile, b: &ResultFile, config: &Config) -> Outcome {
+pub fn compare(a: &ResultFile, b: &ResultFile, config: &Config) -> ComparedResults {
     let mut table = Table::new(format!("A: {}; B: {}", a.started, b.started), COLUMNS, Vec::new());
     if let Some(why) = mismatch(a, b, config) {
         // Its words are from files.
-        let verdict = Verdict::NotComparable(format::one_line(&why));
-        return Outcome { verdict, measures: Vec::new(), table };
+        let verdict = ResultVerdict::NotComparable(format::one_line(&why));
+        return ComparedResults { verdict, measures: Vec::new(), table };
     }
     let pairs = pairs(a, b, &mut table.notes);
     if pairs.is_empty() {
         let why = "the two results have no measure in common".to_owned();
-        return Outcome { verdict: Verdict::NotComparable(why), measures: Vec::new(), table };
+        return ComparedResults { verdict: ResultVerdict::NotComparable(why), measures: Vec::new(), table };
     }
     let measures = ask(&pairs, config);
     table.rows = pairs.iter().zip(&measures).map(|(pair, compared)| row(pair, compared)).collect();
     table.notes.extend(notes(a, b, &pairs, &measures));
-    Outcome { verdict: verdict(&pairs, &measures), measures, table }
+    ComparedResults { verdict: verdict(&pairs, &measures), measures, table }
 }
 
-type Pair<'a> = (&'a Measure, &'a Measure);
+type MeasurePair<'a> = (&'a Measure, &'a Measure);
 
 /// Why the two must not be compared at all.
 fn mismatch(a: &ResultFile, b: &ResultFile, config: &Config) -> Option<String> {
@@ -132,7 +132,7 @@ fn mismatch(a: &ResultFile, b: &ResultFile, config: &Config) -> Option<String> {
 }
 
 /// Measures of the same name and unit. What is in one file only goes to the notes.
-fn pairs<'a>(a: &'a ResultFile, b: &'a ResultFile, notes: &mut Vec<String>) -> Vec<Pair<'a>> {
+fn pairs<'a>(a: &'a ResultFile, b: &'a ResultFile, notes: &mut Vec<String>) -> Vec<MeasurePair<'a>> {
     let key = |m: &'a Measure| (m.name.as_str(), m.unit.as_str());
     let of_b: BTreeMap<_, _> = b.measures.iter().rev().map(|m| (key(m), m)).collect();
     let of_a: BTreeSet<_> = a.measures.iter().map(key).collect();
@@ -152,8 +152,8 @@ fn pairs<'a>(a: &'a ResultFile, b: &'a ResultFile, notes: &mut Vec<String>) -> V
 }
 
 /// All measures are asked at once: those with enough repetitions share the correction.
-fn ask(pairs: &[Pair], config: &Config) -> Vec<Compared> {
-    let could = |pair: &Pair, questions: usize| {
+fn ask(pairs: &[MeasurePair], config: &Config) -> Vec<Compared> {
+    let could = |pair: &MeasurePair, questions: usize| {
         significance::smallest_p(pair.0.values.len(), pair.1.values.len()) * questions as f64 <= ALPHA
     };
     let tests: Vec<Option<f64>> = pairs
@@ -173,37 +173,37 @@ fn ask(pairs: &[Pair], config: &Config) -> Vec<Compared> {
             let effect = significance::effect(&pair.0.values, &pair.1.values);
             let change = match p {
                 Some(p) if p <= ALPHA => direction(pair.0.better, effect, config),
-                Some(_) if could(pair, questions) => Change::None,
-                _ => Change::TooFew,
+                Some(_) if could(pair, questions) => MeasureChange::None,
+                _ => MeasureChange::TooFew,
             };
             Compared { name: pair.0.name.clone(), effect, p, change }
         })
         .collect()
 }
 
-fn direction(better: Better, effect: Option<Effect>, config: &Config) -> Change {
+fn direction(better: Better, effect: Option<Effect>, config: &Config) -> MeasureChange {
     let relative = effect.map_or(0.0, |e| e.relative);
     if relative == 0.0 || relative.abs() < config.smallest_change {
-        return Change::None;
+        return MeasureChange::None;
     }
     match (better, relative > 0.0) {
-        (Better::Higher, true) | (Better::Lower, false) => Change::Better,
-        (Better::Higher, false) | (Better::Lower, true) => Change::Worse,
+        (Better::Higher, true) | (Better::Lower, false) => MeasureChange::Better,
+        (Better::Higher, false) | (Better::Lower, true) => MeasureChange::Worse,
     }
 }
 
-fn verdict(pairs: &[Pair], measures: &[Compared]) -> Verdict {
+fn verdict(pairs: &[MeasurePair], measures: &[Compared]) -> ResultVerdict {
     let any = |change| measures.iter().any(|m| m.change == change);
-    if any(Change::Worse) {
-        Verdict::Worse
-    } else if any(Change::Better) {
-        Verdict::Better
-    } else if any(Change::None) {
-        Verdict::Same
+    if any(MeasureChange::Worse) {
+        ResultVerdict::Worse
+    } else if any(MeasureChange::Better) {
+        ResultVerdict::Better
+    } else if any(MeasureChange::None) {
+        ResultVerdict::Same
     } else {
         let least = pairs.iter().map(|p| p.0.values.len().min(p.1.values.len())).min().unwrap_or(0);
         let needed = repetitions_needed(pairs.len());
-        Verdict::NotComparable(format!(
+        ResultVerdict::NotComparable(format!(
             "{least} repetitions are too few to show a difference in {}; run both again with --repetitions {needed}",
             if pairs.len() == 1 { "one measure".to_owned() } else { format!("{} measures", pairs.len()) },
         ))
@@ -216,7 +216,7 @@ fn repetitions_needed(questions: usize) -> usize {
     (crate::summary::REPETITIONS_MIN..100).find(enough).unwrap_or(100)
 }
 
-fn row(pair: &Pair, compared: &Compared) -> Row {
+fn row(pair: &MeasurePair, compared: &Compared) -> TableRow {
     let (a, b) = pair;
     let interval = match compared.effect.and_then(|e| e.interval) {
         Some((low, high)) => {
@@ -226,10 +226,12 @@ fn row(pair: &Pair, compared: &Compared) -> Row {
     };
     let size = compared.effect.map_or(String::new(), |e| format::percent_change(e.relative));
     let change = match compared.change {
-        Change::None => Cell::text("~"),
-        Change::Better => Cell::text(format!("{size} better")),
-        Change::Worse => Cell::text(format!("{size} worse")),
-        Change::TooFew => Cell::text(format!("n too small ({} and {})", a.values.len(), b.values.len())),
+        MeasureChange::None => Cell::text("~"),
+        MeasureChange::Better => Cell::text(format!("{size} better")),
+        MeasureChange::Worse => Cell::text(format!("{size} worse")),
+        MeasureChange::TooFew => {
+            Cell::text(format!("n too small ({} and {})", a.values.len(), b.values.len()))
+        }
     };
     let p = match compared.p {
         Some(p) => Cell::text(format::probability(p)),
@@ -244,20 +246,21 @@ fn row(pair: &Pair, compared: &Compared) -> Row {
         interval,
         p,
     ];
-    Row::new(cells)
+    TableRow::new(cells)
 }
 
-fn notes(a: &ResultFile, b: &ResultFile, pairs: &[Pair], measures: &[Compared]) -> Vec<String> {
+fn notes(a: &ResultFile, b: &ResultFile, pairs: &[MeasurePair], measures: &[Compared]) -> Vec<String> {
     let mut notes = vec![
         "Change: Hodges-Lehmann ratio of B to A; p: Mann-Whitney, two-sided, corrected for all measures; ~: not \
          significant at 5 %."
             .to_owned(),
     ];
-    let detectable =
-        pairs.iter().zip(measures).filter(|(_, m)| m.change == Change::None).filter_map(|((a, b), _)| {
+    let detectable = pairs.iter().zip(measures).filter(|(_, m)| m.change == MeasureChange::None).filter_map(
+        |((a, b), _)| {
             let noise = coefficient_of_variation(&a.values)?.max(coefficient_of_variation(&b.values)?);
             minimum_detectable_effect(noise, a.values.len().min(b.values.len()))
-        });
+        },
+    );
     let detectable: Vec<f64> = detectable.collect();
     if let Some(largest) = detectable.iter().copied().reduce(f64::max) {
         notes.push(format!(

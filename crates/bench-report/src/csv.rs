@@ -115,14 +115,14 @@ fn file_stem(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Row;
+    use crate::model::TableRow;
     use crate::summary::estimate;
 
     #[test]
     fn estimates_have_their_ends_and_texts_their_quotes() {
         let rows = vec![
-            Row::new(vec![Cell::text("a, \"b\"\nc"), estimate(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]),
-            Row { cells: vec![Cell::Bytes(5), Cell::missing("why")], invalid: vec!["short".to_owned()] },
+            TableRow::new(vec![Cell::text("a, \"b\"\nc"), estimate(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])]),
+            TableRow { cells: vec![Cell::Bytes(5), Cell::missing("why")], invalid: vec!["short".to_owned()] },
         ];
         let text = table(&Table::new("T", ["name", "s"], rows));
         assert_eq!(
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_row_that_is_too_short_still_has_all_fields() {
-        let text = table(&Table::new("T", ["a", "b"], vec![Row::new(vec![Cell::Number(0.1)])]));
+        let text = table(&Table::new("T", ["a", "b"], vec![TableRow::new(vec![Cell::Number(0.1)])]));
         assert_eq!(text, "a,b,invalid\r\n0.1,,\r\n");
     }
 

@@ -1,4 +1,4 @@
-//! The distributions that intervals and tests need: normal, Student's t, binomial with p = 1/2.
+//! The median, and the distributions that intervals and tests need: normal, Student's t, binomial with p = 1/2.
 //!
 //! Quantiles are found by bisection of the distribution function: some hundred evaluations, which nobody notices
 //! in a report, and nothing to get wrong.
@@ -7,6 +7,25 @@
 pub const CONFIDENCE: f64 = 0.95;
 /// What is called significant.
 pub const ALPHA: f64 = 1.0 - CONFIDENCE;
+
+/// None without values, or if one is not finite.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values)?;
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    let lower = *sorted.get((sorted.len() - 1) / 2)?;
+    Some(lower + (upper - lower) / 2.0)
+}
+
+/// None without values, or if one is not finite.
+pub(crate) fn sorted(values: &[f64]) -> Option<Vec<f64>> {
+    if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Some(sorted)
+}
 
 /// P(Z <= z).
 pub fn normal_cdf(z: f64) -> f64 {

@@ -23,7 +23,7 @@ pub struct Coefficient {
 
 /// y = intercept + slope * x, by ordinary least squares.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct FittedLine {
     pub intercept: Coefficient,
     pub slope: Coefficient,
     /// Share of the variance of y that the line explains.
@@ -45,7 +45,7 @@ pub struct Observation {
 
 /// T = fixed + round_trips * RTT + bytes / bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Distance {
+pub struct DistanceModel {
     /// Seconds.
     pub fixed: Coefficient,
     /// A count; None if the round trip did not vary.
@@ -82,7 +82,7 @@ impl std::fmt::Display for Unfit {
 }
 
 /// Through points (x, y).
-pub fn line(points: &[(f64, f64)]) -> Result<Line, Unfit> {
+pub fn line(points: &[(f64, f64)]) -> Result<FittedLine, Unfit> {
     let x: Vec<f64> = points.iter().map(|p| p.0).collect();
     let y: Vec<f64> = points.iter().map(|p| p.1).collect();
     if points.len() < 2 {
@@ -93,7 +93,7 @@ pub fn line(points: &[(f64, f64)]) -> Result<Line, Unfit> {
     }
     let fitted = least_squares(&[&x], &y)?;
     let slope = fitted.slopes.first().copied().ok_or(Unfit::NothingVaries)?;
-    Ok(Line {
+    Ok(FittedLine {
         intercept: fitted.intercept,
         slope,
         r2: fitted.r2,
@@ -105,7 +105,7 @@ pub fn line(points: &[(f64, f64)]) -> Result<Line, Unfit> {
 }
 
 /// The fit with three terms; two where only one of round trip and bytes varied.
-pub fn distance(observations: &[Observation]) -> Result<Distance, Unfit> {
+pub fn distance(observations: &[Observation]) -> Result<DistanceModel, Unfit> {
     let column = |of: fn(&Observation) -> f64| observations.iter().map(of).collect::<Vec<_>>();
     let (rtt, bytes, seconds) = (column(|o| o.rtt_seconds), column(|o| o.bytes), column(|o| o.seconds));
     let (rtt_varies, bytes_vary) = (varies(&rtt), varies(&bytes));
@@ -121,7 +121,7 @@ pub fn distance(observations: &[Observation]) -> Result<Distance, Unfit> {
     }
     let fitted = least_squares(&predictors, &seconds)?;
     let mut slopes = fitted.slopes.into_iter();
-    Ok(Distance {
+    Ok(DistanceModel {
         fixed: fitted.intercept,
         round_trips: if rtt_varies { slopes.next() } else { None },
         seconds_per_byte: if bytes_vary { slopes.next() } else { None },
@@ -130,7 +130,7 @@ pub fn distance(observations: &[Observation]) -> Result<Distance, Unfit> {
     })
 }
 
-impl Line {
+impl FittedLine {
     pub fn predict(&self, x: f64) -> f64 {
         self.intercept.value + self.slope.value * x
     }
@@ -150,7 +150,7 @@ impl Line {
     }
 }
 
-impl Distance {
+impl DistanceModel {
     /// Seconds at a distance; a term that was not fitted adds nothing.
     pub fn predict(&self, rtt_seconds: f64, bytes: f64) -> f64 {
         let slope = |term: &Option<Coefficient>| term.map_or(0.0, |c| c.value);

@@ -1,7 +1,6 @@
 //! Latencies: an HDR histogram of microseconds with three digits, that can be merged and carried in a result file.
 //!
-//! The carried form is the uncompressed V2 encoding of the HdrHistogram family in base64, written here by hand: the
-//! library's own needs four more packages, and decodes damaged input of any size. Ours is bounded before it is read.
+//! The carried form is the uncompressed V2 encoding of the HdrHistogram family in base64. It is written here: the library's own needs four more packages, and decodes damaged input of any size. Ours is bounded before it is read.
 //!
 //! ```text
 //! 0  u32  cookie 0x1c849313     8  u32  normalizing offset, 0   16  u64  lowest, 1        32  f64  ratio, 1.0
@@ -10,12 +9,12 @@
 //!
 //! Counts are ZigZag LEB128 in the order of their values; a negative one skips so many empty values.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram as Hdr;
 use types::{Error, ErrorKind, Result};
 
-use crate::model::{Cell, NamedHistogram, Point, Row, Series, Table};
-
-mod base64;
+use crate::model::{Cell, NamedHistogram, Point, Series, Table, TableRow};
 
 /// A day. Longer operations count as one that took a day.
 pub const MICROSECONDS_MAX: u64 = 24 * 3600 * 1_000_000;
@@ -115,6 +114,12 @@ impl Histogram {
         self.samples.saturating_sub(below)
     }
 
+    /// A percentile in milliseconds, for a table; `what` was counted, if that was not often enough.
+    pub fn milliseconds(&self, percent: f64, what: &str) -> Cell {
+        let too_few = || Cell::missing(format!("{} {what} are too few", self.len()));
+        self.percentile(percent).map_or_else(too_few, |us| Cell::Number(us as f64 / 1000.0))
+    }
+
     /// The cumulative distribution for a step plot: (milliseconds, percent of all operations that were as fast).
     pub fn cumulative(&self, name: impl Into<String>) -> Series {
         /// Enough for a curve without corners.
@@ -164,7 +169,7 @@ impl Histogram {
         bytes.extend(MICROSECONDS_MAX.to_be_bytes());
         bytes.extend(1f64.to_be_bytes());
         bytes.extend(counts);
-        base64::encode(&bytes)
+        BASE64.encode(&bytes)
     }
 
     /// Of what [`Histogram::encode`], or another writer of V2 with three digits from 1 to at most a day, wrote.
@@ -174,7 +179,7 @@ impl Histogram {
         if text.len() > ENCODED_BYTES_MAX.div_ceil(3) * 4 {
             return Err(damaged("longer than any histogram of three digits and a day"));
         }
-        let bytes = base64::decode(text).ok_or_else(|| damaged("not base64"))?;
+        let bytes = BASE64.decode(text).ok().ok_or_else(|| damaged("not base64"))?;
         let (header, counts) = bytes.split_at_checked(HEADER_BYTES).ok_or_else(|| damaged("too short"))?;
         let word = |at: usize| be_u32(header, at);
         let long = |at: usize| u64::from(be_u32(header, at)) << 32 | u64::from(be_u32(header, at + 4));
@@ -285,7 +290,7 @@ pub fn table(title: &str, histograms: &[(String, Histogram)]) -> Table {
         let mut cells = vec![Cell::text(name), Cell::Count(h.len())];
         cells.extend(PERCENTILES.iter().map(|(_, percent)| ms(h.percentile(*percent), h.len())));
         cells.push(ms(h.max(), h.len()));
-        Row::new(cells)
+        TableRow::new(cells)
     };
     Table::new(title, columns, histograms.iter().map(row).collect())
 }

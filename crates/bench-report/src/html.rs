@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::format;
 use crate::markdown::is_text;
 use crate::markup::escape;
-use crate::model::{Cell, Plot, ResultFile, Row, Severity, Table};
+use crate::model::{Cell, Plot, ResultFile, Severity, Table, TableRow};
 use crate::plot::{self, Width};
 use crate::report;
 
@@ -221,7 +221,7 @@ fn decimals(table: &Table, column: usize) -> Option<usize> {
     all.iter().all(|d| d + 1 >= most).then_some(most)
 }
 
-fn reason(row: &Row, rows: usize, columns: usize) -> String {
+fn reason(row: &TableRow, rows: usize, columns: usize) -> String {
     if row.invalid.is_empty() {
         return String::new();
     }
@@ -286,11 +286,11 @@ fn pairs(out: &mut String, pairs: impl Iterator<Item = (String, String)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Row;
+    use crate::model::TableRow;
 
     #[test]
     fn invalid_rows_are_struck_and_say_why() {
-        let row = Row { cells: vec![Cell::Number(5.0)], invalid: vec!["<too> short".to_owned()] };
+        let row = TableRow { cells: vec![Cell::Number(5.0)], invalid: vec!["<too> short".to_owned()] };
         let html = table(&Table::new("T", ["MiB/s"], vec![row]));
         assert!(html.contains("<tr class=\"struck\"><td>5</td></tr>"), "{html}");
         assert!(html.contains("<b class=\"badge\">INVALID</b> &lt;too&gt; short"), "{html}");
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_struck_for_the_same_reason_have_it_once() {
-        let row = |why: &str| Row { cells: vec![Cell::Number(5.0)], invalid: vec![why.to_owned()] };
+        let row = |why: &str| TableRow { cells: vec![Cell::Number(5.0)], invalid: vec![why.to_owned()] };
         let html = table(&Table::new("T", ["MiB/s"], vec![row("same"), row("same"), row("other")]));
         assert_eq!((html.matches("same").count(), html.matches("INVALID").count()), (1, 2), "{html}");
         assert!(html.contains("(these 2 rows) same"), "{html}");
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn the_points_of_a_column_stand_below_each_other() {
         let column = |values: &[f64]| {
-            let rows = values.iter().map(|v| Row::new(vec![Cell::Number(*v)])).collect();
+            let rows = values.iter().map(|v| TableRow::new(vec![Cell::Number(*v)])).collect();
             table(&Table::new("T", ["s"], rows))
         };
         assert!(column(&[444.29, -1.125]).contains("<td>444.290</td></tr><tr><td>-1.125</td>"));

@@ -1,9 +1,24 @@
 //! What a bench run found, as data: its model with a schema version, the statistics over it, and its four outputs
 //! (Markdown, CSV, JSON, one HTML page). Pure: knows nothing of targets, clocks or networks.
 //!
-//! An experiment fills a [`model::ResultFile`] with cells from [`summary::estimate`], rows that [`overlap`] and
-//! [`sanity`] found believable, and fits from [`fit`]; the outputs take it from there. Nothing here adds rates of
-//! workers that did not work at the same time, and nothing prints a zero for what was not measured.
+//! # Cast
+//! - [`model::ResultFile`]: tables, plots, measures, findings and histograms of one run; everything else reads or fills it.
+//! - [`summary::estimate`] makes a cell of repetitions, [`overlap::PhaseSpans`] the rates of workers, [`histogram::Histogram`] latencies,
+//!   [`fit`] lines through distances.
+//! - [`sanity`] says why a row cannot be true, [`bottleneck`] what limits it, [`significance`] and [`compare`] whether two results
+//!   differ. [`distribution`] has what these calculate with.
+//! - [`published`]: the figures of the studies that our experiments repeat.
+//! - [`markdown`], [`csv`], [`json`], [`html`] with [`plot`]: the outputs. [`report`] has what several of them tell, [`format`](mod@format) numbers.
+//!
+//! # The way of a number
+//! Repetitions become a median with its interval (`summary`), a cell of a row that may be INVALID (`sanity`), a measure that another
+//! result is compared by, and text (`format`).
+//!
+//! # Invariants
+//! Rates of workers that did not work at the same time are never added. What was not measured is missing with its reason, never zero.
+//! A file that is read is checked before it is believed.
+//!
+//! Begin with `model.rs`, then `summary.rs` and `overlap.rs`.
 
 pub mod bottleneck;
 pub mod compare;

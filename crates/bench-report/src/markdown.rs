@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::format;
-use crate::model::{Cell, ResultFile, Row, Severity, Table};
+use crate::model::{Cell, ResultFile, Severity, Table, TableRow};
 use crate::report;
 
 /// The whole report: answer, tables, parameters, fingerprint.
@@ -90,7 +90,7 @@ fn reasons(table: &Table) -> Vec<(String, String)> {
     all.into_iter().map(|(rows, why)| (named(rows), why)).collect()
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &TableRow) -> Vec<String> {
     let strike = |text: String| {
         if row.invalid.is_empty() || text.is_empty() { text } else { format!("~~{text}~~") }
     };
@@ -148,14 +148,14 @@ mod tests {
 
     #[test]
     fn texts_stay_in_their_cells() {
-        let row = Row::new(vec![Cell::text("a|b\n<script>*x*"), Cell::Number(1.0)]);
+        let row = TableRow::new(vec![Cell::text("a|b\n<script>*x*"), Cell::Number(1.0)]);
         let text = table(&Table::new("", ["name", "value"], vec![row]));
         assert_eq!(text.lines().nth(2), Some(r"| a\|b<br>&lt;script>\*x\* | 1 |"));
     }
 
     #[test]
     fn invalid_rows_are_struck_and_say_why() {
-        let row = Row {
+        let row = TableRow {
             cells: vec![Cell::Number(5.0)],
             invalid: vec!["too short".to_owned(), "random".to_owned()],
         };
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_told_once_for_all_its_rows() {
-        let row = |why: &str| Row { cells: vec![Cell::Number(5.0)], invalid: vec![why.to_owned()] };
+        let row = |why: &str| TableRow { cells: vec![Cell::Number(5.0)], invalid: vec![why.to_owned()] };
         let text = table(&Table::new("T", ["MiB/s"], vec![row("a"), row("b"), row("a")]));
         assert!(text.contains("- **INVALID**, rows 1, 3: a\n- **INVALID**, row 2: b"), "{text}");
         assert_eq!(text.matches("INVALID").count(), 2);

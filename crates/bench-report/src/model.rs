@@ -92,7 +92,7 @@ pub struct Table {
     pub title: String,
     /// Heads, with the unit: `Direct Connect (s)`.
     pub columns: Vec<String>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
     /// Below the table: what the numbers are, and are not.
     pub notes: Vec<String>,
     /// Values that somebody else published.
@@ -101,7 +101,7 @@ pub struct Table {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct TableRow {
     pub cells: Vec<Cell>,
     /// Why the row must not be believed; empty if it may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -236,9 +236,9 @@ impl Cell {
     }
 }
 
-impl Row {
-    pub fn new(cells: Vec<Cell>) -> Row {
-        Row { cells, invalid: Vec::new() }
+impl TableRow {
+    pub fn new(cells: Vec<Cell>) -> TableRow {
+        TableRow { cells, invalid: Vec::new() }
     }
 }
 
@@ -246,10 +246,15 @@ impl Table {
     pub fn new<C: Into<String>>(
         title: impl Into<String>,
         columns: impl IntoIterator<Item = C>,
-        rows: Vec<Row>,
+        rows: Vec<TableRow>,
     ) -> Table {
         let columns = columns.into_iter().map(Into::into).collect();
         Table { title: title.into(), columns, rows, notes: Vec::new(), published: false }
+    }
+
+    /// With these notes below it.
+    pub fn noted<N: Into<String>>(self, notes: impl IntoIterator<Item = N>) -> Table {
+        Table { notes: notes.into_iter().map(Into::into).collect(), ..self }
     }
 }
 

@@ -44,12 +44,12 @@ impl From<Refusal> for Cell {
 
 /// A stretch of time in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub struct TimeWindow {
     pub start: f64,
     pub end: f64,
 }
 
-impl Window {
+impl TimeWindow {
     pub fn seconds(&self) -> f64 {
         self.end - self.start
     }
@@ -57,7 +57,7 @@ impl Window {
 
 /// The spans of one phase, checked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Phase {
+pub struct PhaseSpans {
     spans: Vec<Span>,
 }
 
@@ -105,15 +105,15 @@ impl Span {
     }
 }
 
-impl Phase {
+impl PhaseSpans {
     /// Refused if there is no worker, or one that took no time.
-    pub fn new(spans: Vec<Span>) -> Result<Phase, Refusal> {
+    pub fn new(spans: Vec<Span>) -> Result<PhaseSpans, Refusal> {
         if spans.is_empty() {
             return Err(Refusal { reason: "no worker finished".to_owned() });
         }
         match spans.iter().find_map(Span::problem) {
             Some(reason) => Err(Refusal { reason }),
-            None => Ok(Phase { spans }),
+            None => Ok(PhaseSpans { spans }),
         }
     }
 
@@ -126,17 +126,17 @@ impl Phase {
     }
 
     /// From the first start to the last end.
-    pub fn whole(&self) -> Window {
+    pub fn whole(&self) -> TimeWindow {
         let start = self.spans.iter().map(|s| s.start).fold(f64::INFINITY, f64::min);
         let end = self.spans.iter().map(|s| s.end).fold(f64::NEG_INFINITY, f64::max);
-        Window { start, end }
+        TimeWindow { start, end }
     }
 
     /// In which all workers worked: from the last start to the first end. None if there is no such moment.
-    pub fn common(&self) -> Option<Window> {
+    pub fn common(&self) -> Option<TimeWindow> {
         let start = self.spans.iter().map(|s| s.start).fold(f64::NEG_INFINITY, f64::max);
         let end = self.spans.iter().map(|s| s.end).fold(f64::INFINITY, f64::min);
-        (end > start).then_some(Window { start, end })
+        (end > start).then_some(TimeWindow { start, end })
     }
 
     /// The part of the phase in which all worked, 0 to 1.
@@ -168,7 +168,7 @@ impl Phase {
     pub fn first_done_rate(&self) -> Result<f64, Refusal> {
         let start = self.whole().start;
         self.rate_in(
-            Window { start, end: start + self.first_done_seconds() },
+            TimeWindow { start, end: start + self.first_done_seconds() },
             "rate until the first was done",
         )
     }
@@ -198,7 +198,7 @@ impl Phase {
         if fastest > 0.0 { slowest / fastest } else { 1.0 }
     }
 
-    fn rate_in(&self, window: Window, what: &str) -> Result<f64, Refusal> {
+    fn rate_in(&self, window: TimeWindow, what: &str) -> Result<f64, Refusal> {
         let measured = self.spans.iter().all(|s| !s.progress.is_empty());
         if !measured && self.overlap() < OVERLAP_MIN {
             return Err(self.refusal(what));

@@ -14,7 +14,7 @@ use crate::model::{Plot, PlotKind, Point, Series};
 mod scale;
 mod slots;
 
-use scale::Scale;
+use scale::AxisScale;
 use slots::Slots;
 
 /// Of half a page and of a telephone, and of a whole page: the same height, so that text has one size.
@@ -66,7 +66,7 @@ pub fn svg(plot: &Plot, width: Width) -> String {
     let ys: Vec<f64> = points(&series)
         .flat_map(|p| [p.y, p.interval.map_or(p.y, |i| i.0), p.interval.map_or(p.y, |i| i.1)])
         .collect();
-    let mut y = Scale::new(&ys, plot.y.logarithmic, true);
+    let mut y = AxisScale::new(&ys, plot.y.logarithmic, true);
     let widest = y.ticks.iter().map(|t| t.1.chars().count()).max().unwrap_or(1);
     let (left, right) = (22.0 + DIGIT * widest as f64, width.units() - MARGIN);
     let bars = plot.kind == PlotKind::Bars;
@@ -76,7 +76,7 @@ pub fn svg(plot: &Plot, width: Width) -> String {
     let label = if plot.x.label.is_empty() { 0.0 } else { 24.0 };
     let bottom = HEIGHT - 13.0 - LINE * lines as f64 - label;
     y.place(bottom, TOP);
-    let frame = Frame { left, right, bottom, y };
+    let frame = PlotFrame { left, right, bottom, y };
     frame.draw_y(&mut out, &plot.y.label);
     frame.draw_x_label(&mut out, &plot.x.label);
     match slots {
@@ -90,7 +90,7 @@ pub fn svg(plot: &Plot, width: Width) -> String {
         }
         None => {
             let xs: Vec<f64> = points(&series).map(|p| p.x).collect();
-            let mut x = Scale::new(&xs, plot.x.logarithmic, false);
+            let mut x = AxisScale::new(&xs, plot.x.logarithmic, false);
             x.place(left + 8.0, right - 8.0);
             frame.draw_x(&mut out, &x);
             draw_lines(&mut out, plot.kind, &series, &|v| x.at(v), &frame);
@@ -166,14 +166,14 @@ fn class(series: &[Series], index: usize) -> String {
 }
 
 /// The area of the drawing, and its y axis.
-struct Frame {
+struct PlotFrame {
     left: f64,
     right: f64,
     bottom: f64,
-    y: Scale,
+    y: AxisScale,
 }
 
-impl Frame {
+impl PlotFrame {
     fn draw_y(&self, out: &mut String, label: &str) {
         for (value, text) in &self.y.ticks {
             let at = self.y.at(*value);
@@ -192,7 +192,7 @@ impl Frame {
         let _ = write!(out, "<text class=\"axis\" x=\"4\" y=\"16\">{}</text>", escape(label));
     }
 
-    fn draw_x(&self, out: &mut String, x: &Scale) {
+    fn draw_x(&self, out: &mut String, x: &AxisScale) {
         let _ =
             write!(out, "<path class=\"rule\" d=\"M{:.1} {:.1}H{}\"/>", self.left, self.bottom, self.right);
         for (value, text) in &x.ticks {
@@ -217,7 +217,13 @@ impl Frame {
     }
 }
 
-fn draw_lines(out: &mut String, kind: PlotKind, series: &[Series], x: &dyn Fn(f64) -> f64, frame: &Frame) {
+fn draw_lines(
+    out: &mut String,
+    kind: PlotKind,
+    series: &[Series],
+    x: &dyn Fn(f64) -> f64,
+    frame: &PlotFrame,
+) {
     // What we measured last, and so on top.
     let mut ordered: Vec<(usize, &Series)> = series.iter().enumerate().collect();
     ordered.sort_by_key(|(_, s)| !(s.published || s.model));
@@ -251,7 +257,7 @@ fn draw_lines(out: &mut String, kind: PlotKind, series: &[Series], x: &dyn Fn(f6
     }
 }
 
-fn whisker(out: &mut String, class: &str, at: f64, point: &Point, frame: &Frame) {
+fn whisker(out: &mut String, class: &str, at: f64, point: &Point, frame: &PlotFrame) {
     if let Some((low, high)) = point.interval {
         let (low, high) = (frame.y.at(low), frame.y.at(high));
         let (from, width) = (at - 5.0, 10.0);

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::model::{Axis, Cell, Plot, PlotKind, Point, Row, Series, Table};
+use crate::model::{Axis, Cell, Plot, PlotKind, Point, Series, Table, TableRow};
 
 /// All of them.
 pub static PUBLISHED: LazyLock<Published> =
@@ -111,7 +111,8 @@ enum PrintedCell {
 
 impl Printed {
     pub fn table(&self) -> Table {
-        let rows = self.rows.iter().map(|row| Row::new(row.iter().map(|cell| self.cell(cell)).collect()));
+        let rows =
+            self.rows.iter().map(|row| TableRow::new(row.iter().map(|cell| self.cell(cell)).collect()));
         Table {
             notes: self.notes.clone(),
             published: true,
@@ -120,7 +121,7 @@ impl Printed {
     }
 
     /// Its columns, with these rows and no figure of its own.
-    pub fn filled(&self, rows: Vec<Row>) -> Table {
+    pub fn filled(&self, rows: Vec<TableRow>) -> Table {
         Table::new(&self.title, &self.columns, rows)
     }
 

@@ -7,8 +7,8 @@ use crate::bottleneck;
 use crate::format;
 use crate::histogram::{self, Histogram};
 use crate::model::{
-    AnswerLine, AnswerPart, Axis, Cell, Finding, Measure, Noise, Plot, PlotKind, ResultFile, Row, Severity,
-    Table,
+    AnswerLine, AnswerPart, Axis, Cell, Finding, Measure, Noise, Plot, PlotKind, ResultFile, Severity, Table,
+    TableRow,
 };
 use crate::summary::{
     coefficient_of_variation, drift, drift_warning, estimate, minimum_detectable_effect, noise_floor,
@@ -177,7 +177,7 @@ pub fn repetitions(file: &ResultFile) -> Option<Table> {
     if file.measures.is_empty() {
         return None;
     }
-    let rows = file.measures.iter().map(|measure| Row::new(repetition_row(measure))).collect();
+    let rows = file.measures.iter().map(|measure| TableRow::new(repetition_row(measure))).collect();
     let columns = ["Measure", "Unit", "n", "Median [95 %]", "Noise (%)", "Detectable change (%)"];
     let mut table = Table::new("Repetitions", columns, rows);
     if let Some(noise) = noise_floor(file.measures.iter().map(|m| m.values.as_slice())) {

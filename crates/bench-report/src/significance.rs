@@ -3,8 +3,7 @@
 //! Small samples are tested exactly, ties included: every way to split the pooled ranks is counted. Large samples use
 //! the normal approximation. Ranks, because run times are not normal and one straggler must not decide.
 
-use crate::distribution::{ALPHA, normal_cdf, normal_quantile};
-use crate::summary::median;
+use crate::distribution::{ALPHA, median, normal_cdf, normal_quantile};
 
 /// Pooled sizes up to this are tested exactly: the counts of splits (up to C(50, 25)) are exact in an f64.
 const EXACT_MAX: usize = 50;

@@ -4,7 +4,8 @@
 //! is long. Its price is that fewer than six repetitions have none: even the whole range of five covers the true
 //! median in only 93.75 % of all cases.
 
-use crate::distribution::{ALPHA, fair_binomial_cdf, student_t_quantile};
+pub use crate::distribution::median;
+use crate::distribution::{ALPHA, fair_binomial_cdf, sorted, student_t_quantile};
 use crate::format;
 use crate::model::{Cell, Measure, Point};
 use crate::significance::kendall;
@@ -34,13 +35,9 @@ pub fn point(x: f64, values: &[f64]) -> Option<Point> {
     Some(Point { x, y: median(values)?, interval: median_interval(values) })
 }
 
-/// None without values, or if one is not finite.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let sorted = sorted(values)?;
-    let middle = sorted.len() / 2;
-    let upper = *sorted.get(middle)?;
-    let lower = *sorted.get((sorted.len() - 1) / 2)?;
-    Some(lower + (upper - lower) / 2.0)
+/// As [`estimate`]; where nothing was measured, why not.
+pub fn estimate_or(values: &[f64], why_not: impl Into<String>) -> Cell {
+    if values.is_empty() { Cell::missing(why_not) } else { estimate(values) }
 }
 
 /// The order statistics that enclose the true median in at least 95 % of all cases; None below six.
@@ -50,15 +47,6 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     // The largest number of values to leave out at each end.
     let outside = (0..n / 2).take_while(|&k| 2.0 * fair_binomial_cdf(k, n) <= ALPHA).last()?;
     Some((*sorted.get(outside)?, *sorted.get(n - 1 - outside)?))
-}
-
-fn sorted(values: &[f64]) -> Option<Vec<f64>> {
-    if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
-        return None;
-    }
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    Some(sorted)
 }
 
 pub fn mean(values: &[f64]) -> Option<f64> {

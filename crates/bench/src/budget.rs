@@ -5,7 +5,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use bench_load::engine::Limits;
+use bench_load::engine::LoadLimits;
+use types::Result;
 
 use crate::args::CommonArgs;
 use crate::results::ResultBuilder;
@@ -23,7 +24,7 @@ pub struct Budget {
 
 /// The time was over when so many were done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cut {
+pub struct TimeCut {
     done: u32,
     of: u32,
 }
@@ -48,24 +49,54 @@ impl Budget {
 
     /// Of a job that is to be done before the time is over. What may be written is checked before a run, and what is
     /// read has no limit.
-    pub fn limits(&self) -> Limits {
-        Limits { seconds: self.seconds_left(), bytes: u64::MAX, ..Limits::default() }
+    pub fn limits(&self) -> LoadLimits {
+        LoadLimits { seconds: self.seconds_left(), bytes: u64::MAX, ..LoadLimits::default() }
+    }
+
+    /// `work` for each of `of` repetitions, by number from 0, while there is time; what was cut off, if anything.
+    pub async fn repeat(
+        &self,
+        of: u32,
+        mut work: impl AsyncFnMut(u32) -> Result<()>,
+    ) -> Result<Option<TimeCut>> {
+        self.sweep(&mut [()], of, async |_, (), repetition| work(repetition).await).await
+    }
+
+    /// `work` for all rows, by place and repetition, then for all again: what changes meanwhile changes all of them alike. Each row
+    /// is measured once in any case.
+    pub async fn sweep<R>(
+        &self,
+        rows: &mut [R],
+        repetitions: u32,
+        mut work: impl AsyncFnMut(usize, &mut R, u32) -> Result<()>,
+    ) -> Result<Option<TimeCut>> {
+        let (mut done, of) = (0, u32::try_from(rows.len()).unwrap_or(u32::MAX).saturating_mul(repetitions));
+        for repetition in 0..repetitions {
+            for (at, row) in rows.iter_mut().enumerate() {
+                if let Some(cut) = self.cut(done, of).filter(|_| repetition > 0) {
+                    return Ok(Some(cut));
+                }
+                done += 1;
+                work(at, row, repetition).await?;
+            }
+        }
+        Ok(None)
     }
 
     /// Before each of `of` equal parts of a run, of which so many are done: why no other one is begun.
-    pub fn cut(&self, done: u32, of: u32) -> Option<Cut> {
+    pub fn cut(&self, done: u32, of: u32) -> Option<TimeCut> {
         let now = Instant::now();
         if let Some(before) = self.last.replace(Some(now)) {
             self.longest.set(self.longest.get().max(now - before));
         }
-        (done > 0 && now - self.begin + self.longest.get() > self.time).then_some(Cut { done, of })
+        (done > 0 && now - self.begin + self.longest.get() > self.time).then_some(TimeCut { done, of })
     }
 }
 
-impl Cut {
+impl TimeCut {
     /// `what`: the parts' name, as `repetitions`.
-    pub fn tell(cut: Option<Cut>, draft: &mut ResultBuilder, what: &str) {
-        if let Some(Cut { done, of }) = cut {
+    pub fn tell(cut: Option<TimeCut>, draft: &mut ResultBuilder, what: &str) {
+        if let Some(TimeCut { done, of }) = cut {
             draft.warning(format!("the time budget ended it after {done} of {of} {what}"));
         }
     }
@@ -80,12 +111,12 @@ mod tests {
         let none = Budget::of(Duration::ZERO);
         assert!(none.is_over());
         assert_eq!(none.cut(0, 3), None);
-        assert_eq!(none.cut(1, 3), Some(Cut { done: 1, of: 3 }));
+        assert_eq!(none.cut(1, 3), Some(TimeCut { done: 1, of: 3 }));
         let hour = Budget::of(Duration::from_secs(3600));
         assert_eq!((hour.cut(0, 3), hour.cut(1, 3)), (None, None));
         hour.longest.set(Duration::from_secs(4000));
         assert!(!hour.is_over());
-        assert_eq!(hour.cut(2, 3), Some(Cut { done: 2, of: 3 }), "it would not be done in time");
+        assert_eq!(hour.cut(2, 3), Some(TimeCut { done: 2, of: 3 }), "it would not be done in time");
     }
 
     #[test]

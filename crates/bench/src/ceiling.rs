@@ -2,16 +2,16 @@
 //! with storage that costs nothing, and with a server at the other end of the loopback.
 
 use bench_load::ceiling::ceiling;
-use bench_load::data::Content;
-use bench_load::dataset::{self, Dataset, Laying};
-use bench_load::engine::{self, Control, Job, Limits, LocalGate, Phase};
+use bench_load::data::SeededData;
+use bench_load::dataset::{self, Dataset, LayOutOptions};
+use bench_load::engine::{self, Control, LoadJob, LoadLimits, LoadPhase, LocalGate};
 use bench_load::safety::RunDir;
-use bench_load::shape::{Amount, Fleet, Layout, Order, Share, Sizes, Unit, Work};
+use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_load::target::{self, from_url};
 use bench_report::model::{Finding, ResultFile, Severity};
 use types::{Error, Result};
 
-use crate::fixture::Nas;
+use crate::fixture::NasProcess;
 use crate::ranks::unless_interrupted;
 
 /// Of each measurement: long enough for the rate to settle, short enough to be taken with each result.
@@ -27,7 +27,7 @@ fn workers() -> u32 {
     cores.saturating_add(1).min(WORKERS_MAX)
 }
 
-pub struct Ceiling {
+pub struct MachineCeiling {
     /// Bytes a second, contents verified, from memory.
     pub memory_rate: f64,
     /// Reads of 4 KiB a second, verified, from memory.
@@ -37,9 +37,9 @@ pub struct Ceiling {
     pub loopback_rate: Option<f64>,
 }
 
-pub async fn measure() -> Result<Ceiling> {
+pub async fn measure() -> Result<MachineCeiling> {
     let all = async {
-        Ok(Ceiling {
+        Ok(MachineCeiling {
             memory_rate: ceiling(workers(), 1 << 20, 100, SECONDS).await?.bytes_per_second,
             memory_operations: ceiling(workers(), 4 << 10, 100, SECONDS).await?.blocks_per_second,
             loopback_rate: loopback().await?,
@@ -51,36 +51,36 @@ pub async fn measure() -> Result<Ceiling> {
 async fn loopback() -> Result<Option<f64>> {
     let dir = tempfile::tempdir().map_err(|e| Error::io("make", "a temporary directory", e))?;
     let layout = Layout { files: 1, sizes: Sizes::Equal(FILE_BYTES), ..Layout::default() };
-    let content = Content::default();
+    let content = SeededData::default();
     let disk = target::clients(&from_url(&format!("file://{}", dir.path().display()))?, 0, 1).await?;
     let Some(first) = disk.first() else { return Ok(None) };
     let run = RunDir::create(&**first, "ceiling").await?;
     let dataset = Dataset { layout: layout.clone(), content, version: 1, trees: 1 };
-    dataset::prepare(&dataset, &run, &disk, &Laying::default(), &Control::new()).await?;
-    let nas = Nas::start(dir.path())?;
+    dataset::prepare(&dataset, &run, &disk, &LayOutOptions::default(), &Control::new()).await?;
+    let nas = NasProcess::start(dir.path())?;
     let server = from_url(&format!("nfs://{}/?mountport={}&readahead=4", nas.address, nas.address.port()))?;
     let clients = target::clients(&server, 0, 1).await?;
-    let work = Work {
-        unit: Unit::Block,
-        order: Order::Uniform,
-        share: Share::Worker,
+    let work = LoadWork {
+        unit: TouchUnit::Block,
+        order: AccessOrder::Uniform,
+        share: Sharing::Worker,
         amount: Amount::Draws(u64::MAX / 4),
-        ..Work::default()
+        ..LoadWork::default()
     };
-    let job = Job {
+    let job = LoadJob {
         root: run.path(),
         layout,
         content,
-        fleet: Fleet { clients: 1, first_client: 0, workers: workers() },
-        phases: vec![Phase { work, ..Phase::default() }],
-        limits: Limits { seconds: SECONDS, asked: true, bytes: u64::MAX, ..Limits::default() },
+        fleet: ClientSet { clients: 1, first_client: 0, workers: workers() },
+        phases: vec![LoadPhase { work, ..LoadPhase::default() }],
+        limits: LoadLimits { seconds: SECONDS, asked: true, bytes: u64::MAX, ..LoadLimits::default() },
     };
     let outcome = engine::run(&job, &clients, &LocalGate, &Control::new()).await?;
     let phase = outcome.phases.first().filter(|phase| phase.faults().is_empty() && phase.bytes_read > 0);
     Ok(phase.and_then(|phase| Some(phase.bytes_read as f64 / phase.last_done_s().filter(|s| *s > 0.0)?)))
 }
 
-impl Ceiling {
+impl MachineCeiling {
     /// Into a result, for its reader and for who looks at the file later.
     pub fn tell(&self, file: &mut ResultFile) {
         let mib = |rate: f64| rate / f64::from(1 << 20);

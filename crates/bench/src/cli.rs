@@ -30,7 +30,7 @@ enum Experiment {
     /// The sob stress tests 1 to 4
     Sob(crate::sob::SobArgs),
     /// The link by itself: several streams between one pair, then several pairs
-    Link(crate::link::LinkArgs),
+    Link(crate::link::LinkTestArgs),
     /// How a cache gets warm, and how large it must be: data sets of a quarter to four times its size
     WorkingSet(crate::working_set::WorkingSetArgs),
     /// A graph of tasks over two sites

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bench_report::model::{Cell, Row, Table};
+use bench_report::model::{Cell, Table, TableRow};
 use clap::Args;
 use serde::Deserialize;
 use types::Result;
@@ -30,7 +30,7 @@ pub struct CostArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ChargeKind {
     Put,
     List,
     Get,
@@ -39,43 +39,50 @@ enum Kind {
     Storage,
 }
 
-impl Kind {
-    const ALL: [Kind; 6] = [Kind::Put, Kind::List, Kind::Get, Kind::Delete, Kind::Egress, Kind::Storage];
+impl ChargeKind {
+    const ALL: [ChargeKind; 6] = [
+        ChargeKind::Put,
+        ChargeKind::List,
+        ChargeKind::Get,
+        ChargeKind::Delete,
+        ChargeKind::Egress,
+        ChargeKind::Storage,
+    ];
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Put => "put",
-            Kind::List => "list",
-            Kind::Get => "get",
-            Kind::Delete => "delete",
-            Kind::Egress => "egress",
-            Kind::Storage => "storage",
+            ChargeKind::Put => "put",
+            ChargeKind::List => "list",
+            ChargeKind::Get => "get",
+            ChargeKind::Delete => "delete",
+            ChargeKind::Egress => "egress",
+            ChargeKind::Storage => "storage",
         }
     }
 
     /// What there is a number of, and of how many the price is.
     fn unit(self) -> (&'static str, f64) {
         match self {
-            Kind::Put => ("requests that store", 10_000.0),
-            Kind::List => ("requests that list", 10_000.0),
-            Kind::Get => ("requests that read", 10_000.0),
-            Kind::Delete => ("requests that remove", 10_000.0),
-            Kind::Egress => ("GiB out", 1.0),
-            Kind::Storage => ("GiB kept, months", 1.0),
+            ChargeKind::Put => ("requests that store", 10_000.0),
+            ChargeKind::List => ("requests that list", 10_000.0),
+            ChargeKind::Get => ("requests that read", 10_000.0),
+            ChargeKind::Delete => ("requests that remove", 10_000.0),
+            ChargeKind::Egress => ("GiB out", 1.0),
+            ChargeKind::Storage => ("GiB kept, months", 1.0),
         }
     }
 
     /// Of a request, by the name of the bench's own client for it (of HTTP or of NFS), or of the tier's. What a tier asks
     /// its storage for is taken for one request. `None`: no request goes out for it.
-    fn of_call(name: &str) -> Option<Kind> {
+    fn of_call(name: &str) -> Option<ChargeKind> {
         Some(match name.to_ascii_lowercase().as_str() {
             "get" | "head" | "read" | "getattr" | "access" | "readlink" | "xattrs" | "fsinfo"
-            | "pathconf" => Kind::Get,
+            | "pathconf" => ChargeKind::Get,
             // To look for a name may be to list what begins with it.
-            "list" | "root" | "lookup" | "readdir" | "readdirplus" => Kind::List,
-            "delete" | "abort" | "remove" | "rmdir" => Kind::Delete,
+            "list" | "root" | "lookup" | "readdir" | "readdirplus" => ChargeKind::List,
+            "delete" | "abort" | "remove" | "rmdir" => ChargeKind::Delete,
             "busy" | "statfs" | "fsstat" => return None,
-            _ => Kind::Put,
+            _ => ChargeKind::Put,
         })
     }
 }
@@ -109,29 +116,29 @@ struct Price {
 }
 
 impl List {
-    fn price(&self, kind: Kind) -> Option<&Price> {
+    fn price(&self, kind: ChargeKind) -> Option<&Price> {
         match kind {
-            Kind::Put => self.put.as_ref(),
-            Kind::List => self.list.as_ref(),
-            Kind::Get => self.get.as_ref(),
-            Kind::Delete => self.delete.as_ref(),
-            Kind::Egress => self.egress.as_ref(),
-            Kind::Storage => self.storage.as_ref(),
+            ChargeKind::Put => self.put.as_ref(),
+            ChargeKind::List => self.list.as_ref(),
+            ChargeKind::Get => self.get.as_ref(),
+            ChargeKind::Delete => self.delete.as_ref(),
+            ChargeKind::Egress => self.egress.as_ref(),
+            ChargeKind::Storage => self.storage.as_ref(),
         }
     }
 }
 
 /// All of a service.
 #[derive(Debug)]
-pub struct Prices {
+pub struct PriceList {
     service: String,
     currency: String,
-    prices: BTreeMap<Kind, Price>,
+    prices: BTreeMap<ChargeKind, Price>,
 }
 
 /// What a pass took of the storage.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Taken {
+pub struct StorageUse {
     /// By name.
     pub calls: BTreeMap<String, u64>,
     pub bytes_out: u64,
@@ -143,22 +150,27 @@ pub struct Taken {
 
 impl CostArgs {
     /// None unless costs are asked for.
-    pub fn read(&self) -> Result<Option<Prices>> {
+    pub fn read(&self) -> Result<Option<PriceList>> {
         let list = match &self.cost {
             Some(name) => Some(list_of(name)?),
             None if self.price.is_empty() => return Ok(None),
             None => None,
         };
-        let mut prices: BTreeMap<Kind, Price> = BTreeMap::new();
+        let mut prices: BTreeMap<ChargeKind, Price> = BTreeMap::new();
         if let Some(list) = &list {
-            prices.extend(Kind::ALL.into_iter().filter_map(|kind| Some((kind, list.price(kind)?.clone()))));
+            prices.extend(
+                ChargeKind::ALL.into_iter().filter_map(|kind| Some((kind, list.price(kind)?.clone()))),
+            );
         }
         for given in &self.price {
             let (kind, price) = price_of_user(given)?;
             prices.insert(kind, price);
         }
-        let missing: Vec<&str> =
-            Kind::ALL.iter().filter(|kind| !prices.contains_key(kind)).map(|kind| kind.name()).collect();
+        let missing: Vec<&str> = ChargeKind::ALL
+            .iter()
+            .filter(|kind| !prices.contains_key(kind))
+            .map(|kind| kind.name())
+            .collect();
         if !missing.is_empty() {
             let whence = match &list {
                 Some(list) => format!("--cost {}: the list has", list.name),
@@ -174,7 +186,7 @@ impl CostArgs {
             Some(list) => (list.service, list.currency),
             None => ("whoever is paid what the command line says".to_owned(), "own currency".to_owned()),
         };
-        Ok(Some(Prices { service, currency, prices }))
+        Ok(Some(PriceList { service, currency, prices }))
     }
 }
 
@@ -189,9 +201,9 @@ fn list_of(name: &str) -> Result<List> {
     }
 }
 
-fn price_of_user(text: &str) -> Result<(Kind, Price)> {
+fn price_of_user(text: &str) -> Result<(ChargeKind, Price)> {
     let read = text.split_once('=').and_then(|(kind, amount)| {
-        let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
+        let kind = ChargeKind::ALL.into_iter().find(|known| known.name() == kind)?;
         let amount: f64 = amount.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0)?;
         Some((kind, amount))
     });
@@ -207,58 +219,58 @@ fn price_of_user(text: &str) -> Result<(Kind, Price)> {
     }
 }
 
-impl Taken {
+impl StorageUse {
     /// Of one pass.
-    fn amount(&self, kind: Kind) -> f64 {
+    fn amount(&self, kind: ChargeKind) -> f64 {
         let passes = self.passes.max(1) as f64;
         match kind {
-            Kind::Egress => self.bytes_out as f64 / GIB / passes,
-            Kind::Storage => self.bytes_kept as f64 / GIB * self.seconds / MONTH_SECONDS / passes,
+            ChargeKind::Egress => self.bytes_out as f64 / GIB / passes,
+            ChargeKind::Storage => self.bytes_kept as f64 / GIB * self.seconds / MONTH_SECONDS / passes,
             kind => {
-                let of_kind = self.calls.iter().filter(|(name, _)| Kind::of_call(name) == Some(kind));
+                let of_kind = self.calls.iter().filter(|(name, _)| ChargeKind::of_call(name) == Some(kind));
                 of_kind.map(|(_, count)| *count as f64).sum::<f64>() / passes
             }
         }
     }
 }
 
-impl Prices {
+impl PriceList {
     /// Of one pass.
-    fn cost(&self, kind: Kind, taken: &Taken) -> f64 {
+    fn cost(&self, kind: ChargeKind, taken: &StorageUse) -> f64 {
         let amount = self.prices.get(&kind).map_or(0.0, |price| price.amount);
         taken.amount(kind) / kind.unit().1 * amount
     }
 
-    pub fn total(&self, taken: &Taken) -> f64 {
-        Kind::ALL.iter().map(|kind| self.cost(*kind, taken)).sum()
+    pub fn total(&self, taken: &StorageUse) -> f64 {
+        ChargeKind::ALL.iter().map(|kind| self.cost(*kind, taken)).sum()
     }
 
     /// One pass in each of these states.
-    pub fn table(&self, states: &[(&str, &Taken)]) -> Table {
+    pub fn table(&self, states: &[(&str, &StorageUse)]) -> Table {
         let mut columns = vec!["What".to_owned(), format!("Price ({})", self.currency)];
         columns.extend(states.iter().map(|(name, _)| (*name).to_owned()));
         columns.extend(states.iter().map(|(name, _)| format!("{name} ({})", self.currency)));
-        let row = |kind: Kind| {
+        let row = |kind: ChargeKind| {
             let (what, of) = kind.unit();
             let what = if of > 1.0 { format!("{what} (price of {of})") } else { what.to_owned() };
             let price = self.prices.get(&kind).map_or(0.0, |price| price.amount);
             let mut cells = vec![Cell::text(what), Cell::Number(price)];
             cells.extend(states.iter().map(|(_, taken)| Cell::Number(taken.amount(kind))));
             cells.extend(states.iter().map(|(_, taken)| Cell::Number(self.cost(kind, taken))));
-            Row::new(cells)
+            TableRow::new(cells)
         };
-        let mut rows: Vec<Row> = Kind::ALL.into_iter().map(row).collect();
+        let mut rows: Vec<TableRow> = ChargeKind::ALL.into_iter().map(row).collect();
         let none = || Cell::missing("a sum of different things");
         let mut total = vec![Cell::text("all together"), none()];
         total.extend(states.iter().map(|_| none()));
         total.extend(states.iter().map(|(_, taken)| Cell::Number(self.total(taken))));
-        rows.push(Row::new(total));
+        rows.push(TableRow::new(total));
         let mut table = Table::new("What a pass costs at the storage", columns, rows);
         table.notes = vec![
             format!("Prices of {}.", self.service),
             "What the tier asked its storage for is counted as one request each; the tier's own machine is not in it.".to_owned(),
         ];
-        let told = |(kind, price): (&Kind, &Price)| {
+        let told = |(kind, price): (&ChargeKind, &Price)| {
             format!(
                 "{}: {} {}, as of {} ({}).",
                 kind.name(),
@@ -277,7 +289,7 @@ impl Prices {
 mod tests {
     use super::*;
 
-    fn asked(list: &str, prices: &[&str]) -> Result<Option<Prices>> {
+    fn asked(list: &str, prices: &[&str]) -> Result<Option<PriceList>> {
         let price = prices.iter().map(|price| (*price).to_owned()).collect();
         CostArgs { cost: Some(list.to_owned()), price }.read()
     }
@@ -287,7 +299,7 @@ mod tests {
         let lists: Lists = toml::from_str(LISTS).expect("lists");
         assert_eq!(lists.list.len(), 2);
         for list in &lists.list {
-            for kind in Kind::ALL {
+            for kind in ChargeKind::ALL {
                 let Some(price) = list.price(kind) else { continue };
                 let year = price.as_of.get(..4).and_then(|year| year.parse().ok());
                 assert!(
@@ -327,7 +339,7 @@ mod tests {
         let prices = prices.expect("prices").expect("asked for");
         let calls =
             [("GET", 20_000), ("HEAD", 10_000), ("LIST", 5_000), ("PUT", 1), ("PART", 9_999), ("DELETE", 0)];
-        let taken = Taken {
+        let taken = StorageUse {
             calls: calls.map(|(name, count)| (name.to_owned(), count)).into(),
             bytes_out: 4 << 30,
             bytes_kept: 2 << 30,
@@ -337,11 +349,11 @@ mod tests {
         // Of one pass: 1.5 and 0.25 and 0.5 times 10,000 requests, 2 GiB out, 1 GiB for a month.
         let wanted = 1.5 * 0.00027 + 0.25 * 0.00027 + 0.5 * 3.0 + 2.0 * 0.5 + 0.0224;
         assert!((prices.total(&taken) - wanted).abs() < 1e-9, "{} {wanted}", prices.total(&taken));
-        let of_a_tier = Taken {
+        let of_a_tier = StorageUse {
             calls: [("read", 10_000), ("getattr", 10_000), ("readdir", 10_000), ("statfs", 9)]
                 .map(|(n, c)| (n.to_owned(), c))
                 .into(),
-            ..Taken::default()
+            ..StorageUse::default()
         };
         assert!((prices.total(&of_a_tier) - 3.0 * 0.00027).abs() < 1e-9);
         let table = prices.table(&[("Direct", &taken), ("Warm", &of_a_tier)]);

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use tier::of_tier;
 
-use crate::mounts::Mount;
+use crate::mounts::TargetMount;
 use crate::mounts::is_http_store;
 use crate::nic::Nic;
 
@@ -67,7 +67,7 @@ pub fn of_process(id: u32) -> Option<String> {
 
 /// What a directory lies on: `/tmp: ext4 (/dev/sda1 on /; rw,relatime)`.
 pub fn of_directory(path: &Path) -> Option<String> {
-    Mount::of(path).map(|mount| format!("{}: {mount}", path.display()))
+    TargetMount::of(path).map(|mount| format!("{}: {mount}", path.display()))
 }
 
 /// What a load's target is, as far as this machine knows: its mount, or that there is none.

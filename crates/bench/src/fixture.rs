@@ -17,37 +17,37 @@ use origin::emulated::ServiceLimits;
 use origin_nfs::Config;
 use types::{Error, Result};
 
-pub use counters::Counters;
+pub use counters::CounterPage;
 pub use front::BUCKET;
 use front::Keys;
-pub use process::Process;
+pub use process::ChildProcess;
 pub use usage::{Usage, relay_cpu_seconds};
 pub use watch::{LOOK, Watch};
 
 /// A plain NFS server over a directory.
-pub struct Nas {
-    pub process: Process,
+pub struct NasProcess {
+    pub process: ChildProcess,
     pub address: SocketAddr,
 }
 
-impl Nas {
-    pub fn start(dir: &Path) -> Result<Nas> {
-        Nas::limited(dir, None)
+impl NasProcess {
+    pub fn start(dir: &Path) -> Result<NasProcess> {
+        NasProcess::limited(dir, None)
     }
 
     /// With the limits of a service in front of the directory.
-    pub fn limited(dir: &Path, limits: Option<ServiceLimits>) -> Result<Nas> {
+    pub fn limited(dir: &Path, limits: Option<ServiceLimits>) -> Result<NasProcess> {
         let dir = dir.to_string_lossy();
         let limits = limits.map(|limits| format!("--limits={limits}"));
         let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
-        let (process, addresses) = Process::start(&arguments, &[])?;
-        Ok(Nas { process, address: addresses.nfs })
+        let (process, addresses) = ChildProcess::start(&arguments, &[])?;
+        Ok(NasProcess { process, address: addresses.nfs })
     }
 }
 
 /// A tier with a cache that is empty at first and removed at the end.
-pub struct Tier {
-    pub process: Process,
+pub struct TierProcess {
+    pub process: ChildProcess,
     pub nfs: SocketAddr,
     pub admin: SocketAddr,
     /// For its clients; without secrets.
@@ -67,18 +67,18 @@ pub struct TierConfig {
     pub cache_bytes: u64,
     /// Clients use its S3 front, and not NFS: its only origin is the bucket [`BUCKET`] there.
     pub by_s3: bool,
-    pub write: Write,
+    pub write: TierWrites,
 }
 
 /// What clients of a tier may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Write {
+pub enum TierWrites {
     ReadOnly,
     Through,
 }
 
-impl Tier {
-    pub fn start(config: &TierConfig) -> Result<Tier> {
+impl TierProcess {
+    pub fn start(config: &TierConfig) -> Result<TierProcess> {
         let cache = tempfile::Builder::new().prefix("forebay-bench-cache-").tempdir_in(&config.scratch);
         let cache = cache.map_err(|e| Error::io("make a cache directory in", config.scratch.display(), e))?;
         // The keys are beside what the tier keeps, not in it.
@@ -93,8 +93,8 @@ impl Tier {
             false => config.origin.clone(),
         };
         let write = match config.write {
-            Write::ReadOnly => "read-only",
-            Write::Through => "through",
+            TierWrites::ReadOnly => "read-only",
+            TierWrites::Through => "through",
         };
         let mut arguments = vec!["serve", "--origin", &origin, "--cache", &dir, "--cache-size", &size];
         arguments.extend(["--nfs", any, "--admin", any, "--write", write, "--json"]);
@@ -102,7 +102,7 @@ impl Tier {
             arguments.extend(["--s3", any]);
         }
         let environment = keys.iter().flat_map(Keys::environment).collect::<Vec<_>>();
-        let (process, addresses) = Process::start(&arguments, &environment)?;
+        let (process, addresses) = ChildProcess::start(&arguments, &environment)?;
         let lacks = || Error::new(types::ErrorKind::Io, "start", "a tier");
         let admin = addresses.admin.ok_or_else(lacks)?;
         let nfs = addresses.nfs;
@@ -110,11 +110,11 @@ impl Tier {
             Some(keys) => keys.url(addresses.s3.ok_or_else(lacks)?),
             None => format!("nfs://{nfs}/?mountport={}", nfs.port()),
         };
-        Ok(Tier { process, nfs, admin, url, cache })
+        Ok(TierProcess { process, nfs, admin, url, cache })
     }
 
-    pub fn counters(&self) -> Result<Counters> {
-        Counters::of(self.admin)
+    pub fn counters(&self) -> Result<CounterPage> {
+        CounterPage::of(self.admin)
     }
 
     /// Asks the kernel to forget the pages of the cache's files, so that the next reads come from the disk. Whether it

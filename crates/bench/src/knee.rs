@@ -5,16 +5,16 @@ mod answer;
 
 use std::time::Duration;
 
-use bench_load::engine::Job;
+use bench_load::engine::LoadJob;
 use bench_load::outcome::PhaseOutcome;
-use bench_load::pace::{Arrivals, Pace};
-use bench_load::shape::{Amount, Order};
+use bench_load::pace::{Arrivals, LoadPace};
+use bench_load::shape::{AccessOrder, Amount};
 use bench_report::histogram::Histogram;
 use bench_report::summary::median;
 use clap::{Args, ValueEnum};
 use types::Result;
 
-use crate::budget::{Budget, Cut};
+use crate::budget::{Budget, TimeCut};
 
 pub use answer::fill;
 
@@ -83,23 +83,25 @@ fn parse_step(text: &str) -> std::result::Result<Duration, String> {
 
 /// What is run: so many workers of each node, that way, for so long.
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
+pub struct KneeStep {
     pub workers: u32,
-    pub pace: Pace,
+    pub pace: LoadPace,
     pub seconds: f64,
     /// From 0 on; each may write a version of its own.
     pub number: u32,
 }
 
-impl Step {
+impl KneeStep {
     /// The step, on a job of one phase: its work goes on until the time is over.
-    pub fn of(&self, mut job: Job) -> Job {
+    pub fn of(&self, mut job: LoadJob) -> LoadJob {
         job.fleet.workers = self.workers;
         (job.limits.seconds, job.limits.asked) = (self.seconds, true);
         for phase in &mut job.phases {
             phase.pace = self.pace;
             phase.work.amount = match phase.work.order {
-                Order::Uniform | Order::Zipf { .. } | Order::Hotspot { .. } => Amount::Draws(u64::MAX / 4),
+                AccessOrder::Uniform | AccessOrder::Zipf { .. } | AccessOrder::Hotspot { .. } => {
+                    Amount::Draws(u64::MAX / 4)
+                }
                 _ => Amount::Epochs(u64::MAX),
             };
         }
@@ -127,7 +129,7 @@ pub struct Level {
     pub faults: Vec<String>,
 }
 
-pub struct Found {
+pub struct KneeResult {
     pub nodes: u32,
     pub steps: Vec<Level>,
     /// Among the steps.
@@ -136,7 +138,7 @@ pub struct Found {
     pub reached: bool,
     pub open: Vec<Level>,
     /// The time was over before all repetitions were done.
-    pub cut: Option<Cut>,
+    pub cut: Option<TimeCut>,
 }
 
 impl Level {
@@ -153,8 +155,8 @@ impl Level {
         self.faults.extend(outcome.faults());
     }
 
-    fn reading(&self) -> Reading {
-        Reading {
+    fn reading(&self) -> KneeReading {
+        KneeReading {
             rate: median(&self.rates).unwrap_or(0.0),
             latency: median(&self.service_p50).unwrap_or(0.0),
         }
@@ -163,14 +165,14 @@ impl Level {
 
 /// What the decision is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Reading {
+struct KneeReading {
     rate: f64,
     latency: f64,
 }
 
 /// The last step that was worth its workers, among steps with twice as many each; and how many came after it. One that
 /// was slow by accident is no knee: none of those after the knee brings more.
-fn knee(steps: &[Reading]) -> (usize, usize) {
+fn knee(steps: &[KneeReading]) -> (usize, usize) {
     let Some(first) = steps.first() else { return (0, 0) };
     let is_knee = |at: usize| {
         let (Some(this), Some(later)) = (steps.get(at), steps.get(at + 1..)) else { return false };
@@ -189,14 +191,14 @@ pub async fn find(
     repetitions: u32,
     nodes: u32,
     budget: &Budget,
-    run: impl AsyncFn(Step, &str) -> Result<PhaseOutcome>,
-) -> Result<Found> {
+    run: impl AsyncFn(KneeStep, &str) -> Result<PhaseOutcome>,
+) -> Result<KneeResult> {
     let mut number = 0;
     let mut steps: Vec<Level> = Vec::new();
     let mut workers = 1;
     let mut looks = Vec::new();
     loop {
-        let step = Step { workers, pace: Pace::default(), seconds: args.step.as_secs_f64(), number };
+        let step = KneeStep { workers, pace: LoadPace::default(), seconds: args.step.as_secs_f64(), number };
         let mut look = Level::default();
         look.add(&run(step, &format!("knee: look at {nodes} x {workers} workers")).await?);
         number += 1;
@@ -209,10 +211,10 @@ pub async fn find(
         }
         workers = more;
     }
-    let mut measuring = Measuring { repetitions, budget, number, cut: None, run: &run };
-    let closed = |level: &Level| (level.workers, Pace::default(), args.step.as_secs_f64());
+    let mut measuring = KneeMeasurement { repetitions, budget, number, cut: None, run: &run };
+    let closed = |level: &Level| (level.workers, LoadPace::default(), args.step.as_secs_f64());
     measuring.all("knee", &mut steps, closed).await?;
-    let readings: Vec<Reading> = steps.iter().map(Level::reading).collect();
+    let readings: Vec<KneeReading> = steps.iter().map(Level::reading).collect();
     let (knee, past) = knee(&readings);
     let capacity = readings.get(knee).map_or(0.0, |reading| reading.rate);
     let mut open: Vec<Level> = Vec::new();
@@ -228,46 +230,40 @@ pub async fn find(
         let scheduled = |level: &Level| {
             let per_second = level.offered.map_or(1.0, |(_, rate)| rate);
             let least = args.step.as_secs_f64();
-            let pace = Pace::Open { per_second, arrivals: args.arrivals.into() };
+            let pace = LoadPace::Open { per_second, arrivals: args.arrivals.into() };
             (level.workers, pace, least.max((TOUCHES / per_second).min(least * STRETCH)))
         };
         measuring.all("open loop", &mut open, scheduled).await?;
     }
-    Ok(Found { nodes, steps, knee, reached: past > 0, open, cut: measuring.cut })
+    Ok(KneeResult { nodes, steps, knee, reached: past > 0, open, cut: measuring.cut })
 }
 
-struct Measuring<'a, R> {
+struct KneeMeasurement<'a, R> {
     repetitions: u32,
     budget: &'a Budget,
     number: u32,
-    cut: Option<Cut>,
+    cut: Option<TimeCut>,
     run: &'a R,
 }
 
-impl<R: AsyncFn(Step, &str) -> Result<PhaseOutcome>> Measuring<'_, R> {
+impl<R: AsyncFn(KneeStep, &str) -> Result<PhaseOutcome>> KneeMeasurement<'_, R> {
     /// All levels, again and again, until the time is over; once in any case.
     async fn all(
         &mut self,
         what: &str,
         levels: &mut [Level],
-        how: impl Fn(&Level) -> (u32, Pace, f64),
+        how: impl Fn(&Level) -> (u32, LoadPace, f64),
     ) -> Result<()> {
-        let levels_in_all = u32::try_from(levels.len()).unwrap_or(u32::MAX);
-        let (mut done, of) = (0, levels_in_all.saturating_mul(self.repetitions));
-        for repetition in 0..self.repetitions {
-            for (at, level) in levels.iter_mut().enumerate() {
-                self.cut = self.budget.cut(done, of).filter(|_| repetition > 0);
-                if self.cut.is_some() {
-                    return Ok(());
-                }
-                done += 1;
-                let (workers, pace, seconds) = how(level);
-                let step = Step { workers, pace, seconds, number: self.number };
-                let told = format!("{what} {} {}/{}", at + 1, repetition + 1, self.repetitions);
-                level.add(&(self.run)(step, &told).await?);
-                self.number += 1;
-            }
-        }
+        let (budget, repetitions) = (self.budget, self.repetitions);
+        let cut = budget.sweep(levels, repetitions, async |at, level, repetition| {
+            let (workers, pace, seconds) = how(level);
+            let step = KneeStep { workers, pace, seconds, number: self.number };
+            let told = format!("{what} {} {}/{repetitions}", at + 1, repetition + 1);
+            level.add(&(self.run)(step, &told).await?);
+            self.number += 1;
+            Ok(())
+        });
+        self.cut = cut.await?;
         Ok(())
     }
 }
@@ -276,8 +272,8 @@ impl<R: AsyncFn(Step, &str) -> Result<PhaseOutcome>> Measuring<'_, R> {
 mod tests {
     use super::*;
 
-    fn readings(steps: &[(f64, f64)]) -> Vec<Reading> {
-        steps.iter().map(|(rate, latency)| Reading { rate: *rate, latency: *latency }).collect()
+    fn readings(steps: &[(f64, f64)]) -> Vec<KneeReading> {
+        steps.iter().map(|(rate, latency)| KneeReading { rate: *rate, latency: *latency }).collect()
     }
 
     #[test]

@@ -1,16 +1,35 @@
 //! `forebay bench`: how far is my storage, and what does the tier buy me?
 //!
-//! Each experiment is a file (`probe`, `render`, `shapes`, `sob`, `loader`, `working_set`,
-//! `workflow`, `link`, `replicas`). They put up
-//! what they measure (`testbed`, `fixture`, lines of crate `relay`) or take the user's (`target_dir`), give jobs to the `ranks` of a run, one process or many,
-//! and fill a result (`results`). What a job does is `bench-load`'s, what its numbers mean `bench-report`'s, and how
-//! processes find each other `bench-fleet`'s.
+//! # Cast
+//! - An **experiment** is a file with its arguments, its plan and its tables: `probe`, `render`, `working_set`, `loader`,
+//!   `shapes`, `sob`, `load`, `workflow`, `link`, `replicas`. `cli` knows them all; nothing else does.
+//! - What is measured is the user's, a directory on it (`target_dir::TargetDir`), or what the bench puts up: a
+//!   `testbed::Testbed` with its data set and its `testbed::Line`s (crate `relay`), a NAS or a tier as processes of their
+//!   own (`fixture`).
+//! - `ranks::Ranks`: this run's processes. Rank 0 runs the experiment and gives loads to all (crates `bench-fleet`, `bench-load`).
+//! - `budget::Budget`: the time that a run may take, repetition by repetition. `knee`: the load at which more workers bring no
+//!   more.
+//! - `sample::Sample`: one state of a cache, as clients and the tier's counters saw it. `limit::LoadBounds`: what this machine
+//!   and its link allow. `ceiling`: what the bench itself can do. `cost` and `value`: what it is worth.
+//! - `results::ResultBuilder`: the result as it is filled; crate `bench-report` judges and prints it.
+//!
+//! # The way of a run
+//! `cli::run` parses, the experiment's `command` checks its plan (`--dry-run` ends here) and hands itself to `driver::command`,
+//! which joins the ranks. Rank 0 measures: it makes or puts up the storage, gives each repetition as a job to `ranks`, removes what
+//! it wrote, and fills the result. `results::publish` prints it and writes its files.
+//!
+//! # Invariants
+//! A row that cannot be true is INVALID and says why. What was written is removed however the run ends. The same experiment runs on
+//! one process or many without knowing it.
+//!
+//! Begin with `sob.rs`: the shortest experiment that has all parts; then `driver.rs` and `render.rs`.
 
 mod args;
 mod budget;
 mod ceiling;
 pub mod cli;
 mod cost;
+mod driver;
 pub mod fingerprint;
 pub mod fixture;
 mod knee;

@@ -1,5 +1,5 @@
 //! What limits a run, and what it cannot have exceeded: every experiment asks here, so that all of them say it in the
-//! same words. For a load on a target of the user's: [`Bounds`]. For a state that the bench has put up: [`of_sample`].
+//! same words. For a load on a target of the user's: [`LoadBounds`]. For a state that the bench has put up: [`of_sample`].
 
 use std::borrow::Borrow;
 use std::net::IpAddr;
@@ -7,18 +7,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use bench_load::outcome::PhaseOutcome;
-use bench_report::bottleneck::{Bottleneck, Measured, bottleneck};
+use bench_report::bottleneck::{Bottleneck, Utilization, bottleneck};
 use bench_report::sanity;
 use bench_report::summary::median;
-use quantity::Rate;
+use quantity::ByteRate;
 
-use crate::ceiling::Ceiling;
-use crate::mounts::Mount;
+use crate::ceiling::MachineCeiling;
+use crate::mounts::TargetMount;
 use crate::mounts::is_http_store;
 use crate::nic::Nic;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
-use crate::sample::{Mode, Sample};
+use crate::sample::{CacheMode, Sample};
 use crate::testbed::Line;
 
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The far end of the bytes, as far as its name tells.
 #[derive(Clone, Debug, Default, PartialEq)]
-enum Way {
+enum TargetPath {
     /// No link is in between.
     #[default]
     Here,
@@ -40,27 +40,27 @@ enum Way {
 
 /// What a load on a target must pass through. The other machines of a run are taken to be like this one.
 #[derive(Clone, Debug, Default)]
-pub struct Bounds {
+pub struct LoadBounds {
     machines: f64,
     cores: f64,
-    way: Way,
+    way: TargetPath,
     /// Bytes a second, contents verified, on one machine.
     memory: Option<f64>,
 }
 
 /// A row of a sweep, with all its repetitions.
-pub struct Row<'a> {
+pub struct SweepRow<'a> {
     pub name: String,
     pub nodes: u32,
     pub runs: &'a [PhaseOutcome],
 }
 
-impl Bounds {
-    pub async fn of(target: &str, ceiling: &Ceiling, ranks: &Ranks) -> Bounds {
+impl LoadBounds {
+    pub async fn of(target: &str, ceiling: &MachineCeiling, ranks: &Ranks) -> LoadBounds {
         let mut hosts: Vec<&str> = ranks.places().iter().map(|place| place.host.as_str()).collect();
         hosts.sort_unstable();
         hosts.dedup();
-        Bounds {
+        LoadBounds {
             machines: hosts.len().max(1) as f64,
             cores: cores(),
             way: way(target).await,
@@ -92,7 +92,7 @@ impl Bounds {
 
     /// For a sweep over shapes and sizes: what limits how many of its rows, and whether the links of the nodes explain
     /// them all.
-    pub fn judge(&self, draft: &mut ResultBuilder, rows: &[Row]) {
+    pub fn judge(&self, draft: &mut ResultBuilder, rows: &[SweepRow]) {
         let mut by_limit: Vec<(Bottleneck, Vec<&str>)> = Vec::new();
         for row in rows {
             let told = bottleneck(&self.measured(row.runs));
@@ -123,10 +123,10 @@ impl Bounds {
         }
     }
 
-    fn capped(&self, rows: &[Row]) -> Option<String> {
-        let Way::Over(nic) = &self.way else { return None };
+    fn capped(&self, rows: &[SweepRow]) -> Option<String> {
+        let TargetPath::Over(nic) = &self.way else { return None };
         let link = nic.as_ref().and_then(|nic| nic.rate);
-        let of_row = |row: &Row| {
+        let of_row = |row: &SweepRow| {
             let rates: Vec<f64> = row.runs.iter().filter_map(rate).collect();
             // Nodes that are emulated on one machine share its link.
             let links = if link.is_some() { self.machines } else { f64::from(row.nodes) };
@@ -135,24 +135,24 @@ impl Bounds {
         sanity::nic_cap(&rows.iter().filter_map(of_row).collect::<Vec<_>>(), link)
     }
 
-    fn measured(&self, runs: &[impl Borrow<PhaseOutcome>]) -> Measured {
+    fn measured(&self, runs: &[impl Borrow<PhaseOutcome>]) -> Utilization {
         let runs = || runs.iter().map(Borrow::borrow);
         let seconds: f64 = runs().filter_map(PhaseOutcome::last_done_s).sum();
         let cpu: f64 = runs().map(|run: &PhaseOutcome| run.cpu_seconds).sum();
         let bytes: f64 = runs().map(one_direction).sum();
         let known = seconds > 0.0;
-        Measured {
+        Utilization {
             // Phases without a barrier between them are booked on the first of them.
             client_cpu: (known && cpu > 0.0).then(|| (cpu / (seconds * self.cores * self.machines)).min(1.0)),
             client_nic: self.link().filter(|_| known).map(|(rate, _)| (bytes / seconds / rate).min(1.0)),
-            ..Measured::default()
+            ..Utilization::default()
         }
     }
 
     /// Bytes a second of all machines' links together, and the name of ours.
     fn link(&self) -> Option<(f64, String)> {
         match &self.way {
-            Way::Over(Some(nic)) => nic.rate.map(|rate| (rate * self.machines, nic.to_string())),
+            TargetPath::Over(Some(nic)) => nic.rate.map(|rate| (rate * self.machines, nic.to_string())),
             _ => None,
         }
     }
@@ -172,7 +172,7 @@ fn rate(run: &PhaseOutcome) -> Option<f64> {
 }
 
 /// Where a target's bytes come from.
-async fn way(target: &str) -> Way {
+async fn way(target: &str) -> TargetPath {
     let path = target.strip_prefix("file://").unwrap_or(target);
     if let Some(rest) = target.strip_prefix("nfs://") {
         let host = rest.split(['/', '?']).next().unwrap_or_default();
@@ -186,27 +186,29 @@ async fn way(target: &str) -> Way {
                 way_to(host, if scheme == "https" { 443 } else { 80 }).await
             }
             // The service's own, in one place or another.
-            None => Way::Over(None),
+            None => TargetPath::Over(None),
         };
     }
-    match Mount::of(Path::new(path.split('?').next().unwrap_or(path))) {
-        Some(mount) if mount.is_far() => mount.server.map_or(Way::Over(None), |server| over(server.ip())),
-        _ => Way::Here,
+    match TargetMount::of(Path::new(path.split('?').next().unwrap_or(path))) {
+        Some(mount) if mount.is_far() => {
+            mount.server.map_or(TargetPath::Over(None), |server| over(server.ip()))
+        }
+        _ => TargetPath::Here,
     }
 }
 
-async fn way_to(host: &str, port: u16) -> Way {
+async fn way_to(host: &str, port: u16) -> TargetPath {
     match lookup(host, port).await {
         Some(address) => over(address),
-        None => Way::Over(None),
+        None => TargetPath::Over(None),
     }
 }
 
-fn over(address: IpAddr) -> Way {
+fn over(address: IpAddr) -> TargetPath {
     if address.is_loopback() {
-        Way::Here
+        TargetPath::Here
     } else {
-        Nic::to(address).map_or(Way::Here, |nic| Way::Over(Some(nic)))
+        Nic::to(address).map_or(TargetPath::Here, |nic| TargetPath::Over(Some(nic)))
     }
 }
 
@@ -224,22 +226,22 @@ async fn lookup(host: &str, port: u16) -> Option<IpAddr> {
 /// our link at once (bytes a second), and that link.
 pub fn of_streams(cpu_seconds: f64, seconds: f64, most: Option<f64>, nic: Option<&Nic>) -> Bottleneck {
     let link = nic.and_then(|nic| nic.rate);
-    bottleneck(&Measured {
+    bottleneck(&Utilization {
         client_cpu: (seconds > 0.0).then(|| (cpu_seconds / (seconds * cores())).min(1.0)),
         client_nic: most.zip(link).map(|(most, link)| (most / link).min(1.0)),
-        ..Measured::default()
+        ..Utilization::default()
     })
 }
 
 /// What limits tasks that read over a line and compute: CPU seconds of the bench, which reads for all of them, how long
 /// they took, and what came over the line.
-pub fn of_tasks(cpu_seconds: f64, seconds: f64, line_bytes: u64, rate: Option<Rate>) -> Bottleneck {
+pub fn of_tasks(cpu_seconds: f64, seconds: f64, line_bytes: u64, rate: Option<ByteRate>) -> Bottleneck {
     let seconds = seconds.max(0.001);
-    bottleneck(&Measured {
+    bottleneck(&Utilization {
         client_cpu: Some((cpu_seconds / (seconds * cores())).min(1.0)),
         wan_bandwidth: rate
             .map(|rate| (line_bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0)),
-        ..Measured::default()
+        ..Utilization::default()
     })
 }
 
@@ -247,29 +249,34 @@ pub fn of_tasks(cpu_seconds: f64, seconds: f64, line_bytes: u64, rate: Option<Ra
 /// they are known; `rate`: what the line carries.
 pub fn of_sample(
     sample: &Sample,
-    mode: Mode,
+    mode: CacheMode,
     line: &Line,
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
     serial: Option<f64>,
 ) -> Bottleneck {
     let seconds = sample.makespan.max(0.001);
     let share = |cpu: f64| (cpu / (seconds * cores())).min(1.0);
-    bottleneck(&Measured {
+    bottleneck(&Utilization {
         client_cpu: Some(share(sample.client_cpu)),
-        cache_cpu: (mode != Mode::Direct).then(|| share(sample.tier_cpu)),
+        cache_cpu: (mode != CacheMode::Direct).then(|| share(sample.tier_cpu)),
         wan_rtt_share: serial.map(|trips| (trips * line.rtt_ms / 1000.0 / seconds).min(1.0)),
         wan_bandwidth: rate
             .map(|rate| (sample.line_bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0)),
         origin: sample.origin_cpu.map(share),
-        ..Measured::default()
+        ..Utilization::default()
     })
 }
 
 /// Why a state that the bench has put up cannot be what it says: faster than the line that its bytes came over, or than
 /// this machine's memory. What a cache gave is not held against the line.
-pub fn sample_exceeded(sample: &Sample, mode: Mode, rate: Option<Rate>, ceiling: &Ceiling) -> Option<String> {
+pub fn sample_exceeded(
+    sample: &Sample,
+    mode: CacheMode,
+    rate: Option<ByteRate>,
+    ceiling: &MachineCeiling,
+) -> Option<String> {
     let seconds = sample.makespan.max(1e-9);
-    let line = rate.filter(|_| mode != Mode::Warm).map(|rate| rate.bytes_per_second() as f64);
+    let line = rate.filter(|_| mode != CacheMode::Warm).map(|rate| rate.bytes_per_second() as f64);
     over_a_line(sample.origin_bytes as f64 / seconds, line).or_else(|| {
         sanity::faster_than(sample.bytes_read as f64 / seconds, ceiling.memory_rate * MEMORY_DOUBT, MEMORY)
     })
@@ -317,51 +324,52 @@ pub mod tests {
         }
     }
 
-    fn bounds(way: Way) -> Bounds {
-        Bounds { machines: 1.0, cores: 2.0, way, memory: Some(1000.0 * MIB as f64) }
+    fn bounds(way: TargetPath) -> LoadBounds {
+        LoadBounds { machines: 1.0, cores: 2.0, way, memory: Some(1000.0 * MIB as f64) }
     }
 
-    pub fn over_a_gigabit() -> Bounds {
+    pub fn over_a_gigabit() -> LoadBounds {
         bounds(gigabit())
     }
 
-    fn gigabit() -> Way {
-        Way::Over(Some(Nic { name: "eth0".into(), rate: Some(125e6) }))
+    fn gigabit() -> TargetPath {
+        TargetPath::Over(Some(Nic { name: "eth0".into(), rate: Some(125e6) }))
     }
 
     #[test]
     fn what_is_faster_than_its_link_or_memory_is_not_believed() {
         let fast = [run("read", 100, 1.0, 0.1), run("read", 200, 1.0, 0.1)];
-        assert_eq!(bounds(Way::Here).exceeded(&fast), None);
+        assert_eq!(bounds(TargetPath::Here).exceeded(&fast), None);
         let why = bounds(gigabit()).exceeded(&fast).expect("200 MiB/s over a gigabit");
         assert!(why.contains("200.0 MiB/s") && why.contains("eth0 1000 Mbit/s"), "{why}");
-        let two = Bounds { machines: 2.0, ..bounds(gigabit()) };
+        let two = LoadBounds { machines: 2.0, ..bounds(gigabit()) };
         assert_eq!(two.exceeded(&fast), None, "two machines have two links");
-        let why = bounds(Way::Here).exceeded(&[run("read", 1600, 1.0, 0.1)]).expect("faster than memory");
+        let why =
+            bounds(TargetPath::Here).exceeded(&[run("read", 1600, 1.0, 0.1)]).expect("faster than memory");
         assert!(why.contains("memory"), "{why}");
     }
 
     #[test]
     fn the_busiest_part_that_is_known_is_the_verdict() {
         let told = |way, run| bottleneck(&bounds(way).measured(&[run])).to_string();
-        let cpu = told(Way::Here, run("read", 100, 1.0, 1.9));
+        let cpu = told(TargetPath::Here, run("read", 100, 1.0, 1.9));
         assert!(cpu.starts_with("limited by: client CPU (client CPU 95 %"), "{cpu}");
         assert!(cpu.contains("not measured: client NIC"), "{cpu}");
         let nic = told(gigabit(), run("read", 115, 1.0, 0.2));
         assert!(nic.starts_with("limited by: client NIC"), "{nic}");
-        let unknown = told(Way::Over(None), run("read", 115, 1.0, 0.2));
+        let unknown = told(TargetPath::Over(None), run("read", 115, 1.0, 0.2));
         assert!(unknown.starts_with("limited by: nothing that was measured"), "{unknown}");
     }
 
     #[test]
     fn shapes_that_all_stop_at_one_rate_show_a_capped_link_and_only_where_there_is_one() {
         let runs = [[run("read", 200, 1.0, 0.1)], [run("read", 202, 1.0, 0.1)], [run("read", 198, 1.0, 0.1)]];
-        let rows: Vec<Row> =
-            runs.iter().map(|runs| Row { name: "a row".to_owned(), nodes: 2, runs }).collect();
+        let rows: Vec<SweepRow> =
+            runs.iter().map(|runs| SweepRow { name: "a row".to_owned(), nodes: 2, runs }).collect();
         let of = |way| bounds(way).capped(&rows);
-        assert!(of(Way::Over(None)).is_some_and(|why| why.contains("100 MiB/s a node")));
+        assert!(of(TargetPath::Over(None)).is_some_and(|why| why.contains("100 MiB/s a node")));
         assert!(of(gigabit()).is_some_and(|why| why.contains("full")));
-        assert_eq!(of(Way::Here), None);
+        assert_eq!(of(TargetPath::Here), None);
     }
 
     #[test]
@@ -372,10 +380,10 @@ pub mod tests {
             [run("read", 200, 1.0, 0.1)],
             [run("read", 1, 1.0, 0.1)],
         ];
-        let rows: Vec<Row> = runs
+        let rows: Vec<SweepRow> = runs
             .iter()
             .enumerate()
-            .map(|(n, runs)| Row { name: format!("row {n}"), nodes: 1, runs })
+            .map(|(n, runs)| SweepRow { name: format!("row {n}"), nodes: 1, runs })
             .collect();
         let mut draft = ResultBuilder::without_common("shapes", "a sweep", "modern", 1);
         bounds(gigabit()).judge(&mut draft, &rows);
@@ -392,19 +400,21 @@ pub mod tests {
     #[test]
     fn a_state_is_held_against_the_line_unless_a_cache_served_it() {
         let ceiling =
-            Ceiling { memory_rate: 100.0 * MIB as f64, memory_operations: 1.0, loopback_rate: None };
+            MachineCeiling { memory_rate: 100.0 * MIB as f64, memory_operations: 1.0, loopback_rate: None };
         let sample =
             Sample { bytes_read: 20 * MIB, origin_bytes: 20 * MIB, ..crate::sample::tests::idle(1.0) };
-        let exceeded = |sample: &Sample, mode| sample_exceeded(sample, mode, Some(Rate(10 * MIB)), &ceiling);
+        let exceeded =
+            |sample: &Sample, mode| sample_exceeded(sample, mode, Some(ByteRate(10 * MIB)), &ceiling);
         assert!(
-            exceeded(&sample, Mode::Direct).is_some_and(|why| why.contains("more than the line carries"))
+            exceeded(&sample, CacheMode::Direct)
+                .is_some_and(|why| why.contains("more than the line carries"))
         );
-        assert!(exceeded(&sample, Mode::Cold).is_some());
-        assert_eq!(exceeded(&sample, Mode::Warm), None);
+        assert!(exceeded(&sample, CacheMode::Cold).is_some());
+        assert_eq!(exceeded(&sample, CacheMode::Warm), None);
         let slow = Sample { origin_bytes: 9 * MIB, ..sample.clone() };
-        assert_eq!(exceeded(&slow, Mode::Cold), None, "most came from the tier");
+        assert_eq!(exceeded(&slow, CacheMode::Cold), None, "most came from the tier");
         let impossible = Sample { bytes_read: 200 * MIB, ..slow };
-        assert!(exceeded(&impossible, Mode::Warm).is_some_and(|why| why.contains(MEMORY)));
+        assert!(exceeded(&impossible, CacheMode::Warm).is_some_and(|why| why.contains(MEMORY)));
     }
 
     #[tokio::test]
@@ -415,7 +425,7 @@ pub mod tests {
             "nfs://127.0.0.1:2049/x",
             "s3://bucket?endpoint=http://127.0.0.1:9000",
         ] {
-            assert_eq!(way(here).await, Way::Here, "{here}");
+            assert_eq!(way(here).await, TargetPath::Here, "{here}");
         }
     }
 }

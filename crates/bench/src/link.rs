@@ -1,16 +1,18 @@
 //! The link by itself: TCP streams between agents, without any storage. One pair after the other, then all pairs at once,
 //! by schedule and measured in the window in which all streams run; rates that do not overlap are never added.
 //!
-//! An agent (`bench link server`) receives, sends, echoes, and runs a pair of its own when it is told to, so that pairs
-//! of other machines can be started from here. Start with `pair.rs` (how one pair runs), then `schedule.rs`.
+//! Launching, handshakes, clocks and results are the fleet's. Each pair is a run of two ranks, which its opener leads
+//! (`pair.rs`). This process and the agents that open pairs for it are the ranks of another run, whose orders are rounds
+//! (`schedule.rs`). An agent (`bench link server`, `agent.rs`) waits for calls to runs, takes the streams that a run has told it
+//! of, and echoes bytes. Start with `pair.rs`.
 
 mod agent;
 mod answer;
 mod args;
-mod clock;
 mod pair;
 mod retransmits;
 mod schedule;
+mod sessions;
 mod stream;
 mod wire;
 
@@ -22,9 +24,9 @@ use std::time::{Duration, Instant, SystemTime};
 use bench_report::model::ResultFile;
 use types::{Error, ErrorKind, Result};
 
-pub use agent::{Agent, AgentConfig};
-pub use args::{LinkArgs, command};
-pub use wire::Way;
+pub use agent::{AgentConfig, LinkServer};
+pub use args::{LinkTestArgs, command};
+pub use wire::StreamDirection;
 
 use crate::fixture::Usage;
 use crate::nic::Nic;
@@ -77,7 +79,7 @@ pub struct Config {
     pub omit: Duration,
     /// Of each measurement. Default 6, which is the least that has a confidence interval.
     pub repetitions: usize,
-    pub ways: Vec<Way>,
+    pub ways: Vec<StreamDirection>,
     /// Agents run pairs of their own only for who knows it.
     pub token: Option<String>,
     /// `faithful` or `modern`, for the result file.
@@ -95,7 +97,7 @@ impl Default for Config {
             time: Duration::from_secs(2),
             omit: Duration::from_millis(300),
             repetitions: 6,
-            ways: vec![Way::Up, Way::Down],
+            ways: vec![StreamDirection::Up, StreamDirection::Down],
             token: None,
             preset: "modern",
             command: Vec::new(),
@@ -113,7 +115,7 @@ impl Config {
             time: Duration::from_secs(60),
             omit: Duration::ZERO,
             repetitions: 1,
-            ways: vec![Way::Up],
+            ways: vec![StreamDirection::Up],
             preset: "faithful",
             ..Config::default()
         }

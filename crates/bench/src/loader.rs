@@ -8,32 +8,33 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::data::Content;
-use bench_load::engine::{Job, Phase};
-use bench_load::shape::{Amount, Fleet, Layout, Sizes, Work};
+use bench_load::data::SeededData;
+use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
 use bench_report::format::{self, fixed};
 use bench_report::model::{
-    Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
+    Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Series, Table, TableRow,
 };
 use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median};
 use clap::Args;
 use origin::emulated::ServiceLimits;
-use quantity::Rate;
+use quantity::ByteRate;
 use types::{Error, ErrorKind, Result};
 
 use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, Cut};
-use crate::ceiling::{self, Ceiling};
+use crate::budget::{Budget, TimeCut};
+use crate::ceiling::MachineCeiling;
 use crate::cost::CostArgs;
+use crate::driver;
 use crate::fixture::Watch;
-use crate::knee::{self, Found, KneeArgs};
+use crate::knee::{self, KneeArgs, KneeResult};
 use crate::limit;
 use crate::mounts::is_http_store;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
-use crate::sample::{self, Mode, Sample, Triple};
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
+use crate::sample::{self, CacheMode, Sample, Triple};
 use crate::testbed::{DataSet, Line, Testbed, tier_url};
 use crate::value::PriceArgs;
 use crate::worker_phases;
@@ -68,7 +69,7 @@ pub struct LoaderArgs {
     rtt: Duration,
     /// Bandwidth of the line, each direction; unlimited if absent
     #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
     /// Put limits of a service in front of the storage, if it is a directory: file=60MiB/s, file-requests=500/s, all=1GiB/s,
     /// requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas, or azure-blob-2018, azure-file-2018
     #[arg(long, value_name = "LIMITS")]
@@ -98,16 +99,16 @@ pub struct LoaderArgs {
     common: CommonArgs,
 }
 
-struct Plan {
-    fleet: Fleet,
+struct LoaderPlan {
+    fleet: ClientSet,
     layout: Layout,
     /// Bytes of one read.
     block: u64,
     repetitions: u32,
 }
 
-impl Plan {
-    fn of(args: &LoaderArgs) -> Result<Plan> {
+impl LoaderPlan {
+    fn of(args: &LoaderArgs) -> Result<LoaderPlan> {
         let scale = args.common.scale;
         // The study's clients and objects stay what they were; a laptop reads fewer objects.
         let faithful = args.common.faithful;
@@ -136,19 +137,26 @@ impl Plan {
         if block == 0 || block > 1 << 30 {
             return refuse("loader: --block is from 1 byte to 1GiB");
         }
-        Ok(Plan {
+        Ok(LoaderPlan {
             block,
-            fleet: Fleet { clients, first_client: 0, workers },
+            fleet: ClientSet { clients, first_client: 0, workers },
             layout,
             repetitions: args.common.repetitions(STUDY_REPETITIONS),
         })
     }
 
-    fn job(&self, testbed: &Testbed, mode: Mode, epochs: u64, args: &LoaderArgs, budget: &Budget) -> Job {
+    fn job(
+        &self,
+        testbed: &Testbed,
+        mode: CacheMode,
+        epochs: u64,
+        args: &LoaderArgs,
+        budget: &Budget,
+    ) -> LoadJob {
         let amount = Amount::Epochs(epochs);
-        let work = Work { block_bytes: self.block, seed: args.common.seed, amount, ..Work::mfmr() };
-        let phase = Phase { name: mode.name().to_owned(), work, ..Phase::default() };
-        Job { limits: budget.limits(), ..testbed.job(self.fleet, phase) }
+        let work = LoadWork { block_bytes: self.block, seed: args.common.seed, amount, ..LoadWork::mfmr() };
+        let phase = LoadPhase { name: mode.name().to_owned(), work, ..LoadPhase::default() };
+        LoadJob { limits: budget.limits(), ..testbed.job(self.fleet, phase) }
     }
 
     fn demanded(&self) -> u64 {
@@ -157,7 +165,7 @@ impl Plan {
 }
 
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
-    let plan = Plan::of(&args)?;
+    let plan = LoaderPlan::of(&args)?;
     let of_others = |origin: &str| origin.starts_with("nfs://") || is_http_store(origin);
     if args.limits.is_some() && args.origin.as_deref().is_some_and(of_others) {
         return refuse(
@@ -184,49 +192,47 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &Plan, args: &LoaderArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
     let (prices, costs) = (args.prices.read()?, args.cost.read()?);
-    let mut draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
-    let ceiling = ceiling::measure().await?;
-    let content = Content { seed: args.common.seed, ..Content::default() };
+    let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
+    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
-    let testbed = match args.origin.as_deref() {
-        Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await?,
-        Some(url) if is_http_store(url) => Testbed::in_http_store(url, data).await?,
-        other => Testbed::limited(other.map(PathBuf::from), data, args.limits).await?,
-    };
-    let measured = unless_interrupted(all(ranks, &testbed, plan, args)).await;
-    let filled = measured.map(|Epochs { line, triples, curve, knee, cut }| {
-        Cut::tell(cut, &mut draft, "repetitions");
-        fill(&mut draft, plan, args, &line, &triples, &ceiling);
-        if testbed.is_bucket() {
-            bucket::gets(&mut draft, plan, &triples, &invalid(plan, args.rate, &ceiling, &triples));
+    let testbed = async {
+        match args.origin.as_deref() {
+            Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
+            Some(url) if is_http_store(url) => Testbed::in_http_store(url, data).await,
+            other => Testbed::limited(other.map(PathBuf::from), data, args.limits).await,
         }
-        limits(&mut draft, plan, args, &testbed, &line, &triples);
+    };
+    let measure = async |testbed: &Testbed| all(ranks, testbed, plan, args).await;
+    driver::on_testbed(draft, testbed, measure, |draft, testbed, ceiling, measured| {
+        let Epochs { line, triples, curve, knee, cut } = measured;
+        TimeCut::tell(cut, draft, "repetitions");
+        fill(draft, plan, args, &line, &triples, ceiling);
+        if testbed.is_bucket() {
+            bucket::gets(draft, plan, &triples, &invalid(plan, args.rate, ceiling, &triples));
+        }
+        limits(draft, plan, args, testbed, &line, &triples);
         if let Some(found) = &knee {
             draft.note("the knee and the open loops are those of a warm tier");
-            knee::fill(&mut draft, &args.knee, found, "objects");
+            knee::fill(draft, &args.knee, found, "objects");
         }
-        sample::worth(&mut draft, &triples, prices.as_ref());
+        sample::worth(draft, &triples, prices.as_ref());
         if let (Some(costs), Some(first)) = (&costs, triples.first()) {
-            bucket::costs(&mut draft, plan, costs, first);
+            bucket::costs(draft, plan, costs, first);
         }
         if let Some(first) = triples.first() {
-            let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
+            let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
             draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
         }
         draft.file.plots.push(uptick(plan, &curve));
-        ranks.tell(&mut draft);
-    });
-    draft.cleaned(testbed.clean_up().await.map(Some));
-    filled?;
-    ceiling.tell(&mut draft.file);
-    Ok(draft.finish())
+        ranks.tell(draft);
+    })
+    .await
 }
 
 /// Seconds; bytes served, bytes from the storage.
@@ -238,22 +244,19 @@ struct Epochs {
     /// Of the first cold epoch.
     curve: Curve,
     /// Of a warm tier.
-    knee: Option<Found>,
+    knee: Option<KneeResult>,
     /// The time was over before all repetitions.
-    cut: Option<Cut>,
+    cut: Option<TimeCut>,
 }
 
-async fn all(ranks: &Ranks, testbed: &Testbed, plan: &Plan, args: &LoaderArgs) -> Result<Epochs> {
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderArgs) -> Result<Epochs> {
     let budget = Budget::start(&args.common);
     let line = testbed.line(args.rtt, args.rate).await?;
-    let (mut triples, mut curve, mut cut) = (Vec::new(), Vec::new(), None);
-    for repetition in 0..plan.repetitions {
-        cut = budget.cut(repetition, plan.repetitions);
-        if cut.is_some() {
-            break;
-        }
-        let what = |mode: Mode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
-        let run = async |mode: Mode, epochs: u64, url: &str, tier| {
+    let (mut triples, mut curve) = (Vec::new(), Vec::new());
+    let cut = budget.repeat(plan.repetitions, async |repetition| {
+        let what =
+            |mode: CacheMode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
+        let run = async |mode: CacheMode, epochs: u64, url: &str, tier| {
             sample::take(
                 ranks,
                 testbed,
@@ -265,23 +268,25 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &Plan, args: &LoaderArgs) -
             )
             .await
         };
-        let direct = run(Mode::Direct, 1, &line.url, None).await?;
+        let direct = run(CacheMode::Direct, 1, &line.url, None).await?;
         let tier = testbed.tier(&line)?;
         let url = tier_url(&tier);
         let watch = Watch::start(tier.admin, |counters| (counters.served_bytes(), counters.origin_bytes()));
-        let cold = run(Mode::Cold, 1, &url, Some(&tier)).await?;
+        let cold = run(CacheMode::Cold, 1, &url, Some(&tier)).await?;
         let seen = watch.stop();
         if curve.is_empty() {
             curve = seen;
         }
-        let mut warm = run(Mode::Warm, 1, &url, Some(&tier)).await?;
+        let mut warm = run(CacheMode::Warm, 1, &url, Some(&tier)).await?;
         if warm.makespan < ROW_SECONDS_MIN {
             // As often as it takes to be believed.
             let epochs = (ROW_SECONDS / warm.makespan.max(1e-3)).ceil() as u64;
-            warm = run(Mode::Warm, epochs, &url, Some(&tier)).await?;
+            warm = run(CacheMode::Warm, epochs, &url, Some(&tier)).await?;
         }
         triples.push(Triple { direct, cold, warm });
-    }
+        Ok(())
+    });
+    let cut = cut.await?;
     let knee = match args.knee.knee {
         true => Some(find_knee(ranks, testbed, &line, plan, args, &budget).await?),
         false => None,
@@ -294,13 +299,13 @@ async fn find_knee(
     ranks: &Ranks,
     testbed: &Testbed,
     line: &Line,
-    plan: &Plan,
+    plan: &LoaderPlan,
     args: &LoaderArgs,
     budget: &Budget,
-) -> Result<Found> {
+) -> Result<KneeResult> {
     let tier = testbed.tier(line)?;
     let url = tier_url(&tier);
-    let job = || plan.job(testbed, Mode::Warm, 1, args, budget);
+    let job = || plan.job(testbed, CacheMode::Warm, 1, args, budget);
     ranks.load(&url, &job(), "loader: filling a tier").await?;
     knee::find(&args.knee, plan.repetitions, plan.fleet.clients, budget, async |step, what| {
         let loaded = ranks.load(&url, &step.of(job()), what).await?;
@@ -313,23 +318,23 @@ async fn find_knee(
 /// What limits each state, in the first repetition.
 fn limits(
     draft: &mut ResultBuilder,
-    plan: &Plan,
+    plan: &LoaderPlan,
     args: &LoaderArgs,
     testbed: &Testbed,
     line: &Line,
     triples: &[Triple],
 ) {
     let Some(first) = triples.first() else { return };
-    for mode in Mode::ALL {
+    for mode in CacheMode::ALL {
         // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile.
         let objects = plan.layout.files as f64 * f64::from(plan.fleet.clients);
         let serial = match mode {
             // What is opened in a bucket is known from its listing.
-            Mode::Direct => {
+            CacheMode::Direct => {
                 let trips = if testbed.is_bucket() { 1.0 } else { ROUND_TRIPS };
                 Some(objects * trips / plan.fleet.workers_in_all().max(1) as f64)
             }
-            Mode::Cold | Mode::Warm => None,
+            CacheMode::Cold | CacheMode::Warm => None,
         };
         let told = limit::of_sample(first.of(mode), mode, line, args.rate, serial);
         draft.limit(mode.name(), &told);
@@ -340,7 +345,7 @@ fn limits(
 }
 
 /// How much of what is served comes from the cache, while the data set is seen for the first time.
-fn uptick(plan: &Plan, curve: &[(f64, (u64, u64))]) -> Plot {
+fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
     let all = plan.layout.total_bytes().max(1) as f64;
     let points = curve.windows(2).filter_map(|pair| {
         let ((served_before, origin_before), (served, origin_now)) = (pair[0].1, pair[1].1);
@@ -360,11 +365,11 @@ fn uptick(plan: &Plan, curve: &[(f64, (u64, u64))]) -> Plot {
 
 fn fill(
     draft: &mut ResultBuilder,
-    plan: &Plan,
+    plan: &LoaderPlan,
     args: &LoaderArgs,
     line: &Line,
     triples: &[Triple],
-    ceiling: &Ceiling,
+    ceiling: &MachineCeiling,
 ) {
     draft.parameter("clients", plan.fleet.clients);
     draft.parameter("workers", plan.fleet.workers);
@@ -378,7 +383,7 @@ fn fill(
     }
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
     let invalid = invalid(plan, args.rate, ceiling, triples);
-    let of = |mode: Mode, value: &dyn Fn(&Sample) -> f64| -> Vec<f64> {
+    let of = |mode: CacheMode, value: &dyn Fn(&Sample) -> f64| -> Vec<f64> {
         triples.iter().map(|triple| value(triple.of(mode))).collect()
     };
     let rate = |s: &Sample| s.bytes_read as f64 / GIB / s.makespan.max(1e-9);
@@ -386,8 +391,8 @@ fn fill(
     let latency_ms = |s: &Sample| s.unit.mean().map_or(f64::NAN, |us| us / 1000.0);
     let three = |name: &str, value: &dyn Fn(&Sample) -> f64| {
         let mut cells = vec![Cell::text(name)];
-        cells.extend(Mode::ALL.map(|mode| estimate(&of(mode, value))));
-        Row { invalid: invalid.clone(), ..Row::new(cells) }
+        cells.extend(CacheMode::ALL.map(|mode| estimate(&of(mode, value))));
+        TableRow { invalid: invalid.clone(), ..TableRow::new(cells) }
     };
     let mut rows = vec![
         three("Average Throughput (GiB/s)", &rate),
@@ -405,7 +410,8 @@ fn fill(
             (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB)
         }),
     ];
-    if triples.iter().all(|triple| Mode::ALL.iter().all(|mode| !triple.of(*mode).first_block.is_empty())) {
+    if triples.iter().all(|triple| CacheMode::ALL.iter().all(|mode| !triple.of(*mode).first_block.is_empty()))
+    {
         let name = "p50 until the first block of an object (ms)";
         rows.insert(
             3,
@@ -421,14 +427,9 @@ fn fill(
     )];
     draft.file.tables.push(table);
     draft.file.tables.push(PUBLISHED.aistore.results.table());
-    for mode in Mode::ALL {
+    for mode in CacheMode::ALL {
         draft.measure(
-            Measure {
-                name: format!("{} throughput", mode.name()),
-                unit: "GiB/s".to_owned(),
-                better: Better::Higher,
-                values: of(mode, &rate),
-            },
+            Measure::new(format!("{} throughput", mode.name()), "GiB/s", Better::Higher, of(mode, &rate)),
             &invalid,
         );
         if let Some(why) = triples.first().and_then(|t| {
@@ -438,12 +439,12 @@ fn fill(
             draft.warning(format!("{}: {why}", mode.name()));
         }
     }
-    let middle = |mode: Mode| median(&of(mode, &rate));
+    let middle = |mode: CacheMode| median(&of(mode, &rate));
     if let (Some(direct), Some(cold), Some(warm)) =
-        (middle(Mode::Direct), middle(Mode::Cold), middle(Mode::Warm))
+        (middle(CacheMode::Direct), middle(CacheMode::Cold), middle(CacheMode::Warm))
     {
-        let epoch = |mode: Mode| median(&of(mode, &|s: &Sample| s.per_epoch(s.makespan))).unwrap_or(0.0);
-        let [d, c, w] = Mode::ALL.map(|mode| fixed(epoch(mode), 1));
+        let epoch = |mode: CacheMode| median(&of(mode, &|s: &Sample| s.per_epoch(s.makespan))).unwrap_or(0.0);
+        let [d, c, w] = CacheMode::ALL.map(|mode| fixed(epoch(mode), 1));
         draft.verdict(format!(
             "at {:.0} ms an epoch takes {d} s direct, {c} s the first time, {w} s from then on",
             line.rtt_ms
@@ -459,11 +460,16 @@ fn fill(
     }
 }
 
-fn invalid(plan: &Plan, rate: Option<Rate>, ceiling: &Ceiling, triples: &[Triple]) -> Vec<String> {
+fn invalid(
+    plan: &LoaderPlan,
+    rate: Option<ByteRate>,
+    ceiling: &MachineCeiling,
+    triples: &[Triple],
+) -> Vec<String> {
     let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
     let mut reasons = Vec::new();
     for triple in triples {
-        for mode in Mode::ALL {
+        for mode in CacheMode::ALL {
             let sample = triple.of(mode);
             reasons.extend(sample.faults.iter().map(|fault| format!("{}: {fault}", mode.name())));
             let rules =
@@ -493,7 +499,7 @@ mod tests {
     fn a_faithful_epoch_has_the_studys_clients_and_objects_and_only_fewer_of_these() {
         let plan = |typed: &[&str]| {
             let line = Line::try_parse_from([&["loader"], typed].concat()).expect("a command line");
-            let plan = Plan::of(&line.args).expect("a plan");
+            let plan = LoaderPlan::of(&line.args).expect("a plan");
             let (fleet, layout) = (plan.fleet, plan.layout);
             (fleet.clients, fleet.workers, layout.files, layout.size_limits().1, plan.repetitions)
         };

@@ -22,7 +22,7 @@ pub fn is_http_store(url: &str) -> bool {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mount {
+pub struct TargetMount {
     /// `nfs4`, `ext4`, ...
     pub kind: String,
     /// `nas:/export`, `/dev/sda1`
@@ -33,18 +33,18 @@ pub struct Mount {
     pub server: Option<SocketAddr>,
 }
 
-impl Mount {
+impl TargetMount {
     /// What `path` lies on; None where /proc does not tell.
-    pub fn of(path: &Path) -> Option<Mount> {
+    pub fn of(path: &Path) -> Option<TargetMount> {
         let whole = std::fs::canonicalize(path).ok()?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-        Some(Mount::among(&mounts, &whole)).filter(|mount| !mount.kind.is_empty())
+        Some(TargetMount::among(&mounts, &whole)).filter(|mount| !mount.kind.is_empty())
     }
 
     /// What the longest mount point above `path` is, by the lines of `/proc/self/mountinfo`.
-    pub fn among(mountinfo: &str, path: &Path) -> Mount {
-        let mut best = Mount::default();
-        for mount in mountinfo.lines().filter_map(Mount::parse) {
+    pub fn among(mountinfo: &str, path: &Path) -> TargetMount {
+        let mut best = TargetMount::default();
+        for mount in mountinfo.lines().filter_map(TargetMount::parse) {
             // Of two on one point the later one hides the other.
             if path.starts_with(&mount.point) && mount.point.len() >= best.point.len() {
                 best = mount;
@@ -53,7 +53,7 @@ impl Mount {
         best
     }
 
-    fn parse(line: &str) -> Option<Mount> {
+    fn parse(line: &str) -> Option<TargetMount> {
         let (front, back) = line.split_once(" - ")?;
         let mut front = front.split(' ').skip(4);
         let (point, of_mount) = (unescaped(front.next()?), front.next()?);
@@ -65,7 +65,7 @@ impl Mount {
                 options.push(option);
             }
         }
-        Some(Mount {
+        Some(TargetMount {
             server: if kind.starts_with("nfs") { server_of(of_system) } else { None },
             kind: kind.to_owned(),
             source: unescaped(source),
@@ -79,7 +79,7 @@ impl Mount {
     }
 }
 
-impl std::fmt::Display for Mount {
+impl std::fmt::Display for TargetMount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} ({} on {}; {})", self.kind, self.source, self.point, self.options)
     }
@@ -109,21 +109,21 @@ mod tests {
 
     #[test]
     fn the_server_behind_a_mount_is_found_in_its_options() {
-        let far = Mount::among(MOUNTS, Path::new("/far away/data"));
+        let far = TargetMount::among(MOUNTS, Path::new("/far away/data"));
         assert_eq!((far.kind.as_str(), far.point.as_str()), ("nfs4", "/far away"));
         assert_eq!(far.server, Some("10.0.0.5:2049".parse().expect("valid")));
         assert!(far.is_far());
-        let near = Mount::among(MOUNTS, Path::new("/near"));
+        let near = TargetMount::among(MOUNTS, Path::new("/near"));
         assert_eq!(near.server, Some("10.0.0.6:40049".parse().expect("valid")));
-        let local = Mount::among(MOUNTS, Path::new("/nearby"));
+        let local = TargetMount::among(MOUNTS, Path::new("/nearby"));
         assert_eq!((local.kind.as_str(), local.server, local.is_far()), ("ext4", None, false));
         assert_eq!(local.to_string(), "ext4 (/dev/sda1 on /; rw,relatime,discard)");
     }
 
     #[test]
     fn every_directory_of_this_machine_lies_on_something() {
-        let mount = Mount::of(&std::env::temp_dir()).expect("/proc is there");
+        let mount = TargetMount::of(&std::env::temp_dir()).expect("/proc is there");
         assert!(!mount.kind.is_empty() && !mount.options.is_empty(), "{mount:?}");
-        assert_eq!(Mount::of(Path::new("/no such directory")), None);
+        assert_eq!(TargetMount::of(Path::new("/no such directory")), None);
     }
 }

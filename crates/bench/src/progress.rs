@@ -10,18 +10,18 @@ use tokio::task::JoinHandle;
 const EVERY: Duration = Duration::from_millis(250);
 
 /// A line that lives until it is dropped.
-pub struct Live(Option<JoinHandle<()>>);
+pub struct ProgressLine(Option<JoinHandle<()>>);
 
-impl Live {
+impl ProgressLine {
     /// `processes`: what is shown is this process's part; the line says of how many.
-    pub fn show(what: &str, control: Arc<Control>, processes: u32) -> Live {
+    pub fn show(what: &str, control: Arc<Control>, processes: u32) -> ProgressLine {
         if !std::io::stderr().is_terminal() {
-            return Live(None);
+            return ProgressLine(None);
         }
         let what = what.to_owned();
         let part = if processes > 1 { format!(" (one of {processes} processes)") } else { String::new() };
         let start = Instant::now();
-        Live(Some(tokio::spawn(async move {
+        ProgressLine(Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
                 let progress = &control.progress;
@@ -36,7 +36,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if let Some(task) = self.0.take() {
             task.abort();

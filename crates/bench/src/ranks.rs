@@ -6,9 +6,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bench_fleet::{Barrier, Fleet, Member, Options, Place, Skew};
-use bench_load::engine::{self, Control, Gate, Job};
-use bench_load::outcome::{Outcome, Verification};
+use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew};
+use bench_load::engine::{self, Control, LoadJob, PhaseGate};
+use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
 use bench_report::model::ResultFile;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
 use crate::args::LaunchArgs;
-use crate::progress::Live;
+use crate::progress::ProgressLine;
 use crate::results::ResultBuilder;
 
 /// A process that is told that the run has ended gives up what is under way within about a second.
@@ -30,18 +30,18 @@ pub struct Ranks {
 }
 
 #[derive(Serialize, Deserialize)]
-enum Order {
+enum RankOrder {
     /// A job on a target; each process has its share of the job's clients.
     Load {
         target: String,
-        job: Box<Job>,
+        job: Box<LoadJob>,
     },
     End,
 }
 
 /// What all processes together measured.
 pub struct Loaded {
-    pub outcome: Outcome,
+    pub outcome: LoadOutcome,
     /// How far apart the processes left each barrier, in the order of the phases.
     pub skews: Vec<Skew>,
 }
@@ -77,7 +77,7 @@ pub async fn run(
 pub fn alone(work: impl Future<Output = Result<ExitCode>>) -> impl Future<Output = Result<ExitCode>> {
     let work = Box::pin(work);
     async move {
-        let member = Fleet::join(Options::of_this_process()?).await?;
+        let member = Fleet::join(FleetOptions::of_this_process()?).await?;
         let done = if member.is_root() { work.await } else { Ok(ExitCode::SUCCESS) };
         match done {
             Ok(code) => member.finish().await.map(|()| code),
@@ -135,14 +135,14 @@ async fn signalled() -> std::io::Result<()> {
 
 impl Ranks {
     async fn join(args: &LaunchArgs) -> Result<Ranks> {
-        let options = Options {
+        let options = FleetOptions {
             procs: args.procs,
             hosts: args.hosts.clone(),
             coordinator: args.coordinator.clone(),
             rendezvous: args.rendezvous.clone(),
             site: args.site.clone(),
             ssh: args.ssh.split_whitespace().map(str::to_owned).collect(),
-            ..Options::of_this_process()?
+            ..FleetOptions::of_this_process()?
         };
         Ok(Ranks { member: Fleet::join(options).await?, wrong: Mutex::default() })
     }
@@ -151,7 +151,7 @@ impl Ranks {
         self.member.size()
     }
 
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[RankPlace] {
         self.member.roster()
     }
 
@@ -168,8 +168,8 @@ impl Ranks {
 
     /// The job, done by all processes together; for rank 0. Of fewer clients than processes each has a process of its own,
     /// and the others wait. `what` is for whoever watches.
-    pub async fn load(&self, target: &str, job: &Job, what: &str) -> Result<Loaded> {
-        self.order(&Order::Load { target: target.to_owned(), job: Box::new(job.clone()) }).await?;
+    pub async fn load(&self, target: &str, job: &LoadJob, what: &str) -> Result<Loaded> {
+        self.order(&RankOrder::Load { target: target.to_owned(), job: Box::new(job.clone()) }).await?;
         let loaded = self.carry_out(target, job, what).await?;
         let loaded = loaded.ok_or_else(|| {
             Error::new(ErrorKind::Io, "gather", "the results did not come to the first process")
@@ -188,7 +188,7 @@ impl Ranks {
         }
     }
 
-    async fn order(&self, order: &Order) -> Result<()> {
+    async fn order(&self, order: &RankOrder) -> Result<()> {
         let bytes = serde_json::to_vec(order).map_err(|e| Error::new(ErrorKind::Io, "write an order", e))?;
         self.member.broadcast(bytes).await.map(|_| ())
     }
@@ -199,31 +199,31 @@ impl Ranks {
             let order = serde_json::from_slice(&bytes)
                 .map_err(|e| Error::new(ErrorKind::Corrupt, "read an order of the first process", e))?;
             match order {
-                Order::Load { target, job } => drop(self.carry_out(&target, &job, "").await?),
-                Order::End => return Ok(()),
+                RankOrder::Load { target, job } => drop(self.carry_out(&target, &job, "").await?),
+                RankOrder::End => return Ok(()),
             }
         }
     }
 
     async fn finish(self) -> Result<()> {
         if self.member.is_root() {
-            self.order(&Order::End).await?;
+            self.order(&RankOrder::End).await?;
         }
         self.member.finish().await
     }
 
     /// This process's share; the sum of all on rank 0.
-    async fn carry_out(&self, target: &str, job: &Job, what: &str) -> Result<Option<Loaded>> {
+    async fn carry_out(&self, target: &str, job: &LoadJob, what: &str) -> Result<Option<Loaded>> {
         let mut job = job.clone();
         let (first, count) = share(job.fleet.clients, self.member.rank(), self.processes());
         job.fleet.first_client = first;
         let control = Control::new();
-        let gate = Door { member: &self.member, barriers: Mutex::default() };
+        let gate = FleetGate { member: &self.member, barriers: Mutex::default() };
         let work = async {
             let clients = target::clients(&from_url(target)?, first, count).await?;
             engine::run(&job, &clients, &gate, &control).await
         };
-        let live = self.member.is_root().then(|| Live::show(what, control.clone(), self.processes()));
+        let live = self.member.is_root().then(|| ProgressLine::show(what, control.clone(), self.processes()));
         let outcome = self.member.guard(Box::pin(work)).await??;
         drop(live);
         let bytes =
@@ -246,8 +246,8 @@ fn share(clients: u32, rank: u32, size: u32) -> (u32, u32) {
     (u32::try_from(first).unwrap_or(u32::MAX), u32::try_from(end - first).unwrap_or(0))
 }
 
-fn sum(parts: &[Vec<u8>]) -> Result<Outcome> {
-    let read = |bytes: &Vec<u8>| -> Result<Outcome> {
+fn sum(parts: &[Vec<u8>]) -> Result<LoadOutcome> {
+    let read = |bytes: &Vec<u8>| -> Result<LoadOutcome> {
         serde_json::from_slice(bytes).map_err(|e| Error::new(ErrorKind::Corrupt, "read an outcome", e))
     };
     let (first, others) =
@@ -260,13 +260,13 @@ fn sum(parts: &[Vec<u8>]) -> Result<Outcome> {
 }
 
 /// The engine's gate over the barriers of the fleet.
-struct Door<'a> {
+struct FleetGate<'a> {
     member: &'a Member,
     barriers: Mutex<Vec<Barrier>>,
 }
 
 #[async_trait]
-impl Gate for Door<'_> {
+impl PhaseGate for FleetGate<'_> {
     async fn wait(&self, phase: &str) -> Result<Instant> {
         let barrier = self.member.barrier(phase).await?;
         let start = Instant::from_std(barrier.start);

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use quantity::Rate;
-use relay::{Config, Drops, Measured, Profile, Relay, RoundTrips, calibrate, measure_null};
+use quantity::ByteRate;
+use relay::{Config, Drops, LineMeasurement, Profile, Relay, RoundTrips, calibrate, measure_null};
 use tokio::signal::unix::{SignalKind, signal};
 use types::{Error, ErrorKind, Result};
 
@@ -31,10 +31,10 @@ pub struct RelayArgs {
     pub jitter: Option<Duration>,
     /// Bandwidth of each direction, shared by all connections, for example 1Gbit.
     #[arg(long)]
-    pub rate: Option<Rate>,
+    pub rate: Option<ByteRate>,
     /// Bandwidth of each direction of one connection.
     #[arg(long, value_name = "RATE")]
-    pub rate_per_connection: Option<Rate>,
+    pub rate_per_connection: Option<ByteRate>,
     /// Most bytes of one connection on the line in one direction; it carries this much in a round trip.
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     pub window: Option<u64>,
@@ -122,13 +122,14 @@ async fn resolve(to: &str) -> Result<SocketAddr> {
 
 async fn report(config: &Config, relay: &Relay) -> Result<()> {
     let measured = calibrate(config, SAMPLES).await?;
-    let nominal = |rate: Option<Rate>| rate.map_or("what the machine carries".to_owned(), |r| r.to_string());
+    let nominal =
+        |rate: Option<ByteRate>| rate.map_or("what the machine carries".to_owned(), |r| r.to_string());
     println!("  round trip: nominal {:?}, measured {}", config.rtt, told(&measured.round_trips));
     println!(
         "  rate:       nominal {}, measured {} up, {} down",
         nominal(config.rate),
-        Rate(measured.rate_up as u64),
-        Rate(measured.rate_down as u64)
+        ByteRate(measured.rate_up as u64),
+        ByteRate(measured.rate_down as u64)
     );
     for doubt in doubts(config, &measured) {
         println!("  warning: {doubt}");
@@ -145,7 +146,7 @@ async fn report(config: &Config, relay: &Relay) -> Result<()> {
 }
 
 /// Where the line is not what was asked for.
-fn doubts(config: &Config, measured: &Measured) -> Vec<String> {
+fn doubts(config: &Config, measured: &LineMeasurement) -> Vec<String> {
     let mut doubts = Vec::new();
     let longer = measured.round_trips.median() - config.rtt.as_secs_f64();
     // A relay adds some 0.15 ms of its own on a machine that is not busy.
@@ -180,8 +181,9 @@ mod tests {
 
     #[test]
     fn a_line_that_is_not_what_was_asked_for_is_told() {
-        let config = Config { rtt: Duration::from_millis(50), rate: Some(Rate(1000)), ..Config::default() };
-        let measured = |rtt: f64, rate_up: f64| Measured {
+        let config =
+            Config { rtt: Duration::from_millis(50), rate: Some(ByteRate(1000)), ..Config::default() };
+        let measured = |rtt: f64, rate_up: f64| LineMeasurement {
             round_trips: RoundTrips(vec![rtt]),
             rate_up,
             rate_down: 1000.0,

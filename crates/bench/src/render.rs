@@ -14,27 +14,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::data::Content;
-use bench_load::engine::{Job, Phase};
-use bench_load::pace::{Pace, Stagger};
-use bench_load::shape::{Fleet, Layout, Order, Share, Sizes, Unit, Work};
+use bench_load::data::SeededData;
+use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::pace::{LoadPace, Stagger};
+use bench_load::shape::{AccessOrder, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_report::format;
 use bench_report::model::ResultFile;
 use clap::Args;
-use quantity::Rate;
+use quantity::ByteRate;
 use types::Result;
 
 use crate::args::{CommonArgs, Scale, refuse};
-use crate::budget::{Budget, Cut};
-use crate::ceiling;
+use crate::budget::{Budget, TimeCut};
+use crate::driver;
 use crate::fingerprint;
-use crate::fixture::Tier;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::fixture::TierProcess;
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
 use crate::testbed::{DataSet, Line, Testbed, tier_url};
 use crate::value::PriceArgs;
 
-use crate::sample::{self, Mode, Triple};
+use crate::sample::{self, CacheMode, Triple};
 
 /// The study's: nodes, serial round trips of a frame, seconds of a frame that do not depend on the distance.
 const NODES: u64 = 500;
@@ -60,7 +60,7 @@ pub struct RenderArgs {
     rtt: Vec<Duration>,
     /// Bandwidth of each line, each direction; unlimited if absent
     #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
     /// Nodes [default: the study's 500 x scale, at least 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     nodes: Option<u32>,
@@ -97,12 +97,12 @@ fn study_stagger(scale: Scale) -> Stagger {
 
 /// Everything that is decided before anything is measured.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RenderPlan {
     pub nodes: u32,
     pub layout: Layout,
     pub compute: Duration,
     pub rtts: Vec<Duration>,
-    pub rate: Option<Rate>,
+    pub rate: Option<ByteRate>,
     pub stagger: Option<Stagger>,
     /// Only the study's own table.
     pub faithful: bool,
@@ -110,8 +110,8 @@ pub struct Plan {
     pub seed: u64,
 }
 
-impl Plan {
-    fn of(args: &RenderArgs) -> Result<Plan> {
+impl RenderPlan {
+    fn of(args: &RenderArgs) -> Result<RenderPlan> {
         let scale = args.common.scale;
         if args.rtt.is_empty() || args.file_size == 0 {
             return refuse("render: give at least one --rtt, and files of at least 1 byte");
@@ -133,7 +133,7 @@ impl Plan {
                 format::bytes(args.common.byte_budget)
             ));
         }
-        Ok(Plan {
+        Ok(RenderPlan {
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             layout,
             compute: args.compute.unwrap_or(Duration::from_secs_f64(COMPUTE_SECONDS * scale.factor())),
@@ -170,28 +170,28 @@ impl Plan {
     }
 
     /// Every node reads the scene in its order, file after file, and computes in between.
-    pub fn phase(&self, mode: Mode) -> Phase {
+    pub fn phase(&self, mode: CacheMode) -> LoadPhase {
         let think_s = self.compute.as_secs_f64() / self.layout.files as f64;
-        let work = Work {
-            unit: Unit::File,
-            order: Order::Sequential,
-            share: Share::Client,
+        let work = LoadWork {
+            unit: TouchUnit::File,
+            order: AccessOrder::Sequential,
+            share: Sharing::Client,
             block_bytes: BLOCK_BYTES,
             seed: self.seed,
-            ..Work::default()
+            ..LoadWork::default()
         };
-        let pace = Pace::Closed { think_s, stagger: self.stagger };
-        Phase { name: mode.name().to_owned(), work, pace, ..Phase::default() }
+        let pace = LoadPace::Closed { think_s, stagger: self.stagger };
+        LoadPhase { name: mode.name().to_owned(), work, pace, ..LoadPhase::default() }
     }
 
-    fn job(&self, testbed: &Testbed, mode: Mode, budget: &Budget) -> Job {
-        let fleet = Fleet { clients: self.nodes, first_client: 0, workers: 1 };
-        Job { limits: budget.limits(), ..testbed.job(fleet, self.phase(mode)) }
+    fn job(&self, testbed: &Testbed, mode: CacheMode, budget: &Budget) -> LoadJob {
+        let fleet = ClientSet { clients: self.nodes, first_client: 0, workers: 1 };
+        LoadJob { limits: budget.limits(), ..testbed.job(fleet, self.phase(mode)) }
     }
 }
 
 pub async fn command(args: RenderArgs) -> Result<ExitCode> {
-    let plan = Plan::of(&args)?;
+    let plan = RenderPlan::of(&args)?;
     if args.common.dry_run {
         println!(
             "render: {} nodes read {} files, {} in all, {} times at {} distances in 3 states; about {}, {} written",
@@ -205,11 +205,10 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &Plan, args: &RenderArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<ResultFile> {
     let prices = args.prices.read()?;
     let mut draft = ResultBuilder::new(
         "render",
@@ -218,96 +217,93 @@ async fn measure(ranks: &Ranks, plan: &Plan, args: &RenderArgs) -> Result<Result
         plan.repetitions,
     );
     eprintln!("render: about {}", format::duration(plan.predicted_seconds()));
-    let ceiling = ceiling::measure().await?;
-    let content = Content { seed: plan.seed, ..Content::default() };
+    let content = SeededData { seed: plan.seed, ..SeededData::default() };
     let data = DataSet { layout: plan.layout.clone(), content };
     if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
         draft.directory("origin directory", Path::new(dir));
     }
-    let testbed = match args.origin.as_deref() {
-        Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await?,
-        other => Testbed::here(other.map(PathBuf::from), data).await?,
+    let testbed = async {
+        match args.origin.as_deref() {
+            Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
+            other => Testbed::here(other.map(PathBuf::from), data).await,
+        }
     };
-    let measured = unless_interrupted(all(ranks, &testbed, plan, &args.common)).await;
-    let filled = measured.map(|measured| {
-        let Measured { lines, triples, tier, cut } = measured;
-        Cut::tell(cut, &mut draft, "repetitions");
+    let measure = async |testbed: &Testbed| all(ranks, testbed, plan, &args.common).await;
+    driver::on_testbed(draft, testbed, measure, |draft, _, ceiling, measured| {
+        let RenderRuns { lines, triples, tier, cut } = measured;
+        TimeCut::tell(cut, draft, "repetitions");
         if let Some(told) = tier {
             draft.file.fingerprint.insert("tier".to_owned(), told);
         }
-        table::fill(&mut draft, plan, &ceiling, &lines, &triples, prices.as_ref());
-        ranks.tell(&mut draft);
-    });
-    draft.cleaned(testbed.clean_up().await.map(Some));
-    filled?;
-    ceiling.tell(&mut draft.file);
-    Ok(draft.finish())
+        table::fill(draft, plan, ceiling, &lines, &triples, prices.as_ref());
+        draft.file.answer = answer::ten_lines(plan, &lines, &triples, prices.as_ref());
+        ranks.tell(draft);
+    })
+    .await
 }
 
-struct Measured {
+struct RenderRuns {
     lines: Vec<Line>,
     /// Of each line, by repetition.
     triples: Vec<Vec<Triple>>,
     /// How the last of the tiers was configured, by its own word.
     tier: Option<String>,
     /// The time was over before all repetitions.
-    cut: Option<Cut>,
+    cut: Option<TimeCut>,
 }
 
-async fn all(ranks: &Ranks, testbed: &Testbed, plan: &Plan, common: &CommonArgs) -> Result<Measured> {
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan, common: &CommonArgs) -> Result<RenderRuns> {
     let mut lines = Vec::new();
     for rtt in &plan.rtts {
         lines.push(testbed.line(*rtt, plan.rate).await?);
     }
     let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
-    let (budget, mut tier, mut cut) = (Budget::start(common), None, None);
+    let (budget, mut tier) = (Budget::start(common), None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
-    for repetition in 0..plan.repetitions {
-        cut = budget.cut(repetition, plan.repetitions);
-        if cut.is_some() {
-            break;
-        }
+    let cut = budget.repeat(plan.repetitions, async |repetition| {
         for (line, triples) in lines.iter().zip(&mut triples) {
             triples.push(triple(ranks, testbed, plan, line, (repetition, &budget), &mut tier).await?);
         }
-    }
-    Ok(Measured { lines, triples, tier, cut })
+        Ok(())
+    });
+    let cut = cut.await?;
+    Ok(RenderRuns { lines, triples, tier, cut })
 }
 
 /// Direct, cold and warm, one after the other, as the study did.
 async fn triple(
     ranks: &Ranks,
     testbed: &Testbed,
-    plan: &Plan,
+    plan: &RenderPlan,
     line: &Line,
     (repetition, budget): (u32, &Budget),
     configured: &mut Option<String>,
 ) -> Result<Triple> {
-    let what = |mode: Mode| {
+    let what = |mode: CacheMode| {
         let (n, all) = (repetition + 1, plan.repetitions);
         format!("render {n}/{all}, {:.1} ms, {}", line.nominal.as_secs_f64() * 1000.0, mode.name())
     };
-    let run = async |mode: Mode, url: &str, tier| {
+    let run = async |mode: CacheMode, url: &str, tier| {
         sample::take(ranks, testbed, line, url, &plan.job(testbed, mode, budget), tier, &what(mode)).await
     };
-    let direct = run(Mode::Direct, &line.url, None).await?;
+    let direct = run(CacheMode::Direct, &line.url, None).await?;
     let tier = testbed.tier(line)?;
     let url = tier_url(&tier);
     *configured = configuration(&tier);
-    let cold = run(Mode::Cold, &url, Some(&tier)).await?;
-    let warm = run(Mode::Warm, &url, Some(&tier)).await?;
+    let cold = run(CacheMode::Cold, &url, Some(&tier)).await?;
+    let warm = run(CacheMode::Warm, &url, Some(&tier)).await?;
     Ok(Triple { direct, cold, warm })
 }
 
 /// What the tier says of itself, and how it was started: options of the way to the storage are on the command line only.
-fn configuration(tier: &Tier) -> Option<String> {
+fn configuration(tier: &TierProcess) -> Option<String> {
     let told = fingerprint::of_tier(tier.admin).ok()?;
     let command = fingerprint::of_process(tier.process.id()).unwrap_or_default();
     Some(format!("{told}; started as: {command}"))
 }
 
 /// Bytes that the nodes read in one state of one repetition.
-pub fn demanded(plan: &Plan) -> u64 {
+pub fn demanded(plan: &RenderPlan) -> u64 {
     plan.layout.total_bytes().saturating_mul(u64::from(plan.nodes))
 }
 
@@ -327,7 +323,7 @@ mod tests {
     fn a_faithful_render_staggers_its_nodes_as_the_study_did_in_its_scaled_time() {
         let plan = |typed: &[&str]| {
             let line = Line::try_parse_from([&["render"], typed].concat()).expect("a command line");
-            Plan::of(&line.args).expect("a plan")
+            RenderPlan::of(&line.args).expect("a plan")
         };
         let full = plan(&["--faithful", "--scale", "full"]);
         assert_eq!((full.nodes, full.repetitions, full.rtts.len(), full.faithful), (500, 1, 4, true));

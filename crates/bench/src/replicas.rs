@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use bench_report::model::{Axis, Cell, Plot, PlotKind, Point, ResultFile, Row, Series};
+use bench_report::model::{Axis, Cell, Plot, PlotKind, Point, ResultFile, Series, TableRow};
 use bench_report::published::{PUBLISHED, Printed};
 use clap::Args;
 use types::Result;
@@ -31,10 +31,11 @@ fn prepared() -> ResultFile {
     let rows = conditions.map(|(replicas, gateways)| {
         let mut cells = vec![Cell::Count(replicas), Cell::Count(gateways), Cell::Count(gateways)];
         cells.resize_with(mapr.wanted.columns.len(), || Cell::missing(WHY));
-        Row::new(cells)
+        TableRow::new(cells)
     });
-    let missing =
-        |of: &Printed| of.filled(vec![Row::new(of.columns.iter().map(|_| Cell::missing(WHY)).collect())]);
+    let missing = |of: &Printed| {
+        of.filled(vec![TableRow::new(of.columns.iter().map(|_| Cell::missing(WHY)).collect())])
+    };
     draft.file.tables = vec![
         mapr.wanted.filled(rows.into()),
         missing(&mapr.placement),

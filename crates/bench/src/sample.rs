@@ -2,35 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use bench_load::engine::Job;
-use bench_load::outcome::{PhaseOutcome, Series};
+use bench_load::engine::LoadJob;
+use bench_load::outcome::{PhaseOutcome, ThroughputSeries};
 use bench_load::process::{Switches, Threads};
 use bench_load::shape::Amount;
 use bench_report::histogram::Histogram;
 use bench_report::summary::median;
 use types::{Error, ErrorKind, Result};
 
-use crate::fixture::{Counters, Tier, Usage, relay_cpu_seconds};
+use crate::fixture::{CounterPage, TierProcess, Usage, relay_cpu_seconds};
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::testbed::{Line, Testbed};
-use crate::value::{self, Pass, Prices};
+use crate::value::{self, Pass, TierPrices};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum CacheMode {
     Direct,
     Cold,
     Warm,
 }
 
-impl Mode {
-    pub const ALL: [Mode; 3] = [Mode::Direct, Mode::Cold, Mode::Warm];
+impl CacheMode {
+    pub const ALL: [CacheMode; 3] = [CacheMode::Direct, CacheMode::Cold, CacheMode::Warm];
 
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Direct => "direct",
-            Mode::Cold => "cold",
-            Mode::Warm => "warm",
+            CacheMode::Direct => "direct",
+            CacheMode::Cold => "cold",
+            CacheMode::Warm => "warm",
         }
     }
 }
@@ -44,7 +44,7 @@ const WARM_EXTRA: f64 = 0.001;
 /// bytes that all clients together had to read in an epoch.
 pub fn unproved(triple: &Triple, unique: u64, all: u64) -> Vec<String> {
     let mut reasons = Vec::new();
-    for mode in Mode::ALL {
+    for mode in CacheMode::ALL {
         let (read, all) = (triple.of(mode).bytes_read, all.saturating_mul(triple.of(mode).epochs));
         if read != all {
             reasons.push(format!("{}: the clients read {read} bytes, not {all}", mode.name()));
@@ -76,23 +76,23 @@ pub struct Triple {
 }
 
 impl Triple {
-    pub fn of(&self, mode: Mode) -> &Sample {
+    pub fn of(&self, mode: CacheMode) -> &Sample {
         match mode {
-            Mode::Direct => &self.direct,
-            Mode::Cold => &self.cold,
-            Mode::Warm => &self.warm,
+            CacheMode::Direct => &self.direct,
+            CacheMode::Cold => &self.cold,
+            CacheMode::Warm => &self.warm,
         }
     }
 }
 
 /// What the medians of these repetitions are worth.
-pub fn worth(draft: &mut ResultBuilder, triples: &[Triple], prices: Option<&Prices>) {
-    let [direct, cold, warm] = Mode::ALL.map(|mode| pass(triples, mode));
+pub fn worth(draft: &mut ResultBuilder, triples: &[Triple], prices: Option<&TierPrices>) {
+    let [direct, cold, warm] = CacheMode::ALL.map(|mode| pass(triples, mode));
     value::tell(draft, prices, direct, cold, warm);
 }
 
 /// One pass in a state, by the medians.
-pub fn pass(triples: &[Triple], mode: Mode) -> Pass {
+pub fn pass(triples: &[Triple], mode: CacheMode) -> Pass {
     let middle = |value: &dyn Fn(&Sample) -> f64| {
         let of = |triple: &Triple| triple.of(mode).per_epoch(value(triple.of(mode)));
         median(&triples.iter().map(of).collect::<Vec<_>>()).unwrap_or(0.0)
@@ -101,7 +101,7 @@ pub fn pass(triples: &[Triple], mode: Mode) -> Pass {
         seconds: middle(&|s| s.makespan),
         origin_bytes: middle(&|s| s.origin_bytes as f64),
         origin_calls: middle(&|s| s.origin_calls as f64),
-        by_tier: mode != Mode::Direct,
+        by_tier: mode != CacheMode::Direct,
     }
 }
 
@@ -120,7 +120,7 @@ pub struct Sample {
     pub bytes_read: u64,
     /// How often the data set was gone through.
     pub epochs: u64,
-    pub series: Series,
+    pub series: ThroughputSeries,
     /// Payload bytes that came from the storage.
     pub origin_bytes: u64,
     pub origin_calls: u64,
@@ -161,11 +161,11 @@ pub async fn take(
     testbed: &Testbed,
     line: &Line,
     url: &str,
-    job: &Job,
-    tier: Option<&Tier>,
+    job: &LoadJob,
+    tier: Option<&TierProcess>,
     what: &str,
 ) -> Result<Sample> {
-    let look = || -> Result<(Counters, Usage)> {
+    let look = || -> Result<(CounterPage, Usage)> {
         Ok(match tier {
             Some(tier) => (tier.counters()?, tier.process.usage()),
             None => Default::default(),
@@ -241,9 +241,9 @@ pub mod tests {
     fn what_a_pass_takes_is_not_what_several_take() {
         let several = Sample { epochs: 4, origin_bytes: 400, origin_calls: 40, ..idle(8.0) };
         let triple = Triple { direct: idle(4.0), cold: idle(5.0), warm: several };
-        let told = pass(std::slice::from_ref(&triple), Mode::Warm);
+        let told = pass(std::slice::from_ref(&triple), CacheMode::Warm);
         assert_eq!((told.seconds, told.origin_bytes, told.origin_calls), (2.0, 100.0, 10.0));
-        assert_eq!(pass(std::slice::from_ref(&triple), Mode::Direct).seconds, 4.0);
+        assert_eq!(pass(std::slice::from_ref(&triple), CacheMode::Direct).seconds, 4.0);
     }
 
     /// Nothing happened, and it took so long.
@@ -256,7 +256,7 @@ pub mod tests {
             first_block: Histogram::new(),
             bytes_read: 0,
             epochs: 1,
-            series: Series::default(),
+            series: ThroughputSeries::default(),
             origin_bytes: 0,
             origin_calls: 0,
             origin_kinds: BTreeMap::new(),

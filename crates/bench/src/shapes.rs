@@ -16,14 +16,13 @@ use clap::Args;
 use types::Result;
 
 use crate::args::{CommonArgs, refuse};
-use crate::ceiling;
-use crate::fixture::{Tier, TierConfig, Write};
-use crate::limit::Bounds;
+use crate::driver::{self, TargetLoad};
+use crate::fixture::{TierConfig, TierProcess, TierWrites};
 use crate::mounts::is_http_store;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
 use crate::target_dir::{TargetArgs, TargetDir};
-use condition::{Condition, Shape, Sweep, sets, total_bytes};
+use condition::{Shape, ShapeCondition, Sweep, sets, total_bytes};
 
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
 const WORKERS: u32 = 20;
@@ -101,9 +100,7 @@ pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let result =
-        ranks::run(&args.common.launch, async |ranks| measure(ranks, &args, conditions, bytes).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &args, conditions, bytes).await).await
 }
 
 fn repetitions(common: &CommonArgs) -> u32 {
@@ -115,7 +112,7 @@ fn fleet(args: &ShapesArgs) -> (u32, u32) {
     if args.common.faithful { (NODES, WORKERS / NODES) } else { (args.nodes, args.workers) }
 }
 
-fn conditions(args: &ShapesArgs) -> Result<Vec<Condition>> {
+fn conditions(args: &ShapesArgs) -> Result<Vec<ShapeCondition>> {
     let (nodes, workers) = fleet(args);
     let shapes = if args.shape.is_empty() { Shape::ALL.to_vec() } else { args.shape.clone() };
     let sizes = if args.sizes.is_empty() {
@@ -132,16 +129,17 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<Condition>> {
     let largest = args.block_sizes.iter().copied().max().unwrap_or(0).max(bytes);
     let mut all = Vec::new();
     for shape in shapes {
-        let base = Condition { shape, bytes, nodes, workers, block: args.block, sweep: Sweep::Size };
-        all.extend(sizes.iter().map(|bytes| Condition { bytes: *bytes, ..base }));
+        let base = ShapeCondition { shape, bytes, nodes, workers, block: args.block, sweep: Sweep::Size };
+        all.extend(sizes.iter().map(|bytes| ShapeCondition { bytes: *bytes, ..base }));
         let fleets = match (args.fleets.as_slice(), shape.writes()) {
             ([], true) => Vec::new(),
             ([], false) => FLEETS.map(|(workers, nodes)| (nodes, workers)).to_vec(),
             (asked, _) => asked.to_vec(),
         };
-        let fleet = |(nodes, workers)| Condition { nodes, workers, sweep: Sweep::Fleet, ..base };
+        let fleet = |(nodes, workers)| ShapeCondition { nodes, workers, sweep: Sweep::Fleet, ..base };
         all.extend(fleets.into_iter().map(fleet));
-        let block = |block: &u64| Condition { block: *block, bytes: largest, sweep: Sweep::Block, ..base };
+        let block =
+            |block: &u64| ShapeCondition { block: *block, bytes: largest, sweep: Sweep::Block, ..base };
         all.extend(args.block_sizes.iter().map(block));
     }
     all.iter().try_for_each(|condition| condition.layout().check())?;
@@ -151,59 +149,46 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<Condition>> {
 async fn measure(
     ranks: &Ranks,
     args: &ShapesArgs,
-    mut conditions: Vec<Condition>,
+    mut conditions: Vec<ShapeCondition>,
     bytes: u64,
 ) -> Result<ResultFile> {
-    args.target.check_ranks(ranks)?;
     let mut draft = ResultBuilder::new(
         "shapes",
         "Files and workers: who reads and writes what",
         &args.common,
         repetitions(&args.common),
     );
-    args.target.tell(&mut draft);
     draft.parameter("block_bytes", args.block);
     let (nodes, workers) = fleet(args);
     draft.parameter("nodes", nodes);
     draft.parameter("workers", workers);
-    let ceiling = ceiling::measure().await?;
-    let mut target_dir = TargetDir::make(&args.target, &args.common, bytes).await?;
-    let mut measured = match only_what_can_be_written(args, &target_dir, &mut conditions) {
-        Ok(()) => unless_interrupted(run::all(ranks, &args.common, &conditions, &target_dir)).await,
-        Err(error) => Err(error),
-    };
-    let mut through = None;
-    if args.through && measured.is_ok() {
-        match tier(args, bytes) {
-            Ok(tier) => {
-                target_dir = target_dir.by(tier.url.clone());
-                match unless_interrupted(run::all(ranks, &args.common, &conditions, &target_dir)).await {
-                    Ok(all) => through = Some(all),
-                    Err(error) => measured = Err(error),
-                }
-            }
-            Err(error) => measured = Err(error),
+    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes };
+    let measure = async |target_dir: &mut TargetDir| {
+        only_what_can_be_written(args, target_dir, &mut conditions)?;
+        let direct = run::all(ranks, &args.common, &conditions, target_dir).await?;
+        if !args.through {
+            return Ok((direct, None));
         }
-    }
-    ranks.settle(&measured).await;
-    draft.cleaned(target_dir.clean_up().await);
-    let all = measured?;
-    let bounds = Bounds::of(args.target.url(), &ceiling, ranks).await;
-    tables::fill(&mut draft, &all, &bounds);
-    if let Some(through) = &through {
-        tables::through(&mut draft, &all, through, &bounds);
-    }
-    if let Some(limits) = args.target.limits() {
-        tables::limited(&mut draft, &all, &limits);
-    }
-    bounds.judge(&mut draft, &all.rows.iter().map(run::Measured::judged).collect::<Vec<_>>());
-    ceiling.tell(&mut draft.file);
-    ranks.tell(&mut draft);
-    Ok(draft.finish())
+        let tier = tier(args, bytes)?;
+        target_dir.by(tier.url.clone());
+        let through = run::all(ranks, &args.common, &conditions, target_dir).await?;
+        Ok((direct, Some(through)))
+    };
+    load.run(draft, measure, |draft, (direct, through), bounds| {
+        tables::fill(draft, &direct, bounds);
+        if let Some(through) = &through {
+            tables::through(draft, &direct, through, bounds);
+        }
+        if let Some(limits) = args.target.limits() {
+            tables::limited(draft, &direct, &limits);
+        }
+        bounds.judge(draft, &direct.rows.iter().map(run::ShapeRuns::judged).collect::<Vec<_>>());
+    })
+    .await
 }
 
 /// In front of the target. It has room for all that is there, and is removed with its cache when it is dropped.
-fn tier(args: &ShapesArgs, bytes: u64) -> Result<Tier> {
+fn tier(args: &ShapesArgs, bytes: u64) -> Result<TierProcess> {
     let url = args.target.url();
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
     // How large the parts are is a matter of the bench's own client.
@@ -212,14 +197,14 @@ fn tier(args: &ShapesArgs, bytes: u64) -> Result<Tier> {
     let origin = if options.is_empty() { place.to_owned() } else { format!("{place}?{}", options.join("&")) };
     let cache_bytes = bytes.saturating_mul(2).max(1 << 30);
     let scratch = std::env::temp_dir();
-    Tier::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, write: Write::Through })
+    TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, write: TierWrites::Through })
 }
 
 /// Shapes that write are left out where they cannot, unless they were asked for.
 fn only_what_can_be_written(
     args: &ShapesArgs,
     target_dir: &TargetDir,
-    conditions: &mut Vec<Condition>,
+    conditions: &mut Vec<ShapeCondition>,
 ) -> Result<()> {
     if target_dir.is_writable() {
         return Ok(());

@@ -5,11 +5,12 @@
 //! time; the original's were.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use bench_load::engine::{Job, Phase};
+use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{Fleet, Layout, Operation, Order, Share, Sizes, Unit, Work};
-use bench_report::model::{Better, Cell, Measure, ResultFile, Row, Table};
+use bench_load::shape::{AccessOrder, ClientSet, Layout, LoadOperation, LoadWork, Sharing, Sizes, TouchUnit};
+use bench_report::model::{Better, Cell, Measure, ResultFile, Table, TableRow};
 use bench_report::overlap;
 use bench_report::published::PUBLISHED;
 use bench_report::sanity;
@@ -18,17 +19,16 @@ use clap::{Args, ValueEnum};
 use types::Result;
 
 use crate::args::{CommonArgs, Scale};
-use crate::budget::{Budget, Cut};
-use crate::ceiling;
-use crate::limit::Bounds;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::budget::{Budget, TimeCut};
+use crate::driver::{self, TargetLoad};
+use crate::limit::LoadBounds;
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
 use crate::target_dir::{TargetArgs, TargetDir};
-use crate::worker_phases;
+use crate::worker_phases::{self, MIB};
 
 /// As the original ran it.
 const NODES: u32 = 3;
-const MIB: f64 = 1_048_576.0;
 /// Two phases that are compared with each other.
 const SEQUENTIAL: &str = "sequential read";
 const RANDOM: &str = "random read";
@@ -45,13 +45,13 @@ pub struct SobArgs {
     nodes: u32,
     /// What test 3 draws at random: the original's documentation is lost, and its comment speaks of files
     #[arg(long, value_name = "UNIT", default_value = "files")]
-    random: Random,
+    random: RandomUnit,
     #[command(flatten)]
     common: CommonArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Random {
+enum RandomUnit {
     Files,
     Blocks,
 }
@@ -125,31 +125,40 @@ impl Test {
         Layout { files, sizes, files_per_directory: self.files_per_directory, private: true }
     }
 
-    fn phases(&self, scale: Scale, random: Random, faithful: bool) -> Vec<Phase> {
+    fn phases(&self, scale: Scale, random: RandomUnit, faithful: bool) -> Vec<LoadPhase> {
         let block_bytes = self.block_bytes;
-        let write = Work { block_bytes, ..Work::mfmw() };
-        let mut phases = vec![Phase { name: "write".to_owned(), work: write, ..Phase::default() }];
-        let after = |name: &str, work: Work| Phase {
+        let write = LoadWork { block_bytes, ..LoadWork::mfmw() };
+        let mut phases = vec![LoadPhase { name: "write".to_owned(), work: write, ..LoadPhase::default() }];
+        let after = |name: &str, work: LoadWork| LoadPhase {
             name: name.to_owned(),
             work,
             barrier: !faithful,
             forget: !faithful,
-            ..Phase::default()
+            ..LoadPhase::default()
         };
         if self.reads {
-            let work =
-                Work { operation: Operation::Read, block_bytes, share: Share::Client, ..Work::default() };
-            phases.push(after("read", Work { order: Order::Sequential, ..work }));
+            let work = LoadWork {
+                operation: LoadOperation::Read,
+                block_bytes,
+                share: Sharing::Client,
+                ..LoadWork::default()
+            };
+            phases.push(after("read", LoadWork { order: AccessOrder::Sequential, ..work }));
         }
         if self.random_reads > 0 {
             if !faithful {
                 // What the random reads are held against: they cannot be faster, unless a cache serves them.
-                let work =
-                    Work { operation: Operation::Read, block_bytes, share: Share::Client, ..Work::default() };
-                phases.push(after(SEQUENTIAL, Work { order: Order::Sequential, ..work }));
+                let work = LoadWork {
+                    operation: LoadOperation::Read,
+                    block_bytes,
+                    share: Sharing::Client,
+                    ..LoadWork::default()
+                };
+                phases.push(after(SEQUENTIAL, LoadWork { order: AccessOrder::Sequential, ..work }));
             }
-            let unit = if random == Random::Files { Unit::File } else { Unit::Block };
-            let work = Work { block_bytes, ..Work::random_reads(unit, scale.of(self.random_reads, 100)) };
+            let unit = if random == RandomUnit::Files { TouchUnit::File } else { TouchUnit::Block };
+            let work =
+                LoadWork { block_bytes, ..LoadWork::random_reads(unit, scale.of(self.random_reads, 100)) };
             phases.push(after(RANDOM, work));
         }
         phases
@@ -175,11 +184,8 @@ pub async fn command(args: SobArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| {
-        measure(ranks, &args, test, &layout, &phases, written).await
-    })
-    .await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &args, test, &layout, &phases, written).await)
+        .await
 }
 
 fn repetitions(common: &CommonArgs) -> u32 {
@@ -192,78 +198,59 @@ async fn measure(
     args: &SobArgs,
     test: &Test,
     layout: &Layout,
-    phases: &[Phase],
+    phases: &[LoadPhase],
     written: u64,
 ) -> Result<ResultFile> {
-    let mut draft = ResultBuilder::new(
-        "sob",
-        format!("sob test {}: {}", args.test, test.command),
-        &args.common,
-        repetitions(&args.common),
-    );
+    let repetitions = repetitions(&args.common);
+    let title = format!("sob test {}: {}", args.test, test.command);
+    let mut draft = ResultBuilder::new("sob", title, &args.common, repetitions);
     draft.parameter("test", args.test);
-    args.target.check_ranks(ranks)?;
-    args.target.tell(&mut draft);
     draft.parameter("nodes", args.nodes);
     draft.parameter("files", layout.files);
     draft.parameter("file_bytes", layout.size_limits().1);
     draft.parameter("block_bytes", test.block_bytes);
     if test.random_reads > 0 {
-        draft.parameter("random_reads_of", if args.random == Random::Files { "files" } else { "blocks" });
+        draft.parameter("random_reads_of", if args.random == RandomUnit::Files { "files" } else { "blocks" });
     }
-    let ceiling = ceiling::measure().await?;
-    let target_dir = TargetDir::make(&args.target, &args.common, written).await?;
-    let measured = unless_interrupted(all(ranks, args, layout, phases, &target_dir)).await;
-    ranks.settle(&measured).await;
-    draft.cleaned(target_dir.clean_up().await);
-    let (runs, skew, cut) = measured?;
-    Cut::tell(cut, &mut draft, "repetitions");
-    draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
-    let bounds = Bounds::of(args.target.url(), &ceiling, ranks).await;
-    fill(&mut draft, args, phases, &runs, &bounds);
-    if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
-        draft.warning(format!(
-            "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
-            layout.total_bytes()
-        ));
-    }
-    ceiling.tell(&mut draft.file);
-    ranks.tell(&mut draft);
-    Ok(draft.finish())
-}
-
-/// Each repetition's phases; how far apart the processes began, seconds; and whether the time was over before all.
-async fn all(
-    ranks: &Ranks,
-    args: &SobArgs,
-    layout: &Layout,
-    phases: &[Phase],
-    target_dir: &TargetDir,
-) -> Result<(Vec<Vec<PhaseOutcome>>, f64, Option<Cut>)> {
-    let budget = Budget::start(&args.common);
-    let mut cut = None;
-    let (mut runs, mut skew) = (Vec::new(), 0.0_f64);
-    for repetition in 0..repetitions(&args.common) {
-        cut = budget.cut(repetition, repetitions(&args.common));
-        if cut.is_some() {
-            break;
+    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: written };
+    let measure = async |target_dir: &mut TargetDir| {
+        let budget = Budget::start(&args.common);
+        // Each repetition's phases, and how far apart the processes began.
+        let (mut runs, mut skew) = (Vec::new(), Duration::ZERO);
+        let cut = budget.repeat(repetitions, async |repetition| {
+            let job = LoadJob {
+                root: target_dir.root(),
+                layout: layout.clone(),
+                content: target_dir.content,
+                fleet: ClientSet { clients: args.nodes, first_client: 0, workers: 1 },
+                // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
+                phases: phases
+                    .iter()
+                    .map(|phase| LoadPhase { version: repetition + 1, ..phase.clone() })
+                    .collect(),
+                limits: budget.limits(),
+            };
+            target_dir.check(&job, written).await?;
+            let what = format!("sob {} ({}/{repetitions})", args.test, repetition + 1);
+            let loaded = ranks.load(target_dir.url(), &job, &what).await?;
+            skew = skew.max(loaded.skew());
+            runs.push(loaded.outcome.phases);
+            Ok(())
+        });
+        Ok((cut.await?, runs, skew))
+    };
+    load.run(draft, measure, |draft, (cut, runs, skew), bounds| {
+        TimeCut::tell(cut, draft, "repetitions");
+        draft.note(format!("processes began a phase {:.2} ms apart at most", skew.as_secs_f64() * 1000.0));
+        fill(draft, args, phases, &runs, bounds);
+        if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
+            draft.warning(format!(
+                "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
+                layout.total_bytes()
+            ));
         }
-        let job = Job {
-            root: target_dir.root(),
-            layout: layout.clone(),
-            content: target_dir.content,
-            fleet: Fleet { clients: args.nodes, first_client: 0, workers: 1 },
-            // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
-            phases: phases.iter().map(|phase| Phase { version: repetition + 1, ..phase.clone() }).collect(),
-            limits: budget.limits(),
-        };
-        target_dir.check(&job, layout.total_bytes().saturating_mul(u64::from(args.nodes))).await?;
-        let what = format!("sob {} ({}/{})", args.test, repetition + 1, repetitions(&args.common));
-        let loaded = ranks.load(target_dir.url(), &job, &what).await?;
-        skew = skew.max(loaded.skew().as_secs_f64());
-        runs.push(loaded.outcome.phases);
-    }
-    Ok((runs, skew, cut))
+    })
+    .await
 }
 
 fn memory_bytes() -> u64 {
@@ -275,9 +262,9 @@ fn memory_bytes() -> u64 {
 fn fill(
     draft: &mut ResultBuilder,
     args: &SobArgs,
-    phases: &[Phase],
+    phases: &[LoadPhase],
     runs: &[Vec<PhaseOutcome>],
-    bounds: &Bounds,
+    bounds: &LoadBounds,
 ) {
     if let Some(first) = runs.first() {
         draft.file.tables.push(by_node(args, first));
@@ -307,13 +294,11 @@ fn fill(
         "sum of node rates MiB/s",
         "slowest / fastest",
     ];
-    let mut table = Table::new("Rates that may be believed", columns, rows);
-    table.notes = vec![
+    draft.file.tables.push(Table::new("Rates that may be believed", columns, rows).noted([
         "MiB = 2^20 bytes (sob prints them as MB). The sum of node rates is what the original printed; it stands here \
          only if the nodes worked at the same time for 95 % of it."
             .to_owned(),
-    ];
-    draft.file.tables.push(table);
+    ]));
     if let Some(first) = runs.first() {
         let moved = first.iter().map(|phase| (phase.name.clone(), &phase.series));
         draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
@@ -327,7 +312,7 @@ fn fill(
 }
 
 /// Of the medians: a cache that should have been empty served the random reads.
-fn random_too_fast(phases: &[Phase], runs: &[Vec<PhaseOutcome>]) -> Option<String> {
+fn random_too_fast(phases: &[LoadPhase], runs: &[Vec<PhaseOutcome>]) -> Option<String> {
     let rate = |name: &str| {
         let index = phases.iter().position(|phase| phase.name == name)?;
         let measured = runs.iter().filter_map(|run| run.get(index)).filter_map(worker_phases::phase);
@@ -352,7 +337,7 @@ fn replayed() -> Table {
                 Err(why) => cells.extend([0; 3].map(|_| Cell::missing(why.to_string()))),
             }
         }
-        Row::new(cells)
+        TableRow::new(cells)
     });
     let columns = [
         "Run",
@@ -363,11 +348,8 @@ fn replayed() -> Table {
         "sum of rates ",
         "overlap % ",
     ];
-    let mut table = Table::new("Published timings of test 1, judged the same way", columns, rows.collect());
-    table.notes = vec![
-        "The study added rates of nodes that did not work at the same time: 90.2 for Knox x3.".to_owned(),
-    ];
-    table
+    Table::new("Published timings of test 1, judged the same way", columns, rows.collect())
+        .noted(["The study added rates of nodes that did not work at the same time: 90.2 for Knox x3."])
 }
 
 /// The original's table: a column for each node.
@@ -384,7 +366,7 @@ fn by_node(args: &SobArgs, run: &[PhaseOutcome]) -> Table {
         });
         cells.push(Cell::text(told.collect::<Vec<_>>().join("; ")));
     }
-    Table::new("By node, first repetition", columns, vec![Row::new(cells)])
+    Table::new("By node, first repetition", columns, vec![TableRow::new(cells)])
 }
 
 fn capital(text: &str) -> String {
@@ -392,18 +374,14 @@ fn capital(text: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> Row {
-    let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).chain(exceeded).collect();
+fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> TableRow {
     let phases: Vec<_> = runs.iter().filter_map(|run| worker_phases::phase(run)).collect();
-    let each = |value: &dyn Fn(&overlap::Phase) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
-    let seconds = each(&overlap::Phase::last_done_seconds);
+    let each =
+        |value: &dyn Fn(&overlap::PhaseSpans) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
+    let seconds = each(&overlap::PhaseSpans::last_done_seconds);
     let rates = each(&|phase| phase.last_done_rate() / MIB);
-    if let Some(why) = seconds.iter().find_map(|s| sanity::too_short(*s)) {
-        invalid.push(why);
-    }
-    invalid.sort();
-    invalid.dedup();
-    let refusable = |value: &dyn Fn(&overlap::Phase) -> std::result::Result<f64, overlap::Refusal>| {
+    let invalid = worker_phases::reasons(runs.iter().copied(), &seconds, exceeded);
+    let refusable = |value: &dyn Fn(&overlap::PhaseSpans) -> std::result::Result<f64, overlap::Refusal>| {
         let all: std::result::Result<Vec<f64>, _> = phases.iter().map(value).collect();
         all.map_or_else(
             |why| Cell::missing(why.to_string()),
@@ -417,24 +395,22 @@ fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: 
         Cell::Count(runs.len() as u64),
         Cell::Bytes(runs.first().map_or(0, |run| run.bytes())),
         Cell::Count(runs.first().map_or(0, |run| run.units)),
-        estimate(&each(&overlap::Phase::first_done_seconds)),
+        estimate(&each(&overlap::PhaseSpans::first_done_seconds)),
         estimate(&seconds),
         estimate(&syncs),
         estimate(&rates),
-        refusable(&overlap::Phase::common_rate),
+        refusable(&overlap::PhaseSpans::common_rate),
         estimate(&each(&|phase| phase.overlap() * 100.0)),
-        refusable(&overlap::Phase::added_rates),
-        estimate(&each(&overlap::Phase::fairness)),
+        refusable(&overlap::PhaseSpans::added_rates),
+        estimate(&each(&overlap::PhaseSpans::fairness)),
     ];
     let name_of = format!("{name}, bytes / last finisher");
-    let measure = Measure { name: name_of, unit: "MiB/s".to_owned(), better: Better::Higher, values: rates };
+    let measure = Measure::new(name_of, "MiB/s", Better::Higher, rates);
     draft.measure(measure, &invalid);
-    for (what, histogram) in runs.first().map(|run| &run.service).into_iter().flatten() {
-        let mut all = histogram.clone();
-        runs.iter().skip(1).filter_map(|run| run.service.get(what)).for_each(|more| all.merge(more));
-        draft.file.histograms.push(all.to_named(format!("{name}: {what}")));
+    for (what, calls) in worker_phases::by_call(runs.iter().copied()) {
+        draft.file.histograms.push(calls.to_named(format!("{name}: {what}")));
     }
-    Row { invalid, ..Row::new(cells) }
+    TableRow { invalid, ..TableRow::new(cells) }
 }
 
 #[cfg(test)]
@@ -453,17 +429,17 @@ mod tests {
         assert_eq!(sizes[2], (50, 128 << 20, 64 << 10));
         assert_eq!(sizes[3], (1, 1 << 30, 128 << 10));
         let names = |faithful| -> Vec<String> {
-            TESTS[2].phases(full, Random::Files, faithful).into_iter().map(|phase| phase.name).collect()
+            TESTS[2].phases(full, RandomUnit::Files, faithful).into_iter().map(|phase| phase.name).collect()
         };
         assert_eq!(names(true), ["write", RANDOM]);
         assert_eq!(names(false), ["write", SEQUENTIAL, RANDOM]);
-        let faithful = TESTS[0].phases(full, Random::Files, true);
+        let faithful = TESTS[0].phases(full, RandomUnit::Files, true);
         assert!(faithful[0].barrier && !faithful[1].barrier, "sob reads on without waiting for the others");
     }
 
     #[test]
     fn random_reads_that_beat_sequential_ones_are_warned_of() {
-        let phases = TESTS[2].phases(Scale::new(1.0), Random::Blocks, false);
+        let phases = TESTS[2].phases(Scale::new(1.0), RandomUnit::Blocks, false);
         let of = |random_seconds: f64| {
             let seconds = [9.0, 2.0, random_seconds];
             let run: Vec<PhaseOutcome> = phases
@@ -475,7 +451,7 @@ mod tests {
         };
         assert!(of(1.0).is_some_and(|why| why.contains("2.00 times as fast")));
         assert_eq!(of(2.0), None);
-        let faithful = TESTS[2].phases(Scale::new(1.0), Random::Blocks, true);
+        let faithful = TESTS[2].phases(Scale::new(1.0), RandomUnit::Blocks, true);
         assert_eq!(random_too_fast(&faithful, &[]), None, "the original has nothing to compare with");
     }
 }

@@ -4,10 +4,11 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bench_load::data::Content;
-use bench_load::dataset::{self, Dataset, Laying, Place, Prepared};
-use bench_load::engine::{Control, Job};
-use bench_load::safety::{Cleanup, RunDir, check_target};
+use bench_load::data::SeededData;
+use bench_load::dataset::{self, DataSetDir, Dataset, LayOutOptions, Prepared};
+use bench_load::engine::{Control, LoadJob};
+use bench_load::preflight::check_target;
+use bench_load::safety::{Cleanup, RunDir};
 use bench_load::target::{self, Client, Target, from_url};
 use clap::Args;
 use origin::emulated::ServiceLimits;
@@ -97,7 +98,7 @@ pub struct TargetDir {
     args: TargetArgs,
     /// Where the load goes, limits included.
     url: String,
-    pub content: Content,
+    pub content: SeededData,
     dir: RunDir,
     /// Of what is written and removed.
     writers: Vec<Arc<dyn Client>>,
@@ -125,7 +126,7 @@ impl TargetDir {
         let id = args.id.clone().unwrap_or_else(|| std::process::id().to_string());
         let Some(first) = writers.first() else { return refuse("no client could be made") };
         let dir = RunDir::create(&**first, &id).await?;
-        let content = Content { seed: common.seed, ..Content::default() };
+        let content = SeededData { seed: common.seed, ..SeededData::default() };
         let url = match args.limits {
             Some(limits) => format!("limits:{limits}:{}", args.url()),
             None => args.url().to_owned(),
@@ -147,20 +148,20 @@ impl TargetDir {
     }
 
     /// Refuses what the target cannot take.
-    pub async fn check(&self, job: &Job, new_bytes: u64) -> Result<()> {
+    pub async fn check(&self, job: &LoadJob, new_bytes: u64) -> Result<()> {
         check_target(&*self.writable, job, new_bytes).await
     }
 
     /// Whether these files are there, left by an earlier run; refuses others.
     pub async fn holds(&self, dataset: &Dataset, directory: &str) -> Result<bool> {
         let Some(first) = self.writers.first() else { return Ok(false) };
-        dataset::is_there(dataset, Place { dir: &self.dir, directory }, &**first).await
+        dataset::is_there(dataset, DataSetDir { dir: &self.dir, directory }, &**first).await
     }
 
     /// Sees to it that these files are there, in the run's directory or one directly in it.
     pub async fn lay_out(&self, dataset: &Dataset, directory: &str) -> Result<()> {
-        let place = Place { dir: &self.dir, directory };
-        let (laying, control) = (Laying::default(), Control::new());
+        let place = DataSetDir { dir: &self.dir, directory };
+        let (laying, control) = (LayOutOptions::default(), Control::new());
         let prepared = dataset::prepare_at(dataset, place, &self.writers, &laying, &control).await?;
         if let Prepared::Written(outcome) = prepared
             && let Some(fault) = outcome.phases.iter().flat_map(|phase| phase.faults()).next()
@@ -171,8 +172,8 @@ impl TargetDir {
     }
 
     /// The same files by another way, from now on: a tier in front of the target.
-    pub fn by(self, url: String) -> TargetDir {
-        TargetDir { url, ..self }
+    pub fn by(&mut self, url: String) {
+        self.url = url;
     }
 
     /// None: left in place, as was asked for.

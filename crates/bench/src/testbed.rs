@@ -9,20 +9,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench_load::data::Content;
-use bench_load::dataset::{self, Dataset, Laying, Prepared};
-use bench_load::engine::{Control, Job, Phase};
+use bench_load::data::SeededData;
+use bench_load::dataset::{self, Dataset, LayOutOptions, Prepared};
+use bench_load::engine::{Control, LoadJob, LoadPhase};
 use bench_load::safety::{Cleanup, RunDir};
-use bench_load::shape::{Fleet, Layout};
+use bench_load::shape::{ClientSet, Layout};
 use bench_load::target::{self, Client, from_url};
 use origin::emulated::ServiceLimits;
 use origin_nfs::Config;
-use quantity::Rate;
+use quantity::ByteRate;
 use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
 use crate::args::refuse;
-use crate::fixture::{Nas, Tier, TierConfig, Usage, Write};
+use crate::fixture::{NasProcess, TierConfig, TierProcess, TierWrites, Usage};
 use crate::probe::ports::Ports;
 use crate::ranks::unless_interrupted;
 
@@ -40,7 +40,7 @@ const WRITERS: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct DataSet {
     pub layout: Layout,
-    pub content: Content,
+    pub content: SeededData,
 }
 
 pub struct Testbed {
@@ -49,14 +49,14 @@ pub struct Testbed {
     dir: RunDir,
     /// Of what was written, and is to be removed.
     writers: Vec<Arc<dyn Client>>,
-    place: Place,
-    nas: Option<Nas>,
+    place: StorageAddress,
+    nas: Option<NasProcess>,
     /// Caches, and the data set if it is ours. Removed at the end.
     scratch: tempfile::TempDir,
 }
 
 /// What the storage is to its clients.
-enum Place {
+enum StorageAddress {
     Nfs { export: String, ports: Ports },
     Http(HttpStore),
 }
@@ -95,9 +95,9 @@ impl Testbed {
         let tree = scratch.path().join("export");
         std::fs::create_dir(&tree).map_err(|e| Error::io("make", tree.display(), e))?;
         let (dir, writers) = lay_out(&format!("file://{}", tree.display()), &data).await?;
-        let nas = Nas::limited(&tree, limits)?;
+        let nas = NasProcess::limited(&tree, limits)?;
         let ports = Ports { nfs: nas.address, mount: nas.address };
-        let place = Place::Nfs { export: "/".to_owned(), ports };
+        let place = StorageAddress::Nfs { export: "/".to_owned(), ports };
         Ok(Testbed { data, dir, writers, place, nas: Some(nas), scratch })
     }
 
@@ -107,7 +107,7 @@ impl Testbed {
         let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir();
         let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
         let (dir, writers) = lay_out(url, &data).await?;
-        Ok(Testbed { data, dir, writers, place: Place::Http(store), nas: None, scratch })
+        Ok(Testbed { data, dir, writers, place: StorageAddress::Http(store), nas: None, scratch })
     }
 
     /// On an NFS server that can be written, below a directory that this run makes.
@@ -117,17 +117,18 @@ impl Testbed {
         let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
         let ports = Ports::of(&config).await?;
         let (dir, writers) = lay_out(url, &data).await?;
-        let place = Place::Nfs { export: String::from_utf8_lossy(&config.export).into_owned(), ports };
+        let place =
+            StorageAddress::Nfs { export: String::from_utf8_lossy(&config.export).into_owned(), ports };
         Ok(Testbed { data, dir, writers, place, nas: None, scratch })
     }
 
     /// A line that adds `rtt`, and shapes each direction to `rate`.
-    pub async fn line(&self, rtt: Duration, rate: Option<Rate>) -> Result<Line> {
+    pub async fn line(&self, rtt: Duration, rate: Option<ByteRate>) -> Result<Line> {
         let config = relay::Config { rtt, rate, ..Default::default() };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (export, ports) = match &self.place {
-            Place::Nfs { export, ports } => (export, ports),
-            Place::Http(store) => {
+            StorageAddress::Nfs { export, ports } => (export, ports),
+            StorageAddress::Http(store) => {
                 let relay = Relay::bind(any, store.address, config)?;
                 let rtt_ms = measure_http(relay.local_addr(), SAMPLES).await?.median() * 1000.0;
                 let url = store.at(relay.local_addr());
@@ -150,29 +151,29 @@ impl Testbed {
     /// Straight to the storage.
     pub fn near_url(&self) -> String {
         match &self.place {
-            Place::Nfs { export, ports } => {
+            StorageAddress::Nfs { export, ports } => {
                 format!("nfs://{}{export}?mountport={}", ports.nfs, ports.mount.port())
             }
-            Place::Http(store) => store.at(store.address),
+            StorageAddress::Http(store) => store.at(store.address),
         }
     }
 
     /// A tier with an empty cache at the near end of a line. The cache takes everything that there is.
-    pub fn tier(&self, line: &Line) -> Result<Tier> {
+    pub fn tier(&self, line: &Line) -> Result<TierProcess> {
         self.tier_of(line, (self.data.layout.total_bytes() * 2).max(1 << 30))
     }
 
     /// The same with a cache of a size of its own, bytes.
-    pub fn tier_of(&self, line: &Line, cache_bytes: u64) -> Result<Tier> {
-        let by_s3 = matches!(self.place, Place::Http(_));
+    pub fn tier_of(&self, line: &Line, cache_bytes: u64) -> Result<TierProcess> {
+        let by_s3 = matches!(self.place, StorageAddress::Http(_));
         let origin = if by_s3 { line.url.clone() } else { format!("{}&nconnect=4", line.url) };
         let scratch = self.scratch.path().to_owned();
-        Tier::start(&TierConfig { origin, scratch, cache_bytes, by_s3, write: Write::ReadOnly })
+        TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3, write: TierWrites::ReadOnly })
     }
 
     /// Clients read objects directly, too, and not only through the tier's S3 front.
     pub fn is_bucket(&self) -> bool {
-        matches!(&self.place, Place::Http(store) if store.is_bucket())
+        matches!(&self.place, StorageAddress::Http(store) if store.is_bucket())
     }
 
     /// A phase with its own result.
@@ -191,14 +192,14 @@ impl Testbed {
     }
 
     /// A job on the data set.
-    pub fn job(&self, fleet: Fleet, phase: Phase) -> Job {
-        Job {
+    pub fn job(&self, fleet: ClientSet, phase: LoadPhase) -> LoadJob {
+        LoadJob {
             root: self.dir.path(),
             layout: self.data.layout.clone(),
             content: self.data.content,
             fleet,
             phases: vec![phase],
-            ..Job::default()
+            ..LoadJob::default()
         }
     }
 }
@@ -220,7 +221,7 @@ impl Line {
 }
 
 /// The URL of a tier, for clients.
-pub fn tier_url(tier: &Tier) -> String {
+pub fn tier_url(tier: &TierProcess) -> String {
     tier.url.clone()
 }
 
@@ -229,7 +230,7 @@ async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Clien
     let Some(first) = writers.first() else { return refuse("no client could be made") };
     let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
     let dataset = Dataset { layout: data.layout.clone(), content: data.content, version: 1, trees: 1 };
-    let (laying, control) = (Laying::default(), Control::new());
+    let (laying, control) = (LayOutOptions::default(), Control::new());
     let prepared = unless_interrupted(dataset::prepare(&dataset, &dir, &writers, &laying, &control)).await;
     let fault = match &prepared {
         Ok(Prepared::Written(outcome)) => outcome.phases.iter().flat_map(|phase| phase.faults()).next(),

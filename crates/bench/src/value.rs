@@ -25,7 +25,7 @@ pub struct PriceArgs {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Prices {
+pub struct TierPrices {
     pub as_of: String,
     pub region: String,
     pub currency: String,
@@ -50,12 +50,12 @@ pub struct Pass {
 
 impl PriceArgs {
     /// None without a file.
-    pub fn read(&self) -> Result<Option<Prices>> {
+    pub fn read(&self) -> Result<Option<TierPrices>> {
         self.prices.as_deref().map(read).transpose()
     }
 }
 
-fn read(path: &Path) -> Result<Prices> {
+fn read(path: &Path) -> Result<TierPrices> {
     let refuse = |why: String| {
         Error::new(
             ErrorKind::Config,
@@ -68,7 +68,7 @@ fn read(path: &Path) -> Result<Prices> {
         return Err(refuse(format!("{length} bytes are no price list")));
     }
     let text = std::fs::read_to_string(path).map_err(|e| refuse(e.to_string()))?;
-    let prices: Prices = serde_json::from_str(&text).map_err(|e| refuse(e.to_string()))?;
+    let prices: TierPrices = serde_json::from_str(&text).map_err(|e| refuse(e.to_string()))?;
     let amounts =
         [prices.egress_per_gib, prices.per_10k_requests, prices.tier_per_hour, prices.tier_gib_month];
     if amounts.iter().any(|amount| !amount.is_finite() || *amount < 0.0) {
@@ -92,7 +92,7 @@ fn is_date(text: &str) -> bool {
         if number(year, 4, 1990..=9999) && number(month, 2, 1..=12) && number(day, 2, 1..=31))
 }
 
-impl Prices {
+impl TierPrices {
     /// With the tier's machine for as long as the pass lasts.
     pub fn of(&self, pass: Pass) -> f64 {
         let tier = if pass.by_tier { pass.seconds / 3600.0 * self.tier_per_hour } else { 0.0 };
@@ -130,7 +130,7 @@ fn break_even(direct: f64, cold: f64, warm: f64) -> Option<u64> {
 }
 
 /// Says it in the result.
-pub fn tell(draft: &mut ResultBuilder, prices: Option<&Prices>, direct: Pass, cold: Pass, warm: Pass) {
+pub fn tell(draft: &mut ResultBuilder, prices: Option<&TierPrices>, direct: Pass, cold: Pass, warm: Pass) {
     let calls = direct.origin_calls - warm.origin_calls;
     draft.verdict(format!(
         "each pass after the first saves {:.2} s, {:.3} GiB and {calls:.0} calls at the storage",
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_pass_costs_its_bytes_its_calls_and_its_hours() {
-        let prices = Prices {
+        let prices = TierPrices {
             as_of: "2026-11-01".into(),
             region: "test".into(),
             currency: "USD".into(),
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_tier_that_is_kept_all_day_pays_from_so_many_passes_a_day_on() {
-        let prices = Prices {
+        let prices = TierPrices {
             as_of: "2026-11-01".into(),
             region: "test".into(),
             currency: "USD".into(),
@@ -208,7 +208,7 @@ mod tests {
         assert!((prices.of_tier_day(cold.origin_bytes) - 20.0).abs() < 1e-9);
         assert_eq!(prices.passes_a_day(direct, cold, warm), Some(4));
         assert_eq!(prices.passes_a_day(warm, cold, warm), None);
-        let free = Prices { tier_per_hour: 0.0, tier_gib_month: 0.0, ..prices };
+        let free = TierPrices { tier_per_hour: 0.0, tier_gib_month: 0.0, ..prices };
         assert_eq!(free.passes_a_day(direct, cold, warm), Some(1));
     }
 

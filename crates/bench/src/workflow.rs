@@ -12,31 +12,31 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench_load::data::{Content, Place};
+use bench_load::data::{FileVersion, SeededData};
 use bench_load::process;
 use bench_load::shape::{Layout, Sizes};
 use bench_load::target::{self, Client, from_url};
 use bench_report::format;
 use bench_report::model::{
-    Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Row, Series, Table,
+    Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Series, Table, TableRow,
 };
 use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{coefficient_of_variation, estimate, median, median_interval};
 use clap::Args;
-use quantity::Rate;
+use quantity::ByteRate;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
 use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, Cut};
+use crate::budget::{Budget, TimeCut};
 use crate::ceiling;
 use crate::fixture::relay_cpu_seconds;
 use crate::limit;
 use crate::ranks::unless_interrupted;
 use crate::results::{ResultBuilder, publish};
 use crate::testbed::{DataSet, Line, Testbed, tier_url};
-use graph::{Graph, Schedule, Task};
+use graph::{Graph, Task, TaskSchedule};
 
 /// A task file is smaller.
 const GRAPH_BYTES_MAX: u64 = 64 << 20;
@@ -63,7 +63,7 @@ pub struct WorkflowArgs {
     rtt: Duration,
     /// Bandwidth of the line, each direction; unlimited if absent
     #[arg(long, value_name = "RATE")]
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
     /// Where the input files are put: a directory of this machine; a temporary one if absent
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -73,18 +73,18 @@ pub struct WorkflowArgs {
 
 /// How a site's nodes reach the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum SitePath {
     Line,
     Tier,
 }
 
-impl Way {
-    const ALL: [Way; 2] = [Way::Line, Way::Tier];
+impl SitePath {
+    const ALL: [SitePath; 2] = [SitePath::Line, SitePath::Tier];
 
     fn name(self) -> &'static str {
         match self {
-            Way::Line => "over the line",
-            Way::Tier => "through a tier there",
+            SitePath::Line => "over the line",
+            SitePath::Tier => "through a tier there",
         }
     }
 }
@@ -114,7 +114,7 @@ fn partitions(nodes: u32) -> Vec<Partition> {
 
 /// One run of all tasks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Run {
+struct WorkflowRun {
     makespan: f64,
     /// Sums over all tasks.
     task_seconds: f64,
@@ -182,7 +182,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
     let ceiling = ceiling::measure().await?;
     let layout = layout(&graph)?;
-    let content = Content { seed: args.common.seed, ..Content::default() };
+    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
     let testbed = Testbed::here(args.dir.clone(), DataSet { layout: layout.clone(), content }).await?;
     let partitions = partitions(args.nodes);
     let poll = Duration::from_secs_f64(if args.common.faithful {
@@ -194,7 +194,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     let measured = unless_interrupted(all(args, &testbed, &inputs, &partitions, repetitions)).await;
     draft.cleaned(testbed.clean_up().await.map(Some));
     let (line, runs, cut) = measured?;
-    Cut::tell(cut, &mut draft, "pairs of runs");
+    TimeCut::tell(cut, &mut draft, "pairs of runs");
     fill(&mut draft, &partitions, &runs);
     limits(&mut draft, args, &partitions, &runs);
     if let Some(warning) = line.warning() {
@@ -209,7 +209,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
 }
 
 /// Of each partition, of each way, by repetition: as many as there was time for.
-type Runs = Vec<[Vec<Run>; 2]>;
+type Runs = Vec<[Vec<WorkflowRun>; 2]>;
 
 async fn all(
     args: &WorkflowArgs,
@@ -217,32 +217,27 @@ async fn all(
     inputs: &Arc<Inputs>,
     partitions: &[Partition],
     repetitions: u32,
-) -> Result<(Line, Runs, Option<Cut>)> {
+) -> Result<(Line, Runs, Option<TimeCut>)> {
     let budget = Budget::start(&args.common);
     let line = testbed.line(args.rtt, args.rate).await?;
     let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
-    let (mut done, of) = (0, (partitions.len() as u32).saturating_mul(repetitions));
-    let mut cut = None;
-    'repetitions: for _ in 0..repetitions {
-        for (partition, runs) in partitions.iter().zip(&mut runs) {
-            // Both ways or none, as they are compared; and once at least.
-            cut = budget.cut(done, of);
-            if cut.is_some() {
-                break 'repetitions;
-            }
-            for (way, runs) in Way::ALL.into_iter().zip(runs.iter_mut()) {
-                // Empty at the start of every run, as the study's client caches were.
-                let tier = if way == Way::Tier { Some(testbed.tier(&line)?) } else { None };
-                let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
-                let (before, cpu_before) = (line.bytes_down(), own_cpu_seconds());
-                let mut run = execute(inputs, partition, [&testbed.near_url(), &far]).await?;
-                run.line_bytes = line.bytes_down() - before;
-                run.cpu_seconds = (own_cpu_seconds() - cpu_before).max(0.0);
-                runs.push(run);
-            }
-            done += 1;
+    // Both ways of a partition or none, as they are compared.
+    let pairs = u32::try_from(partitions.len()).unwrap_or(u32::MAX).saturating_mul(repetitions);
+    let cut = budget.repeat(pairs, async |done| {
+        let at = done as usize % partitions.len();
+        for (way, runs) in SitePath::ALL.into_iter().zip(&mut runs[at]) {
+            // Empty at the start of every run, as the study's client caches were.
+            let tier = if way == SitePath::Tier { Some(testbed.tier(&line)?) } else { None };
+            let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
+            let (before, cpu_before) = (line.bytes_down(), own_cpu_seconds());
+            let mut run = execute(inputs, &partitions[at], [&testbed.near_url(), &far]).await?;
+            run.line_bytes = line.bytes_down() - before;
+            run.cpu_seconds = (own_cpu_seconds() - cpu_before).max(0.0);
+            runs.push(run);
         }
-    }
+        Ok(())
+    });
+    let cut = cut.await?;
     Ok((line, runs, cut))
 }
 
@@ -270,7 +265,7 @@ fn layout(graph: &Graph) -> Result<Layout> {
 struct Inputs {
     graph: Arc<Graph>,
     layout: Layout,
-    content: Content,
+    content: SeededData,
     root: String,
     poll: Duration,
 }
@@ -289,7 +284,7 @@ impl Inputs {
             let mut offset = 0;
             while offset < file.size() {
                 let bytes = file.read(offset, BLOCK).await?;
-                let place = Place { file: self.layout.content_id(0, number), version: 1 };
+                let place = FileVersion { file: self.layout.content_id(0, number), version: 1 };
                 if let Err(wrong) = self.content.verify(place, offset, &bytes) {
                     let what = format!("{path}: {wrong:?}");
                     return Err(Error::new(ErrorKind::Corrupt, "verify", what));
@@ -303,15 +298,19 @@ impl Inputs {
 }
 
 /// All tasks on the nodes of the partition; each node is a client of its own, fresh from a mount.
-async fn execute(inputs: &Arc<Inputs>, partition: &Partition, urls: [&str; graph::SITES]) -> Result<Run> {
+async fn execute(
+    inputs: &Arc<Inputs>,
+    partition: &Partition,
+    urls: [&str; graph::SITES],
+) -> Result<WorkflowRun> {
     let mut clients: Vec<Arc<dyn Client>> = Vec::new();
     for site in &partition.sites {
         clients.extend(target::clients(&from_url(urls[*site])?, clients.len() as u32, 1).await?);
     }
     let graph = inputs.graph.clone();
-    let mut schedule = Schedule::new(&graph, clients.len());
+    let mut schedule = TaskSchedule::new(&graph, clients.len());
     let mut running = JoinSet::new();
-    let (mut run, start) = (Run::default(), Instant::now());
+    let (mut run, start) = (WorkflowRun::default(), Instant::now());
     while !schedule.is_done() {
         while let Some((task, node)) = schedule.start() {
             let (inputs, client, site) = (inputs.clone(), clients[node].clone(), partition.sites[node]);
@@ -338,8 +337,10 @@ async fn execute(inputs: &Arc<Inputs>, partition: &Partition, urls: [&str; graph
     Ok(run)
 }
 
-fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
-    let of = |runs: &[Run], value: fn(&Run) -> f64| -> Vec<f64> { runs.iter().map(value).collect() };
+fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<WorkflowRun>; 2]]) {
+    let of = |runs: &[WorkflowRun], value: fn(&WorkflowRun) -> f64| -> Vec<f64> {
+        runs.iter().map(value).collect()
+    };
     let rows = partitions.iter().zip(runs).map(|(partition, runs)| {
         let far = partition.sites.iter().filter(|site| **site == 1).count() as u64;
         let mut cells = vec![
@@ -353,7 +354,7 @@ fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Run>; 
             cells.push(estimate(&of(runs, |run| run.line_bytes as f64 / 1_048_576.0)));
         }
         cells.push(estimate(&of(&runs[0], |run| run.task_seconds)));
-        Row { invalid: invalid(&runs.concat()), ..Row::new(cells) }
+        TableRow { invalid: invalid(&runs.concat()), ..TableRow::new(cells) }
     });
     let columns = [
         "Partition",
@@ -367,12 +368,12 @@ fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Run>; 
         "line MiB with tier",
         "sum of task times (s)",
     ];
-    let mut table = Table::new("Makespan of each split of the nodes", columns, rows.collect());
-    table.notes =
-        vec!["Reading: the sum over all tasks, at both sites. The tier is empty when a run begins.".into()];
-    draft.file.tables.push(table);
+    draft.file.tables.push(
+        Table::new("Makespan of each split of the nodes", columns, rows.collect())
+            .noted(["Reading: the sum over all tasks, at both sites. The tier is empty when a run begins."]),
+    );
     draft.file.tables.extend([PUBLISHED.tryggve.partitions.table(), PUBLISHED.tryggve.caw.table()]);
-    let series = Way::ALL.into_iter().enumerate().map(|(i, way)| {
+    let series = SitePath::ALL.into_iter().enumerate().map(|(i, way)| {
         let points = runs.iter().enumerate().filter_map(|(x, runs)| {
             let values = of(&runs[i], |run| run.makespan);
             Some(Point { x: x as f64, y: median(&values)?, interval: median_interval(&values) })
@@ -387,13 +388,13 @@ fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Run>; 
         series: series.collect(),
     });
     for (partition, runs) in partitions.iter().zip(runs) {
-        for (way, runs) in Way::ALL.into_iter().zip(runs).filter(|(_, runs)| !runs.is_empty()) {
-            let measure = Measure {
-                name: format!("makespan, {}, {}", partition.name, way.name()),
-                unit: "s".to_owned(),
-                better: Better::Lower,
-                values: of(runs, |run| run.makespan),
-            };
+        for (way, runs) in SitePath::ALL.into_iter().zip(runs).filter(|(_, runs)| !runs.is_empty()) {
+            let measure = Measure::new(
+                format!("makespan, {}, {}", partition.name, way.name()),
+                "s",
+                Better::Lower,
+                of(runs, |run| run.makespan),
+            );
             draft.measure(measure, &invalid(runs));
         }
     }
@@ -421,15 +422,21 @@ fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Run>; 
 }
 
 /// Why the runs of a row must not be believed. Wrong bytes and failed calls end the whole.
-fn invalid(runs: &[Run]) -> Vec<String> {
+fn invalid(runs: &[WorkflowRun]) -> Vec<String> {
     runs.iter().find_map(|run| sanity::too_short(run.makespan)).into_iter().collect()
 }
 
 /// What limits the split whose nodes are all far, each way, in the first repetition.
-fn limits(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition], runs: &[[Vec<Run>; 2]]) {
+fn limits(
+    draft: &mut ResultBuilder,
+    args: &WorkflowArgs,
+    partitions: &[Partition],
+    runs: &[[Vec<WorkflowRun>; 2]],
+) {
     let all_far = partitions.iter().position(|p| p.sites.iter().all(|site| *site == 1));
     let Some(runs) = all_far.and_then(|at| runs.get(at)) else { return };
-    for (way, run) in Way::ALL.into_iter().zip(runs).filter_map(|(way, runs)| Some((way, runs.first()?))) {
+    for (way, run) in SitePath::ALL.into_iter().zip(runs).filter_map(|(way, runs)| Some((way, runs.first()?)))
+    {
         let told = limit::of_tasks(run.cpu_seconds, run.makespan, run.line_bytes, args.rate);
         draft.limit(format!("all nodes far, {}", way.name()), &told);
     }
@@ -460,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_split_with_a_run_that_is_too_short_is_invalid() {
-        let run = |makespan| Run { makespan, ..Run::default() };
+        let run = |makespan| WorkflowRun { makespan, ..WorkflowRun::default() };
         assert_eq!(invalid(&[run(1.0), run(2.0)]), Vec::<String>::new());
         assert!(matches!(&invalid(&[run(1.0), run(0.4)])[..], [why] if why.contains("too short: 0.400 s")));
     }

@@ -14,23 +14,26 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::engine::{Job, Phase};
-use bench_load::shape::{Amount, Fleet, Layout, Order, Sequence, Share, Sizes, Touch, Unit, Work};
+use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::shape::{
+    AccessOrder, Amount, ClientSet, Layout, LoadWork, Sequence, Sharing, Sizes, Touch, TouchUnit,
+};
 use bench_report::format;
 use bench_report::model::ResultFile;
 use clap::{Args, ValueEnum};
-use quantity::Rate;
+use quantity::ByteRate;
 use types::{Error, ErrorKind, Result};
 
 use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, Cut};
+use crate::budget::{Budget, TimeCut};
 use crate::ceiling;
-use crate::fixture::{Counters, Watch};
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
+use crate::driver;
+use crate::fixture::{CounterPage, Watch};
+use crate::ranks::{Ranks, unless_interrupted};
+use crate::results::ResultBuilder;
 
-use account::Account;
-use curve::Look;
+use account::PassAccount;
+use curve::CounterLook;
 use tier_under_test::{ColdTier, TierUnderTest};
 
 /// What a tier has if nobody says otherwise; a scale is a part of it.
@@ -62,7 +65,7 @@ pub struct WorkingSetArgs {
     rtt: Duration,
     /// Bandwidth of the line, each direction; unlimited if absent
     #[arg(long, value_name = "RATE", conflicts_with = "tier")]
-    rate: Option<Rate>,
+    rate: Option<ByteRate>,
     /// Of the tier [default: 20 GiB x scale, at least the tier's floor of 64 MiB]
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     cache_size: Option<u64>,
@@ -122,10 +125,10 @@ fn parse_factor(text: &str) -> std::result::Result<f64, String> {
 }
 
 /// Everything that is decided before anything is measured.
-struct Plan {
+struct SweepPlan {
     cache_bytes: u64,
     file_bytes: u64,
-    fleet: Fleet,
+    fleet: ClientSet,
     /// Rising.
     factors: Vec<f64>,
     orders: Vec<OrderName>,
@@ -134,8 +137,8 @@ struct Plan {
     seed: u64,
 }
 
-impl Plan {
-    fn of(args: &WorkingSetArgs, cache_bytes: u64) -> Result<Plan> {
+impl SweepPlan {
+    fn of(args: &WorkingSetArgs, cache_bytes: u64) -> Result<SweepPlan> {
         if args.file_size == 0 || args.orders.is_empty() {
             return refuse("working-set: give files of at least 1 byte, and at least one order");
         }
@@ -148,10 +151,10 @@ impl Plan {
         }
         factors.sort_by(f64::total_cmp);
         factors.dedup();
-        let plan = Plan {
+        let plan = SweepPlan {
             cache_bytes,
             file_bytes: args.file_size,
-            fleet: Fleet { clients: args.clients, first_client: 0, workers: args.workers },
+            fleet: ClientSet { clients: args.clients, first_client: 0, workers: args.workers },
             factors,
             orders: args.orders.clone(),
             theta: args.theta,
@@ -191,27 +194,27 @@ impl Plan {
     }
 
     /// `passes` over the files. `turn`: permutations of another turn are other ones.
-    fn work(&self, order: OrderName, layout: &Layout, passes: u64, turn: u64) -> Work {
+    fn work(&self, order: OrderName, layout: &Layout, passes: u64, turn: u64) -> LoadWork {
         let (order, amount, turn) = match order {
-            OrderName::Sequential => (Order::Sequential, Amount::Epochs(passes), 0),
-            OrderName::Permutation => (Order::Random, Amount::Epochs(passes), turn),
+            OrderName::Sequential => (AccessOrder::Sequential, Amount::Epochs(passes), 0),
+            OrderName::Permutation => (AccessOrder::Random, Amount::Epochs(passes), turn),
             // The seed says which files are popular, and they stay so.
             OrderName::Zipf => {
                 let draws = Amount::Draws(layout.files.saturating_mul(passes));
-                (Order::Zipf { theta: self.theta }, draws, 0)
+                (AccessOrder::Zipf { theta: self.theta }, draws, 0)
             }
         };
         let seed = self.seed.wrapping_add(turn);
-        Work { unit: Unit::File, order, share: Share::Client, amount, seed, ..Work::default() }
+        LoadWork { unit: TouchUnit::File, order, share: Sharing::Client, amount, seed, ..LoadWork::default() }
     }
 
-    fn job(&self, cold_tier: &ColdTier, layout: &Layout, work: Work, budget: &Budget) -> Job {
-        Job {
+    fn job(&self, cold_tier: &ColdTier, layout: &Layout, work: LoadWork, budget: &Budget) -> LoadJob {
+        LoadJob {
             root: cold_tier.root.clone(),
             layout: layout.clone(),
             content: cold_tier.content,
             fleet: self.fleet,
-            phases: vec![Phase { name: "read".to_owned(), work, ..Phase::default() }],
+            phases: vec![LoadPhase { name: "read".to_owned(), work, ..LoadPhase::default() }],
             limits: budget.limits(),
         }
     }
@@ -256,14 +259,14 @@ impl Plan {
 }
 
 /// One data set of the sweep: a later pass over it.
-struct Condition {
+struct SweepCondition {
     factor: f64,
     order: OrderName,
     /// Different bytes that the first pass, and that the measured ones asked for.
     first_unique: u64,
     unique: u64,
-    first: Account,
-    later: Account,
+    first: PassAccount,
+    later: PassAccount,
     /// From before the first pass to after the last one: a tier makes room between them too.
     evicted: u64,
     /// In the same time: bytes that came from the storage after they had come before.
@@ -272,29 +275,29 @@ struct Condition {
 
 /// How one tier got warm, and what it was then.
 struct WarmUp {
-    cold: Account,
-    looks: Vec<(f64, Look)>,
-    warm: Account,
+    cold: PassAccount,
+    looks: Vec<(f64, CounterLook)>,
+    warm: PassAccount,
     /// Again, after the kernel was asked to forget the pages of the cache; of a tier of our own.
-    from_disk: Option<Account>,
+    from_disk: Option<PassAccount>,
 }
 
 /// By repetition.
 #[derive(Default)]
-struct Measured {
+struct SweepRuns {
     warm_ups: Vec<WarmUp>,
-    sweeps: Vec<Vec<Condition>>,
+    sweeps: Vec<Vec<SweepCondition>>,
     /// The time was over before all repetitions.
-    cut: Option<Cut>,
+    cut: Option<TimeCut>,
 }
 
 pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
     let running = match args.tier.as_ref().and(args.common.admin) {
-        Some(admin) => Some(Counters::of(admin)?),
+        Some(admin) => Some(CounterPage::of(admin)?),
         None => None,
     };
     let own = args.common.scale.small_is(0.003).of(CACHE_BYTES, CACHE_MIN);
-    let theirs = running.as_ref().and_then(Counters::max_bytes);
+    let theirs = running.as_ref().and_then(CounterPage::max_bytes);
     if running.is_some() && theirs.is_none() {
         return refuse(
             "working-set: that tier does not tell how large its cache is; run one of this version",
@@ -302,7 +305,7 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
     }
     // Of a tier that must not evict, only what --cache-size says is used.
     let theirs = theirs.filter(|_| args.may_evict);
-    let plan = Plan::of(&args, theirs.or(args.cache_size).unwrap_or(own))?;
+    let plan = SweepPlan::of(&args, theirs.or(args.cache_size).unwrap_or(own))?;
     if let Some(counters) = &running {
         tier_under_test::check_room(&plan, counters, args.may_evict)?;
     }
@@ -321,11 +324,10 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let result = ranks::run(&args.common.launch, async |ranks| measure(ranks, &plan, &args).await).await?;
-    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &args.common.output))
+    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &Plan, args: &WorkingSetArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &SweepPlan, args: &WorkingSetArgs) -> Result<ResultFile> {
     let mut draft = ResultBuilder::new(
         "working-set",
         "How a cache gets warm, and how large it must be",
@@ -348,18 +350,14 @@ async fn measure(ranks: &Ranks, plan: &Plan, args: &WorkingSetArgs) -> Result<Re
 async fn all(
     ranks: &Ranks,
     tier_under_test: &TierUnderTest,
-    plan: &Plan,
+    plan: &SweepPlan,
     common: &CommonArgs,
-) -> Result<Measured> {
+) -> Result<SweepRuns> {
     let budget = Budget::start(common);
-    let mut measured = Measured::default();
+    let mut measured = SweepRuns::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
-    for repetition in 0..plan.repetitions {
-        measured.cut = budget.cut(repetition, plan.repetitions);
-        if measured.cut.is_some() {
-            break;
-        }
-        let run = Run { ranks, tier_under_test, plan, repetition, budget: &budget };
+    let cut = budget.repeat(plan.repetitions, async |repetition| {
+        let run = SweepRun { ranks, tier_under_test, plan, repetition, budget: &budget };
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
         for factor in &plan.factors {
@@ -368,25 +366,27 @@ async fn all(
             }
         }
         measured.sweeps.push(sweep);
-    }
+        Ok(())
+    });
+    measured.cut = cut.await?;
     Ok(measured)
 }
 
 /// One repetition.
-struct Run<'a> {
+struct SweepRun<'a> {
     ranks: &'a Ranks,
     tier_under_test: &'a TierUnderTest,
-    plan: &'a Plan,
+    plan: &'a SweepPlan,
     repetition: u32,
     budget: &'a Budget,
 }
 
-impl Run<'_> {
+impl SweepRun<'_> {
     async fn warm_up(&self) -> Result<WarmUp> {
         let (plan, layout) = (self.plan, self.plan.layout(WARM_UP));
         let cold_tier = self.tier_under_test.cold_tier(plan, &layout).await?;
         let order = OrderName::Permutation;
-        let watch = Watch::start(cold_tier.admin, |counters| Look {
+        let watch = Watch::start(cold_tier.admin, |counters| CounterLook {
             hit: counters.hit_bytes(),
             miss: counters.miss_bytes(),
             used: counters.used_bytes(),
@@ -405,11 +405,11 @@ impl Run<'_> {
         Ok(WarmUp { cold, looks, warm, from_disk })
     }
 
-    async fn condition(&self, factor: f64, order: OrderName) -> Result<Condition> {
+    async fn condition(&self, factor: f64, order: OrderName) -> Result<SweepCondition> {
         let (plan, layout) = (self.plan, self.plan.layout(factor));
         let cold_tier = self.tier_under_test.cold_tier(plan, &layout).await?;
         let what = format!("{factor} x cache, {}", order.name());
-        let before = Counters::of(cold_tier.admin)?;
+        let before = CounterPage::of(cold_tier.admin)?;
         let first = self.pass(&cold_tier, &layout, order, 1, 0, &what).await?;
         let mut later = self.pass(&cold_tier, &layout, order, 1, 1, &what).await?;
         if later.seconds < ROW_SECONDS_MIN {
@@ -417,14 +417,14 @@ impl Run<'_> {
             let passes = (ROW_SECONDS / later.seconds.max(1e-3)).ceil() as u64;
             later = self.pass(&cold_tier, &layout, order, passes, 2, &what).await?;
         }
-        let life = Counters::of(cold_tier.admin)?.since(&before);
+        let life = CounterPage::of(cold_tier.admin)?.since(&before);
         self.tier_under_test.leave(cold_tier).await?;
         let (first_unique, unique) =
             (plan.unique(order, &layout, 1), plan.unique(order, &layout, later.passes));
         let evicted = life.evicted_bytes();
         // The first draws of zipf are the same in each pass, so that the longest one has them all.
         let again = life.origin_bytes().saturating_sub(life.ahead_unread_bytes()).saturating_sub(unique);
-        Ok(Condition { factor, order, first_unique, unique, first, later, evicted, again })
+        Ok(SweepCondition { factor, order, first_unique, unique, first, later, evicted, again })
     }
 
     async fn pass(
@@ -435,15 +435,15 @@ impl Run<'_> {
         passes: u64,
         turn: u64,
         what: &str,
-    ) -> Result<Account> {
+    ) -> Result<PassAccount> {
         let what = format!("working-set {}/{}, {what}", self.repetition + 1, self.plan.repetitions);
         let job = self.plan.job(cold_tier, layout, self.plan.work(order, layout, passes, turn), self.budget);
-        let before = Counters::of(cold_tier.admin)?;
+        let before = CounterPage::of(cold_tier.admin)?;
         let loaded = self.ranks.load(&cold_tier.url, &job, &what).await?;
-        let counted = Counters::of(cold_tier.admin)?.since(&before);
+        let counted = CounterPage::of(cold_tier.admin)?.since(&before);
         let phase = loaded.outcome.phases.first();
         let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
-        Ok(Account::of(&counted, phase, passes))
+        Ok(PassAccount::of(&counted, phase, passes))
     }
 }
 
@@ -459,9 +459,9 @@ mod tests {
         args: WorkingSetArgs,
     }
 
-    fn plan(more: &[&str]) -> Result<Plan> {
+    fn plan(more: &[&str]) -> Result<SweepPlan> {
         let line = Line::try_parse_from([&["working-set"], more].concat()).expect("a command line");
-        Plan::of(&line.args, line.args.cache_size.unwrap_or(CACHE_MIN))
+        SweepPlan::of(&line.args, line.args.cache_size.unwrap_or(CACHE_MIN))
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde::de::{self, Deserialize, Deserializer};
 
 pub use address::{Address, address};
 pub use duration::{TimeSpan, duration};
-pub use rate::Rate;
+pub use rate::ByteRate;
 pub use size::{Size, size};
 
 /// A configuration value that is parsed from a string, so that the error stands at its line.

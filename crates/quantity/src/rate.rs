@@ -7,11 +7,11 @@ use crate::split;
 
 /// Bytes per second. `1Gbit`, `100 Mbit/s`, `125MB/s`, `20MiB/s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rate(pub u64);
+pub struct ByteRate(pub u64);
 
-impl Rate {
-    pub fn from_bits(bits_per_second: u64) -> Rate {
-        Rate(bits_per_second / 8)
+impl ByteRate {
+    pub fn from_bits(bits_per_second: u64) -> ByteRate {
+        ByteRate(bits_per_second / 8)
     }
 
     pub fn bytes_per_second(self) -> u64 {
@@ -19,10 +19,10 @@ impl Rate {
     }
 }
 
-impl FromStr for Rate {
+impl FromStr for ByteRate {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Rate, String> {
+    fn from_str(text: &str) -> Result<ByteRate, String> {
         let wrong = || {
             format!(
                 "\"{text}\" is no rate; write a number and a unit, for example 1Gbit, 100Mbit/s or 125MB/s"
@@ -48,12 +48,12 @@ impl FromStr for Rate {
         if !(1.0..=1e12).contains(&bytes) {
             return Err(format!("{text}: a rate is from 8 bit/s to 8000 Gbit/s"));
         }
-        Ok(Rate(bytes as u64))
+        Ok(ByteRate(bytes as u64))
     }
 }
 
 /// `1 Gbit/s (125 MB/s)`
-impl fmt::Display for Rate {
+impl fmt::Display for ByteRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = self.0 as f64 * 8.0;
         let (scaled, unit) = match bits {
@@ -84,11 +84,11 @@ mod tests {
             ("125MB/s", 125_000_000),
             ("20MiB/s", 20 << 20),
         ] {
-            assert_eq!(text.parse(), Ok(Rate(bytes)), "{text}");
+            assert_eq!(text.parse(), Ok(ByteRate(bytes)), "{text}");
         }
         for wrong in ["", "1G", "Gbit", "-1Gbit", "1 furlong/s", "0Gbit", "1e9bit", "99999999Gbit"] {
-            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ByteRate>().is_err(), "{wrong}");
         }
-        assert_eq!(Rate(125_000_000).to_string(), "1 Gbit/s (125 MB/s)");
+        assert_eq!(ByteRate(125_000_000).to_string(), "1 Gbit/s (125 MB/s)");
     }
 }

@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use crate::clock::Clock;
+use crate::clock::RelayClock;
 
 /// How far ahead the transmitter is given work, so that waking late costs no bandwidth. It is also what a question may
 /// wait longer than on a real line.
 const AHEAD: Duration = Duration::from_millis(1);
 
-pub struct Bucket {
+pub struct TokenBucket {
     bytes_per_second: u64,
     /// When the last chunk will have left. The lock is fair: its queue is the round robin.
     busy_until: Mutex<Instant>,
 }
 
-impl Bucket {
-    pub fn new(bytes_per_second: u64) -> Bucket {
-        Bucket { bytes_per_second: bytes_per_second.max(1), busy_until: Mutex::new(Instant::now()) }
+impl TokenBucket {
+    pub fn new(bytes_per_second: u64) -> TokenBucket {
+        TokenBucket { bytes_per_second: bytes_per_second.max(1), busy_until: Mutex::new(Instant::now()) }
     }
 
     /// Bytes to pass at a time: a millisecond's worth, so that many share the line smoothly.
@@ -30,7 +30,7 @@ impl Bucket {
     }
 
     /// When the last of `bytes`, which were there at `ready`, has left. Returns about when the first one does.
-    pub async fn pass(&self, clock: &Arc<Clock>, bytes: usize, ready: Instant) -> Instant {
+    pub async fn pass(&self, clock: &Arc<RelayClock>, bytes: usize, ready: Instant) -> Instant {
         let mut busy_until = self.busy_until.lock().await;
         if let Some(begin) = busy_until.checked_sub(AHEAD).filter(|begin| *begin > ready) {
             clock.sleep_until(begin).await;
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn a_chunk_is_a_millisecond_of_the_line() {
-        assert_eq!(Bucket::new(12_500_000).chunk(65_536), 12_500);
-        assert_eq!(Bucket::new(1_000).chunk(65_536), 1_460);
-        assert_eq!(Bucket::new(u64::MAX).chunk(65_536), 65_536);
+        assert_eq!(TokenBucket::new(12_500_000).chunk(65_536), 12_500);
+        assert_eq!(TokenBucket::new(1_000).chunk(65_536), 1_460);
+        assert_eq!(TokenBucket::new(u64::MAX).chunk(65_536), 65_536);
     }
 }

@@ -10,13 +10,11 @@ use bytes::Bytes;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::bucket::Bucket;
+use crate::bucket::TokenBucket;
 use crate::jitter::Jitter;
-use crate::line::Line;
-use crate::window::Window;
+use crate::line::{CHUNK, RelayLine};
+use crate::window::DeliveryWindow;
 
-/// Most bytes taken off a socket at a time.
-pub const CHUNK: usize = 64 * 1024;
 /// Chunks on the line in one direction, whatever their size: a million one-byte messages are memory too.
 const CHUNKS: usize = 4096;
 /// We are taken to be this late at most for what was there already: the longest burst beyond the rate.
@@ -24,11 +22,11 @@ const LATE_MAX: Duration = Duration::from_millis(10);
 
 /// Which way, and what is shared with the other connections going that way.
 pub struct Direction<'a> {
-    pub line: &'a Line,
-    pub shared: Option<&'a Bucket>,
-    pub own: Option<Bucket>,
+    pub line: &'a RelayLine,
+    pub shared: Option<&'a TokenBucket>,
+    pub own: Option<TokenBucket>,
     pub bytes: &'a AtomicU64,
-    pub window: Window,
+    pub window: DeliveryWindow,
     pub jitter: Jitter,
     /// Nothing is taken before: the connection is still being opened, as seen from this end.
     pub begin: Instant,

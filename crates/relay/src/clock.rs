@@ -15,26 +15,26 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub struct Clock {
+pub struct RelayClock {
     timer: AsyncFd<OwnedFd>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<QueuedSleep>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct QueuedSleep {
     /// The number makes two waiters for the same instant two keys.
     wakers: BTreeMap<(Instant, u64), Waker>,
     next: u64,
 }
 
-impl Clock {
+impl RelayClock {
     /// In the runtime that will wait.
-    pub fn new() -> io::Result<Arc<Clock>> {
+    pub fn new() -> io::Result<Arc<RelayClock>> {
         let timer =
             timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         #[expect(deprecated, reason = "what it is unsound for, a descriptor that changes, an OwnedFd is not")]
         let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
-        Ok(Arc::new(Clock { timer, waiting: Mutex::default() }))
+        Ok(Arc::new(RelayClock { timer, waiting: Mutex::default() }))
     }
 
     /// Wakes the waiters; must be running for anybody to be woken.
@@ -61,7 +61,7 @@ impl Clock {
         }
     }
 
-    pub fn sleep_until(self: &Arc<Clock>, due: Instant) -> Sleep {
+    pub fn sleep_until(self: &Arc<RelayClock>, due: Instant) -> Sleep {
         Sleep { clock: Arc::clone(self), due, key: None }
     }
 
@@ -81,13 +81,13 @@ impl Clock {
         set.expect("the timer is open and the time is in range");
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, QueuedSleep> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 pub struct Sleep {
-    clock: Arc<Clock>,
+    clock: Arc<RelayClock>,
     due: Instant,
     key: Option<(Instant, u64)>,
 }
@@ -132,7 +132,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiters_are_woken_in_order_and_never_early() {
-        let clock = Clock::new().expect("a timer");
+        let clock = RelayClock::new().expect("a timer");
         let driver = Arc::clone(&clock);
         let driver = tokio::spawn(async move { driver.run().await });
         let start = Instant::now();
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_sleep_given_up_leaves_nothing_behind() {
-        let clock = Clock::new().expect("a timer");
+        let clock = RelayClock::new().expect("a timer");
         let far = clock.sleep_until(Instant::now() + Duration::from_secs(3600));
         assert!(tokio::time::timeout(Duration::from_millis(1), far).await.is_err());
         assert!(clock.lock().wakers.is_empty());

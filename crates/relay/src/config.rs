@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use quantity::Rate;
+use quantity::ByteRate;
 use types::{Error, ErrorKind, Result};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -14,9 +14,9 @@ pub struct Config {
     /// reordered, so in a dense one the delay is rather the longest of the recent ones. Default 0.
     pub jitter: Duration,
     /// Bandwidth of each direction, shared by all connections. Default: what this machine can carry.
-    pub rate: Option<Rate>,
+    pub rate: Option<ByteRate>,
     /// Bandwidth of each direction of one connection. Default: none of its own.
-    pub rate_per_connection: Option<Rate>,
+    pub rate_per_connection: Option<ByteRate>,
     /// Most bytes of one connection on the line in one direction: it carries this much in a round trip. Default: a
     /// round trip of `rate` and a quarter, plus 1 MiB, 64 MiB at most and where there is no rate; so the queue never
     /// adds much to the delay.
@@ -109,11 +109,11 @@ impl Config {
 pub struct Profile {
     pub name: &'static str,
     pub rtt: Duration,
-    pub rate: Rate,
+    pub rate: ByteRate,
 }
 
 const fn profile(name: &'static str, rtt_us: u64, mbit: u64) -> Profile {
-    Profile { name, rtt: Duration::from_micros(rtt_us), rate: Rate(mbit * 125_000) }
+    Profile { name, rtt: Duration::from_micros(rtt_us), rate: ByteRate(mbit * 125_000) }
 }
 
 impl Profile {
@@ -153,10 +153,10 @@ mod tests {
     #[test]
     fn the_queue_is_bounded_by_what_the_line_holds() {
         let far =
-            Config { rtt: Duration::from_millis(100), rate: Some(Rate(12_500_000)), ..Config::default() };
+            Config { rtt: Duration::from_millis(100), rate: Some(ByteRate(12_500_000)), ..Config::default() };
         assert_eq!(far.window(), 1_562_500 + (1 << 20));
         assert_eq!(Config::default().window(), 64 << 20);
-        let fast = Config { rate: Some(Rate(u64::MAX)), ..far };
+        let fast = Config { rate: Some(ByteRate(u64::MAX)), ..far };
         assert_eq!(fast.window(), 64 << 20);
     }
 

@@ -10,11 +10,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tracing::debug;
 
-use crate::bucket::Bucket;
+use crate::bucket::TokenBucket;
 use crate::carry::Direction;
-use crate::jitter::{Jitter, Random};
-use crate::line::Line;
-use crate::window::Window;
+use crate::jitter::{Jitter, SplitMix};
+use crate::line::RelayLine;
+use crate::window::DeliveryWindow;
 
 /// For the target to accept; a SYN that is lost is sent again after 1 s, 3 s and 7 s.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const PRIVILEGED: std::ops::Range<u16> = 665..1024;
 
 /// Accepts until dropped.
-pub async fn accept(listener: TcpListener, to: SocketAddr, line: Arc<Line>) {
+pub async fn accept(listener: TcpListener, to: SocketAddr, line: Arc<RelayLine>) {
     loop {
         let near = match listener.accept().await {
             Ok((near, _)) => near,
@@ -45,7 +45,7 @@ pub async fn accept(listener: TcpListener, to: SocketAddr, line: Arc<Line>) {
 }
 
 /// Cuts connections as the configuration says, until dropped.
-pub async fn disturb(line: &Line) {
+pub async fn disturb(line: &RelayLine) {
     let every = async {
         let Some(every) = line.config.drops.every else { return std::future::pending().await };
         loop {
@@ -55,7 +55,7 @@ pub async fn disturb(line: &Line) {
     };
     let per_hour = async {
         let Some(rate) = line.config.drops.per_hour else { return std::future::pending().await };
-        let mut random = Random::new(line.config.seed);
+        let mut random = SplitMix::new(line.config.seed);
         loop {
             let gap = random.gap(rate);
             line.clock_sleep(gap).await;
@@ -65,28 +65,28 @@ pub async fn disturb(line: &Line) {
     tokio::join!(every, per_hour);
 }
 
-impl Line {
+impl RelayLine {
     async fn clock_sleep(&self, time: Duration) {
         self.clock.sleep_until(Instant::now() + time).await;
     }
 }
 
 /// Keeps the list and the number of open connections true, however the connection ends.
-struct Listed<'a> {
-    line: &'a Line,
+struct ConnectionEntry<'a> {
+    line: &'a RelayLine,
     id: u64,
 }
 
-impl Drop for Listed<'_> {
+impl Drop for ConnectionEntry<'_> {
     fn drop(&mut self) {
         self.line.cuts.remove(self.id);
         self.line.total.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-async fn live(near: TcpStream, to: SocketAddr, line: Arc<Line>, id: u64, cut: Arc<Notify>) {
+async fn live(near: TcpStream, to: SocketAddr, line: Arc<RelayLine>, id: u64, cut: Arc<Notify>) {
     line.total.open.fetch_add(1, Ordering::Relaxed);
-    let _listed = Listed { line: &line, id };
+    let _listed = ConnectionEntry { line: &line, id };
     let accepted = Instant::now();
     let far = tokio::select! {
         far = open(to, &line, accepted, is_privileged(&near)) => far,
@@ -120,7 +120,7 @@ async fn live(near: TcpStream, to: SocketAddr, line: Arc<Line>, id: u64, cut: Ar
     }
 }
 
-fn count(carried: &AtomicU64, bytes: u64, line: &Line, cut: &Notify) {
+fn count(carried: &AtomicU64, bytes: u64, line: &RelayLine, cut: &Notify) {
     let sum = carried.fetch_add(bytes, Ordering::Relaxed) + bytes;
     if line.config.drops.after_bytes.is_some_and(|max| sum >= max) {
         cut.notify_one();
@@ -128,7 +128,12 @@ fn count(carried: &AtomicU64, bytes: u64, line: &Line, cut: &Notify) {
 }
 
 /// The target sees the connection come half a round trip after it was asked for here. A refusal takes the whole one.
-async fn open(to: SocketAddr, line: &Line, accepted: Instant, privileged: bool) -> io::Result<TcpStream> {
+async fn open(
+    to: SocketAddr,
+    line: &RelayLine,
+    accepted: Instant,
+    privileged: bool,
+) -> io::Result<TcpStream> {
     line.clock.sleep_until(accepted + line.one_way).await;
     let dial = async {
         match privileged {
@@ -149,7 +154,7 @@ async fn open(to: SocketAddr, line: &Line, accepted: Instant, privileged: bool) 
     connected
 }
 
-fn socket(to: SocketAddr, line: &Line) -> io::Result<TcpSocket> {
+fn socket(to: SocketAddr, line: &RelayLine) -> io::Result<TcpSocket> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     if let Some(bytes) = line.config.receive_buffer() {
         socket.set_recv_buffer_size(u32::try_from(bytes).unwrap_or(u32::MAX))?;
@@ -163,7 +168,7 @@ fn is_privileged(near: &TcpStream) -> bool {
 
 /// NFS servers ask for a privileged port by default; who came here from one goes on from one. `None` if none is to be
 /// had.
-async fn connect_privileged(to: SocketAddr, line: &Line) -> io::Result<Option<TcpStream>> {
+async fn connect_privileged(to: SocketAddr, line: &RelayLine) -> io::Result<Option<TcpStream>> {
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     for _ in PRIVILEGED {
         let socket = socket(to, line)?;
@@ -190,7 +195,7 @@ async fn connect_privileged(to: SocketAddr, line: &Line) -> io::Result<Option<Tc
 async fn carry(
     near: &TcpStream,
     far: &TcpStream,
-    line: &Line,
+    line: &RelayLine,
     id: u64,
     accepted: Instant,
     moved: impl Fn(u64),
@@ -201,9 +206,9 @@ async fn carry(
     let direction = |shared, bytes, begin, seed| Direction {
         line,
         shared,
-        own: config.rate_per_connection.map(|r| Bucket::new(r.0)),
+        own: config.rate_per_connection.map(|r| TokenBucket::new(r.0)),
         bytes,
-        window: Window::new(config.window(), Arc::clone(&line.total)),
+        window: DeliveryWindow::new(config.window(), Arc::clone(&line.total)),
         jitter: Jitter::new(config.jitter / 2, seed),
         begin,
     };

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, Default)]
 pub struct Jitter {
     spread: Duration,
-    random: Random,
+    random: SplitMix,
 }
 
 impl Jitter {
     /// `spread`: from the earliest to the latest, in one direction.
     pub fn new(spread: Duration, seed: u64) -> Jitter {
-        Jitter { spread, random: Random::new(seed) }
+        Jitter { spread, random: SplitMix::new(seed) }
     }
 
     /// `from` plus `delay`, varied; never before `from`.
@@ -27,11 +27,11 @@ impl Jitter {
 
 /// SplitMix64 (Steele, Lea, Flood 2014): enough for jitter, for which connection breaks next and for what comes first.
 #[derive(Clone, Debug, Default)]
-pub struct Random(u64);
+pub struct SplitMix(u64);
 
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed)
+impl SplitMix {
+    pub fn new(seed: u64) -> SplitMix {
+        SplitMix(seed)
     }
 
     pub fn draw(&mut self) -> u64 {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn gaps_have_the_mean_of_their_rate() {
-        let mut random = Random::new(7);
+        let mut random = SplitMix::new(7);
         let mean = (0..20_000).map(|_| random.gap(60.0).as_secs_f64()).sum::<f64>() / 20_000.0;
         assert!((mean - 60.0).abs() < 2.0, "once a minute, measured {mean} s");
     }

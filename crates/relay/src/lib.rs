@@ -25,11 +25,11 @@ use tokio::sync::oneshot;
 use types::{Error, Result};
 
 pub use config::{Config, Drops, Profile};
-pub use jitter::Random;
+pub use jitter::SplitMix;
 pub use line::Counts;
-pub use measure::{Measured, RoundTrips, calibrate, measure_echo, measure_http, measure_null};
+pub use measure::{LineMeasurement, RoundTrips, calibrate, measure_echo, measure_http, measure_null};
 
-use line::{Counters, Cuts, Line};
+use line::{Cuts, LineCounters, RelayLine};
 
 /// What the names of a relay's threads begin with: whoever counts what a process costs knows them by it.
 pub const THREADS: &str = "relay";
@@ -39,7 +39,7 @@ pub struct Relay {
     address: SocketAddr,
     to: SocketAddr,
     config: Config,
-    counters: Arc<Counters>,
+    counters: Arc<LineCounters>,
     cuts: Arc<Cuts>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -58,7 +58,7 @@ impl Relay {
                 .map_err(|e| listening(e.into()))?;
         }
         let address = listener.local_addr().map_err(listening)?;
-        let (counters, cuts) = (Arc::new(Counters::default()), Arc::new(Cuts::default()));
+        let (counters, cuts) = (Arc::new(LineCounters::default()), Arc::new(Cuts::default()));
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -66,7 +66,7 @@ impl Relay {
             .map_err(|e| Error::io("start a runtime for", "the relay", e))?;
         let line = {
             let _inside = runtime.enter();
-            Line::new(config.clone(), Arc::clone(&counters), Arc::clone(&cuts))
+            RelayLine::new(config.clone(), Arc::clone(&counters), Arc::clone(&cuts))
                 .map_err(|e| Error::io("make a timer for", "the relay", e))?
         };
         let listener = {
@@ -118,7 +118,7 @@ impl Drop for Relay {
 async fn run(
     listener: tokio::net::TcpListener,
     to: SocketAddr,
-    line: Arc<Line>,
+    line: Arc<RelayLine>,
     stopped: oneshot::Receiver<()>,
 ) {
     let clock = Arc::clone(&line.clock);

@@ -9,35 +9,37 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::bucket::Bucket;
-use crate::carry::CHUNK;
-use crate::clock::Clock;
+use crate::bucket::TokenBucket;
+use crate::clock::RelayClock;
 use crate::config::Config;
-use crate::jitter::Random;
+use crate::jitter::SplitMix;
 use crate::window::Total;
 
-pub struct Line {
+/// Most bytes taken off a socket at a time.
+pub const CHUNK: usize = 64 * 1024;
+
+pub struct RelayLine {
     pub config: Config,
-    pub clock: Arc<Clock>,
+    pub clock: Arc<RelayClock>,
     pub one_way: Duration,
     /// From the listening side to the target, and back.
-    pub up: Option<Bucket>,
-    pub down: Option<Bucket>,
+    pub up: Option<TokenBucket>,
+    pub down: Option<TokenBucket>,
     pub total: Arc<Total>,
-    pub counters: Arc<Counters>,
+    pub counters: Arc<LineCounters>,
     pub cuts: Arc<Cuts>,
     /// What a read goes into first; used between two awaits only.
     scratch: Mutex<Box<[u8]>>,
 }
 
-impl Line {
+impl RelayLine {
     /// In the runtime of the relay.
-    pub fn new(config: Config, counters: Arc<Counters>, cuts: Arc<Cuts>) -> io::Result<Line> {
-        Ok(Line {
-            clock: Clock::new()?,
+    pub fn new(config: Config, counters: Arc<LineCounters>, cuts: Arc<Cuts>) -> io::Result<RelayLine> {
+        Ok(RelayLine {
+            clock: RelayClock::new()?,
             one_way: config.rtt / 2,
-            up: config.rate.map(|r| Bucket::new(r.0)),
-            down: config.rate.map(|r| Bucket::new(r.0)),
+            up: config.rate.map(|r| TokenBucket::new(r.0)),
+            down: config.rate.map(|r| TokenBucket::new(r.0)),
             total: Arc::new(Total::new(config.in_flight_max)),
             counters,
             cuts,
@@ -52,7 +54,7 @@ impl Line {
 }
 
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct LineCounters {
     pub bytes_up: AtomicU64,
     pub bytes_down: AtomicU64,
     pub connections: AtomicU64,
@@ -81,7 +83,7 @@ pub struct Counts {
     pub unreachable: u64,
 }
 
-impl Counters {
+impl LineCounters {
     pub fn read(&self, open: usize) -> Counts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -124,7 +126,7 @@ impl Cuts {
         running.len()
     }
 
-    pub fn cut_one(&self, random: &mut Random) {
+    pub fn cut_one(&self, random: &mut SplitMix) {
         let running = self.lock();
         let chosen = random.draw().checked_rem(running.len() as u64).unwrap_or(0);
         if let Some(cut) = running.values().nth(usize::try_from(chosen).unwrap_or(0)) {

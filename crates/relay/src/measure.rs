@@ -48,7 +48,7 @@ impl RoundTrips {
 
 /// A line with nothing behind it but this machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
+pub struct LineMeasurement {
     pub round_trips: RoundTrips,
     /// Bytes per second from the listening side to the target, all connections together.
     pub rate_up: f64,
@@ -57,18 +57,18 @@ pub struct Measured {
 
 /// A relay with this configuration, its cuts left out, measured against an echo on this machine: `samples` round trips
 /// of one byte, then what four connections carry together in each direction.
-pub async fn calibrate(config: &Config, samples: usize) -> Result<Measured> {
+pub async fn calibrate(config: &Config, samples: usize) -> Result<LineMeasurement> {
     let connections_max = config.connections_max.max(STREAMS + 1);
     let config = Config { drops: crate::Drops::default(), connections_max, ..config.clone() };
     in_thread(move || {
-        let peer = Peer::start()?;
+        let peer = EchoPeer::start()?;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let relay = Relay::bind(any, peer.address, config)?;
         let to = relay.local_addr();
         let round_trips = round_trips(to, samples, echo_of_peer)?;
         let rate_up = rate(to, &peer, UP, relay.config())?;
         let rate_down = rate(to, &peer, DOWN, relay.config())?;
-        Ok(Measured { round_trips, rate_up, rate_down })
+        Ok(LineMeasurement { round_trips, rate_up, rate_down })
     })
     .await
 }
@@ -182,14 +182,14 @@ const UP: u8 = b'u';
 const DOWN: u8 = b'd';
 
 /// Echoes, swallows or sends, on threads that end with their connections.
-struct Peer {
+struct EchoPeer {
     address: SocketAddr,
     /// Bytes that arrived here.
     swallowed: Arc<AtomicU64>,
 }
 
-impl Peer {
-    fn start() -> Result<Peer> {
+impl EchoPeer {
+    fn start() -> Result<EchoPeer> {
         let making = |e| Error::io("listen for", "an echo", e);
         let listener = TcpListener::bind("127.0.0.1:0").map_err(making)?;
         let address = listener.local_addr().map_err(making)?;
@@ -203,12 +203,12 @@ impl Peer {
             }
         };
         std::thread::Builder::new().name("echo".to_owned()).spawn(accept).map_err(making)?;
-        Ok(Peer { address, swallowed })
+        Ok(EchoPeer { address, swallowed })
     }
 }
 
 /// Should the measurement fail before all connections are made, the thread that waits for them is let go.
-impl Drop for Peer {
+impl Drop for EchoPeer {
     fn drop(&mut self) {
         for _ in 0..=2 * STREAMS {
             if TcpStream::connect_timeout(&self.address, Duration::from_millis(100)).is_err() {
@@ -244,7 +244,7 @@ fn serve(mut stream: TcpStream, swallowed: &AtomicU64) -> io::Result<()> {
 }
 
 /// Bytes per second that arrive, over all streams together.
-fn rate(to: SocketAddr, peer: &Peer, way: u8, config: &Config) -> Result<f64> {
+fn rate(to: SocketAddr, peer: &EchoPeer, way: u8, config: &Config) -> Result<f64> {
     let arrived = match way {
         UP => Arc::clone(&peer.swallowed),
         _ => Arc::new(AtomicU64::new(0)),

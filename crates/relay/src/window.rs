@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::clock::Clock;
+use crate::clock::RelayClock;
 
 /// Acknowledgements this close to each other count as one.
 const TOGETHER: Duration = Duration::from_micros(100);
@@ -38,7 +38,7 @@ impl Total {
     }
 }
 
-pub struct Window {
+pub struct DeliveryWindow {
     limit: u64,
     total: Arc<Total>,
     state: Mutex<State>,
@@ -65,13 +65,13 @@ impl State {
     }
 }
 
-impl Window {
-    pub fn new(limit: u64, total: Arc<Total>) -> Window {
-        Window { limit, total, state: Mutex::default(), delivered: Notify::new() }
+impl DeliveryWindow {
+    pub fn new(limit: u64, total: Arc<Total>) -> DeliveryWindow {
+        DeliveryWindow { limit, total, state: Mutex::default(), delivered: Notify::new() }
     }
 
     /// Waits until at least one byte more may be on the line, and says how many.
-    pub async fn room(&self, clock: &Arc<Clock>) -> u64 {
+    pub async fn room(&self, clock: &Arc<RelayClock>) -> u64 {
         loop {
             let somewhere = self.total.room.notified();
             let next = match self.room_now() {
@@ -138,7 +138,7 @@ impl Window {
 }
 
 /// What was on the line when its connection ended is gone.
-impl Drop for Window {
+impl Drop for DeliveryWindow {
     fn drop(&mut self) {
         let state = self.lock();
         let waiting_for_acknowledgement: u64 = state.acknowledged.iter().map(|(_, bytes)| bytes).sum();
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn bytes_count_until_their_acknowledgement_is_back() {
-        let window = Window::new(100, total(1000, 1));
+        let window = DeliveryWindow::new(100, total(1000, 1));
         assert_eq!(window.room_now(), Ok(100));
         window.enter(60);
         assert_eq!(window.room_now(), Ok(40));
@@ -177,7 +177,8 @@ mod tests {
     #[test]
     fn all_connections_together_are_bounded_and_none_is_starved() {
         let total = total(100, 2);
-        let (greedy, modest) = (Window::new(1000, Arc::clone(&total)), Window::new(1000, Arc::clone(&total)));
+        let (greedy, modest) =
+            (DeliveryWindow::new(1000, Arc::clone(&total)), DeliveryWindow::new(1000, Arc::clone(&total)));
         assert_eq!(greedy.room_now(), Ok(25), "a quarter: two connections of two directions each");
         greedy.enter(100);
         assert!(greedy.room_now().is_err());

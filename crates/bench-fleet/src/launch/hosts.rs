@@ -2,7 +2,7 @@
 
 use types::{Error, ErrorKind, Result};
 
-use super::Start;
+use super::RankStart;
 use crate::options::RANKS_MAX;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ fn parse_host(item: &str) -> Result<Host> {
 }
 
 /// Ranks after 0 in the order of the hosts. Rank 0 is this process; a host that is this machine counts it.
-pub fn plan(hosts: &[Host], this_host: &str) -> Vec<Start> {
+pub fn plan(hosts: &[Host], this_host: &str) -> Vec<RankStart> {
     let mut starts = Vec::new();
     let mut rank_0_counted = false;
     for host in hosts {
@@ -55,7 +55,7 @@ pub fn plan(hosts: &[Host], this_host: &str) -> Vec<Start> {
         rank_0_counted |= here;
         for _ in u32::from(counted)..host.procs {
             let rank = u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1);
-            starts.push(Start { rank, host: (!here).then(|| host.name.clone()) });
+            starts.push(RankStart { rank, host: (!here).then(|| host.name.clone()) });
             if rank > RANKS_MAX {
                 return starts;
             }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn detect_in<const N: usize>(variables: [(&str, &str); N]) -> Result<Launch> {
-    detect(&Options { environment: variables.into(), ..Options::default() }, "here")
+    detect(&FleetOptions { environment: variables.into(), ..FleetOptions::default() }, "here")
 }
 
 fn file(launch: Result<Launch>) -> (u32, u32, String, bool) {
@@ -94,7 +94,7 @@ fn our_own_variables_come_before_all() {
 fn a_launcher_that_contradicts_itself_or_the_options_is_refused() {
     assert!(detect_in([("PMI_RANK", "4"), ("PMI_SIZE", "4")]).is_err());
     assert!(detect_in([("PMI_RANK", "0"), ("PMI_SIZE", "400000")]).is_err());
-    let mut options = Options { environment: SRUN.into(), procs: Some(2), ..Options::default() };
+    let mut options = FleetOptions { environment: SRUN.into(), procs: Some(2), ..FleetOptions::default() };
     let error = detect(&options, "here").unwrap_err().to_string();
     assert!(error.contains("srun has started 4 ranks already"), "{error}");
     options.hosts = Some("a".into());
@@ -107,13 +107,13 @@ fn one_task_of_srun_may_start_processes_of_its_own() {
     let mut variables = SRUN;
     variables[2].1 = "0";
     variables[4].1 = "1";
-    let options = Options { environment: variables.into(), procs: Some(2), ..Options::default() };
-    let starts = vec![Start { rank: 1, host: None }];
+    let options = FleetOptions { environment: variables.into(), procs: Some(2), ..FleetOptions::default() };
+    let starts = vec![RankStart { rank: 1, host: None }];
     assert_eq!(detect(&options, "here").unwrap(), Launch::Start(starts));
 }
 
 fn starts(hosts: &str) -> Result<Vec<(u32, Option<String>)>> {
-    let options = Options { hosts: Some(hosts.into()), ..Options::default() };
+    let options = FleetOptions { hosts: Some(hosts.into()), ..FleetOptions::default() };
     match detect(&options, "here")? {
         Launch::Start(starts) => Ok(starts.into_iter().map(|s| (s.rank, s.host)).collect()),
         Launch::Alone => Ok(Vec::new()),
@@ -139,9 +139,9 @@ fn hosts_that_are_none_are_refused() {
         assert!(starts(wrong).is_err(), "{wrong:?}");
     }
     assert!(starts(&"a:4000,".repeat(3)).is_err());
-    let options = Options { procs: Some(0), ..Options::default() };
+    let options = FleetOptions { procs: Some(0), ..FleetOptions::default() };
     assert!(detect(&options, "here").is_err());
-    let options = Options { procs: Some(5000), ..Options::default() };
+    let options = FleetOptions { procs: Some(5000), ..FleetOptions::default() };
     assert!(detect(&options, "here").is_err());
 }
 

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use bench_fleet::{Environment, Fleet, Member, Options};
+use bench_fleet::{CalledAgent, Environment, Fleet, FleetOptions, Member, RunToken, Seat};
 use testkit::ports::free_port;
 use types::Result;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-pub fn options(rank: u32, size: u32, port: u16) -> Options {
+pub fn options(rank: u32, size: u32, port: u16) -> FleetOptions {
     let (rank, size) = (rank.to_string(), size.to_string());
     let coordinator = format!("127.0.0.1:{port}");
     let environment = Environment::from([
@@ -17,7 +17,7 @@ pub fn options(rank: u32, size: u32, port: u16) -> Options {
         ("FOREBAY_BENCH_COORDINATOR", coordinator.as_str()),
         ("FOREBAY_BENCH_TOKEN", TOKEN),
     ]);
-    Options { environment, catch_terminate: false, ..Options::default() }
+    FleetOptions { environment, catch_terminate: false, ..FleetOptions::default() }
 }
 
 /// Let `play` be played by `size` ranks.
@@ -243,4 +243,45 @@ async fn ranks_that_are_far_apart_still_begin_at_one_instant() {
     // The best of five: others may need the machine too.
     let least = apart.min().expect("five");
     assert!(least < one_way / 2, "{least:?} apart");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_were_called_are_ranks_like_others() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("bound");
+    for (known, why) in [("secret", None), ("another", Some("the token is another one than its own"))] {
+        let call = async {
+            let stream = tokio::net::TcpStream::connect(address).await.expect("connected");
+            let token = RunToken::chosen("secret".to_owned());
+            let agent = CalledAgent { name: "the agent".to_owned(), stream, token };
+            let member = Fleet::lead(vec![agent], options(0, 1, 1)).await?;
+            let told = member.broadcast(b"order".to_vec()).await?;
+            let parts = member.gather(told).await?;
+            member.finish().await.map(|()| parts)
+        };
+        let answer = async {
+            let (stream, _) = listener.accept().await.expect("called");
+            let seat = Seat { rank: 1, size: 2, name: "the agent".to_owned() };
+            let token = RunToken::chosen(known.to_owned());
+            let member = Fleet::follow(stream, token, &seat, options(0, 1, 1)).await?;
+            let now = Instant::now();
+            let error = member.instant(member.stamp(now).at).saturating_duration_since(now);
+            assert!(error < Duration::from_millis(1), "there and back: {error:?}");
+            let told = member.broadcast(Vec::new()).await?;
+            member.gather(told).await?;
+            member.finish().await
+        };
+        let (called, answered) = tokio::join!(call, answer);
+        match why {
+            None => {
+                answered.expect("the agent has done its part");
+                assert_eq!(called.expect("done"), Some(vec![b"order".to_vec(); 2]));
+            }
+            Some(why) => {
+                let error = called.expect_err("it is not let in").to_string();
+                assert!(error.contains(why) && error.contains("the agent"), "{error}");
+                assert!(answered.is_err());
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bench_fleet::{Fleet, Member, Options};
+use bench_fleet::{Fleet, FleetOptions, Member};
 use types::{Error, ErrorKind, Result};
 
 #[derive(Default)]
@@ -120,8 +120,8 @@ fn summary(row: &[u8]) -> String {
     format!("{} {} {sum:016x}", String::from_utf8_lossy(head), bytes.len())
 }
 
-fn parse() -> Result<(Options, Play)> {
-    let mut options = Options::of_this_process()?;
+fn parse() -> Result<(FleetOptions, Play)> {
+    let mut options = FleetOptions::of_this_process()?;
     let mut play = Play { bytes: 1000, ..Play::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {

@@ -6,7 +6,7 @@ use types::Result;
 
 /// Implemented here for one process, and over a fleet of them by whoever runs one.
 #[async_trait]
-pub trait Gate: Send + Sync {
+pub trait PhaseGate: Send + Sync {
     /// Returns when all processes may begin the phase, with the moment, on this process's clock, that all of
     /// them count from. It may lie a little in the past. Fails if the others will not come.
     async fn wait(&self, phase: &str) -> Result<Instant>;
@@ -16,7 +16,7 @@ pub trait Gate: Send + Sync {
 pub struct LocalGate;
 
 #[async_trait]
-impl Gate for LocalGate {
+impl PhaseGate for LocalGate {
     async fn wait(&self, _phase: &str) -> Result<Instant> {
         Ok(Instant::now())
     }

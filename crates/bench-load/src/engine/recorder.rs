@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bench_report::histogram::Histogram;
 
-use crate::outcome::{Errors, Interval, PhaseOutcome, Series, Verification, size_class};
+use crate::outcome::{Errors, Interval, PhaseOutcome, ThroughputSeries, Verification, size_class};
 use crate::process::Switches;
 
 /// A histogram takes 229 KB and a shard has up to twenty: these take 20 MB at most, and more processors than this are not
@@ -18,7 +18,7 @@ const INTERVALS_MAX: usize = 1 << 16;
 
 /// A kind of call, as it is named in the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Call {
+pub enum CallKind {
     Create,
     Open,
     Read,
@@ -29,17 +29,17 @@ pub enum Call {
     Delete,
 }
 
-impl Call {
+impl CallKind {
     fn name(self) -> &'static str {
         match self {
-            Call::Create => "create",
-            Call::Open => "open",
-            Call::Read => "read",
-            Call::Write => "write",
-            Call::Sync => "sync",
-            Call::Stat => "stat",
-            Call::List => "list",
-            Call::Delete => "delete",
+            CallKind::Create => "create",
+            CallKind::Open => "open",
+            CallKind::Read => "read",
+            CallKind::Write => "write",
+            CallKind::Sync => "sync",
+            CallKind::Stat => "stat",
+            CallKind::List => "list",
+            CallKind::Delete => "delete",
         }
     }
 }
@@ -51,7 +51,7 @@ pub struct Recorder {
 
 #[derive(Default)]
 pub struct Shard {
-    service: BTreeMap<Call, Histogram>,
+    service: BTreeMap<CallKind, Histogram>,
     unit: Histogram,
     unit_by_size: BTreeMap<u64, Histogram>,
     first_block: Histogram,
@@ -98,7 +98,7 @@ impl Recorder {
             all_blocks: Histogram::new(),
             response: Histogram::new(),
             lateness: Histogram::new(),
-            series: Series { interval_s: self.interval_s, intervals: Vec::new() },
+            series: ThroughputSeries { interval_s: self.interval_s, intervals: Vec::new() },
             errors: Errors::default(),
             verification: Verification::default(),
             calls: BTreeMap::new(),
@@ -125,14 +125,14 @@ impl Recorder {
             all.bytes_read += shard.bytes_read;
             all.bytes_written += shard.bytes_written;
             all.units += shard.units;
-            all.series.merge(&Series { interval_s: self.interval_s, intervals: shard.intervals });
+            all.series.merge(&ThroughputSeries { interval_s: self.interval_s, intervals: shard.intervals });
         }
         all
     }
 }
 
 impl Shard {
-    pub fn call(&mut self, call: Call, took: Duration) {
+    pub fn call(&mut self, call: CallKind, took: Duration) {
         self.service.entry(call).or_default().record(took);
     }
 

@@ -14,13 +14,13 @@ use tokio::sync::oneshot;
 /// Without anybody waiting the thread looks this often whether it is still wanted.
 const IDLE: Duration = Duration::from_millis(500);
 
-struct Waiting {
+struct TimerEntry {
     at: Instant,
     wake: oneshot::Sender<()>,
 }
 
 pub struct Timer {
-    waiting: SyncSender<Waiting>,
+    waiting: SyncSender<TimerEntry>,
 }
 
 impl Timer {
@@ -38,7 +38,7 @@ impl Timer {
     /// Returns at that moment, or at once if this timer cannot help.
     pub async fn sleep_until(&self, at: tokio::time::Instant) {
         let (wake, woken) = oneshot::channel();
-        let asked = self.waiting.try_send(Waiting { at: at.into_std(), wake });
+        let asked = self.waiting.try_send(TimerEntry { at: at.into_std(), wake });
         let precise = async {
             if asked.is_err() || woken.await.is_err() {
                 std::future::pending::<()>().await;
@@ -52,7 +52,7 @@ impl Timer {
 }
 
 /// Ends with the timer.
-fn serve(incoming: &Receiver<Waiting>) {
+fn serve(incoming: &Receiver<TimerEntry>) {
     let mut waiting: BTreeMap<(Instant, u64), oneshot::Sender<()>> = BTreeMap::new();
     let mut count = 0;
     loop {

@@ -7,21 +7,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
-use super::recorder::{Call, Shard};
+use super::recorder::{CallKind, Shard};
 use super::rounds::Rounds;
-use super::{PhaseRun, Run};
-use crate::data::{Place, mix_all};
+use super::{GroupRun, PhaseRun};
+use crate::data::{FileVersion, mix_all};
 use crate::outcome::{Located, Stop, WorkerSpan};
-use crate::pace::Pace;
-use crate::shape::{Part, Sequence, Touch, Unit};
-use crate::target::{Client, File};
+use crate::pace::LoadPace;
+use crate::shape::{Sequence, SequencePart, Touch, TouchUnit};
+use crate::target::{Client, TargetFile};
 
 /// Moments of a span that are kept; then every second one is dropped and they come half as often.
 const PROGRESS_MAX: usize = 32;
 const PROGRESS_FIRST: Duration = Duration::from_millis(20);
 
-pub struct Worker {
-    run: Arc<Run>,
+pub struct LoadWorker {
+    run: Arc<GroupRun>,
     client: Arc<dyn Client>,
     /// Among the clients of this process, and in the fleet.
     here: usize,
@@ -35,7 +35,7 @@ pub struct Worker {
 
 struct Open {
     number: u64,
-    file: Arc<dyn File>,
+    file: Arc<dyn TargetFile>,
     writable: bool,
     written: bool,
 }
@@ -45,16 +45,16 @@ const FINE_WAIT: Duration = Duration::from_millis(3);
 
 /// How a touch ended that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Done {
+enum TouchEnd {
     Whole,
     /// The run was stopped in the middle.
     Stopped,
 }
 
-impl Worker {
-    pub(super) fn new(run: &Arc<Run>, client: &Arc<dyn Client>, here: usize, worker: u32) -> Worker {
+impl LoadWorker {
+    pub(super) fn new(run: &Arc<GroupRun>, client: &Arc<dyn Client>, here: usize, worker: u32) -> LoadWorker {
         let first = run.job.fleet.first_client;
-        Worker {
+        LoadWorker {
             client: Arc::clone(client),
             here,
             number: first.saturating_add(u32::try_from(here).unwrap_or(u32::MAX)),
@@ -92,11 +92,11 @@ impl Worker {
         let (mut own, mut round) = (0, 0);
         while self.run.stopped().is_none() {
             let next = match part {
-                Part::NextOfClient => match phase.taken.get(self.here) {
+                SequencePart::NextOfClient => match phase.taken.get(self.here) {
                     Some(taken) => taken.fetch_add(1, Ordering::Relaxed),
                     None => break,
                 },
-                Part::Own { .. } => {
+                SequencePart::Own { .. } => {
                     own += 1;
                     own - 1
                 }
@@ -109,7 +109,7 @@ impl Worker {
             }
             let Some(intended) = self.wait_for_turn(phase).await else { break };
             self.unit(phase, number, touch, intended).await;
-            if let Pace::Closed { think_s, .. } = phase.phase.pace
+            if let LoadPace::Closed { think_s, .. } = phase.phase.pace
                 && think_s > 0.0
             {
                 self.sleep_until(Instant::now() + Duration::from_secs_f64(think_s)).await;
@@ -164,7 +164,7 @@ impl Worker {
         let owners = if layout.private { first..first.saturating_add(phase.clients()) } else { 0..1 };
         for (owner, file) in owners.flat_map(|owner| (0..layout.files).map(move |file| (owner, file))) {
             let path = layout.path(&root, owner, file);
-            if let Err(error) = self.timed(phase, Call::Sync, self.client.commit(&path)).await {
+            if let Err(error) = self.timed(phase, CallKind::Sync, self.client.commit(&path)).await {
                 self.failed(phase, &error);
             }
         }
@@ -207,7 +207,7 @@ impl Worker {
     async fn unit(&mut self, phase: &PhaseRun, number: u64, touch: Touch, intended: Option<Instant>) {
         let began = Instant::now();
         match self.touch(phase, number, touch).await {
-            Ok(Done::Whole) => {
+            Ok(TouchEnd::Whole) => {
                 let now = Instant::now();
                 let interval = phase.recorder.interval(now - self.run.start);
                 let response = intended.map(|intended| now.saturating_duration_since(intended));
@@ -220,7 +220,7 @@ impl Worker {
                 self.run.control.progress.units.fetch_add(1, Ordering::Relaxed);
                 self.span(phase, |span| span.units += 1);
             }
-            Ok(Done::Stopped) => {}
+            Ok(TouchEnd::Stopped) => {}
             Err(error) => {
                 // Its state is unknown.
                 self.open = None;
@@ -234,7 +234,7 @@ impl Worker {
         let (least, most) = phase.phase.layout(&self.run.job).size_limits();
         match touch {
             Touch::Read { length, .. } | Touch::Write { length, .. }
-                if least < most && phase.phase.work.unit == Unit::File =>
+                if least < most && phase.phase.work.unit == TouchUnit::File =>
             {
                 Some(length)
             }
@@ -242,7 +242,7 @@ impl Worker {
         }
     }
 
-    async fn touch(&mut self, phase: &PhaseRun, number: u64, touch: Touch) -> Result<Done> {
+    async fn touch(&mut self, phase: &PhaseRun, number: u64, touch: Touch) -> Result<TouchEnd> {
         match touch {
             Touch::Read { file, offset, length } => {
                 self.move_data(phase, number, file, offset, length, false).await
@@ -258,11 +258,11 @@ impl Worker {
                 self.list(phase, directory).await?;
                 for file in phase.phase.layout(&job).files_of(directory) {
                     if self.run.stopped().is_some() {
-                        return Ok(Done::Stopped);
+                        return Ok(TouchEnd::Stopped);
                     }
                     self.stat(phase, file).await?;
                 }
-                Ok(Done::Whole)
+                Ok(TouchEnd::Whole)
             }
         }
     }
@@ -275,8 +275,8 @@ impl Worker {
         offset: u64,
         length: u64,
         write: bool,
-    ) -> Result<Done> {
-        let whole = phase.phase.work.unit == Unit::File;
+    ) -> Result<TouchEnd> {
+        let whole = phase.phase.work.unit == TouchUnit::File;
         // A whole file is opened anew each time, as a program does.
         if whole || self.open.as_ref().is_some_and(|open| open.number != file || (write && !open.writable)) {
             self.close(phase).await?;
@@ -286,7 +286,7 @@ impl Worker {
         let (mut at, end) = (offset, offset.saturating_add(length));
         while at < end {
             if self.run.stopped().is_some() {
-                return Ok(Done::Stopped);
+                return Ok(TouchEnd::Stopped);
             }
             let count = phase.phase.work.block_bytes.min(end - at);
             // At most 1 GiB: the shape was checked.
@@ -307,10 +307,10 @@ impl Worker {
         if whole {
             self.close(phase).await?;
         }
-        Ok(Done::Whole)
+        Ok(TouchEnd::Whole)
     }
 
-    async fn opened(&mut self, phase: &PhaseRun, number: u64, write: bool) -> Result<Arc<dyn File>> {
+    async fn opened(&mut self, phase: &PhaseRun, number: u64, write: bool) -> Result<Arc<dyn TargetFile>> {
         let open = match self.open.take() {
             Some(open) => Open { written: open.written || write, ..open },
             None => {
@@ -318,10 +318,10 @@ impl Worker {
                 let file = match write {
                     true if phase.rounds.is_some() => {
                         let size = phase.phase.layout(&self.run.job).size_of(number);
-                        self.timed(phase, Call::Create, self.client.create_shared(&path, size)).await?
+                        self.timed(phase, CallKind::Create, self.client.create_shared(&path, size)).await?
                     }
-                    true => self.timed(phase, Call::Create, self.client.create(&path)).await?,
-                    false => self.timed(phase, Call::Open, self.client.open(&path)).await?,
+                    true => self.timed(phase, CallKind::Create, self.client.create(&path)).await?,
+                    false => self.timed(phase, CallKind::Open, self.client.open(&path)).await?,
                 };
                 Open { number, file, writable: write, written: write }
             }
@@ -337,7 +337,7 @@ impl Worker {
             return open.file.close().await;
         }
         let began = Instant::now();
-        let closed = self.timed(phase, Call::Sync, open.file.close()).await;
+        let closed = self.timed(phase, CallKind::Sync, open.file.close()).await;
         self.span(phase, |span| span.sync_s += began.elapsed().as_secs_f64());
         closed
     }
@@ -345,13 +345,13 @@ impl Worker {
     async fn read(
         &mut self,
         phase: &PhaseRun,
-        opened: &dyn File,
+        opened: &dyn TargetFile,
         number: u64,
         file: u64,
         offset: u64,
         count: usize,
     ) -> Result<()> {
-        let data = self.timed(phase, Call::Read, opened.read(offset, count)).await?;
+        let data = self.timed(phase, CallKind::Read, opened.read(offset, count)).await?;
         self.moved(phase, data.len() as u64, 0);
         if data.len() != count {
             let context = format!(
@@ -384,47 +384,47 @@ impl Worker {
     async fn write(
         &mut self,
         phase: &PhaseRun,
-        opened: &dyn File,
+        opened: &dyn TargetFile,
         file: u64,
         offset: u64,
         count: usize,
     ) -> Result<()> {
         let data = self.run.job.content.generate(self.place(phase, file), offset, count);
-        self.timed(phase, Call::Write, opened.write(offset, data)).await?;
+        self.timed(phase, CallKind::Write, opened.write(offset, data)).await?;
         self.moved(phase, 0, count as u64);
         Ok(())
     }
 
-    async fn stat(&mut self, phase: &PhaseRun, file: u64) -> Result<Done> {
+    async fn stat(&mut self, phase: &PhaseRun, file: u64) -> Result<TouchEnd> {
         let path = self.path(phase, file);
-        self.timed(phase, Call::Stat, self.client.stat(&path)).await?;
-        Ok(Done::Whole)
+        self.timed(phase, CallKind::Stat, self.client.stat(&path)).await?;
+        Ok(TouchEnd::Whole)
     }
 
-    async fn list(&mut self, phase: &PhaseRun, directory: u64) -> Result<Done> {
+    async fn list(&mut self, phase: &PhaseRun, directory: u64) -> Result<TouchEnd> {
         let job = &self.run.job;
         let path = phase.phase.layout(job).directory_path(&phase.phase.root(job), self.number, directory);
-        self.timed(phase, Call::List, self.client.list(&path)).await?;
-        Ok(Done::Whole)
+        self.timed(phase, CallKind::List, self.client.list(&path)).await?;
+        Ok(TouchEnd::Whole)
     }
 
     /// A file of this worker's own comes and goes.
-    async fn delete(&mut self, phase: &PhaseRun, directory: u64) -> Result<Done> {
+    async fn delete(&mut self, phase: &PhaseRun, directory: u64) -> Result<TouchEnd> {
         let job = &self.run.job;
         let (layout, root) = (phase.phase.layout(job), phase.phase.root(job));
         let own = u64::from(self.number) * u64::from(job.fleet.workers) + u64::from(self.worker);
         let path = layout.path_beside(&root, self.number, directory, own);
-        let file = self.timed(phase, Call::Create, self.client.create(&path)).await?;
+        let file = self.timed(phase, CallKind::Create, self.client.create(&path)).await?;
         file.close().await?;
-        self.timed(phase, Call::Delete, self.client.remove(&path)).await?;
-        Ok(Done::Whole)
+        self.timed(phase, CallKind::Delete, self.client.remove(&path)).await?;
+        Ok(TouchEnd::Whole)
     }
 
     /// The call's result; its time is put down if it succeeded.
     async fn timed<T>(
         &self,
         phase: &PhaseRun,
-        call: Call,
+        call: CallKind,
         doing: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let began = Instant::now();
@@ -529,8 +529,8 @@ impl Worker {
         phase.phase.layout(job).path(&phase.phase.root(job), self.number, file)
     }
 
-    fn place(&self, phase: &PhaseRun, file: u64) -> Place {
+    fn place(&self, phase: &PhaseRun, file: u64) -> FileVersion {
         let layout = phase.phase.layout(&self.run.job);
-        Place { file: layout.content_id(self.number, file), version: phase.phase.version }
+        FileVersion { file: layout.content_id(self.number, file), version: phase.phase.version }
     }
 }

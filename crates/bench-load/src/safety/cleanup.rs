@@ -11,7 +11,7 @@ use super::{MARKER, RunDir};
 use crate::dataset::DESCRIPTION;
 use crate::outcome::{Errors, TOLD_MAX};
 use crate::shape::Layout;
-use crate::target::{Client, Entry, Kind};
+use crate::target::{Client, EntryKind, TargetEntry};
 
 /// Removals under way at the same time.
 const REMOVING_MAX: usize = 32;
@@ -85,16 +85,16 @@ async fn below(clients: &[Arc<dyn Client>], path: &str, depth: usize, done: &mut
     for (entry, turn) in entries.into_iter().zip(clients.iter().cycle()) {
         let full = format!("{path}/{}", entry.name);
         match what_of(&**client, &entry, &full, depth).await {
-            What::Own if depth == 0 => {}
-            What::File => {
+            Remnant::Own if depth == 0 => {}
+            Remnant::File => {
                 if removing.len() >= REMOVING_MAX {
                     removed(&mut removing, done).await;
                 }
                 let turn = Arc::clone(turn);
                 removing.spawn(async move { turn.remove(&full).await });
             }
-            What::Directory => directories.push(full),
-            What::Own | What::Foreign => done.leave(full),
+            Remnant::Directory => directories.push(full),
+            Remnant::Own | Remnant::Foreign => done.leave(full),
         }
     }
     while !removing.is_empty() {
@@ -123,7 +123,7 @@ async fn removed(removing: &mut JoinSet<Result<()>>, done: &mut Cleanup) {
     }
 }
 
-enum What {
+enum Remnant {
     /// A data file.
     File,
     /// A directory of data files.
@@ -134,20 +134,20 @@ enum What {
 }
 
 /// A link or a file in the place of a directory is nothing that we made.
-async fn what_of(client: &dyn Client, entry: &Entry, path: &str, depth: usize) -> What {
+async fn what_of(client: &dyn Client, entry: &TargetEntry, path: &str, depth: usize) -> Remnant {
     if matches!(entry.name.as_str(), MARKER | DESCRIPTION) {
-        return What::Own;
+        return Remnant::Own;
     }
     if !Layout::makes_name(&entry.name) {
-        return What::Foreign;
+        return Remnant::Foreign;
     }
     let kind = match entry.kind {
         Some(kind) => kind,
-        None => client.stat(path).await.map_or(Kind::Other, |status| status.kind),
+        None => client.stat(path).await.map_or(EntryKind::Other, |status| status.kind),
     };
     match (kind, entry.name.starts_with('f')) {
-        (Kind::File, true) => What::File,
-        (Kind::Directory, false) if depth < DEPTH_MAX => What::Directory,
-        _ => What::Foreign,
+        (EntryKind::File, true) => Remnant::File,
+        (EntryKind::Directory, false) if depth < DEPTH_MAX => Remnant::Directory,
+        _ => Remnant::Foreign,
     }
 }

@@ -1,4 +1,4 @@
-//! The numbered touches of a [`Work`], and which numbers are whose.
+//! The numbered touches of a [`LoadWork`], and which numbers are whose.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::permutation::Permutation;
 use super::zipf::Zipf;
-use super::{Amount, Layout, Mix, Operation, Order, Share, Unit, Work};
+use super::{AccessOrder, Amount, Layout, LoadOperation, LoadWork, Mix, Sharing, TouchUnit};
 use crate::data::mix_all;
 
 /// A slot without a block (of a file that is shorter than the longest) is drawn again this often. One in 2^20
@@ -20,7 +20,7 @@ const RANGE: u64 = 0x7261_6e67;
 
 /// All who take part, in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fleet {
+pub struct ClientSet {
     /// Clients in all processes.
     pub clients: u32,
     /// The first client of this process.
@@ -29,13 +29,13 @@ pub struct Fleet {
     pub workers: u32,
 }
 
-impl Default for Fleet {
-    fn default() -> Fleet {
-        Fleet { clients: 1, first_client: 0, workers: 1 }
+impl Default for ClientSet {
+    fn default() -> ClientSet {
+        ClientSet { clients: 1, first_client: 0, workers: 1 }
     }
 }
 
-impl Fleet {
+impl ClientSet {
     /// Workers of all clients.
     pub fn workers_in_all(&self) -> u64 {
         u64::from(self.clients) * u64::from(self.workers)
@@ -72,7 +72,7 @@ pub enum Touch {
 
 /// The numbers of a sequence that one worker takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SequencePart {
     /// In each epoch these, `step` apart.
     Own { within: Range<u64>, step: u64 },
     /// Whichever comes next when a worker of the client is free.
@@ -83,7 +83,7 @@ pub enum Part {
 #[derive(Clone, Debug)]
 pub struct Sequence {
     layout: Layout,
-    work: Work,
+    work: LoadWork,
     seed: u64,
     /// Numbers in one epoch.
     epoch: u64,
@@ -94,11 +94,11 @@ pub struct Sequence {
 impl Sequence {
     /// Of worker `worker` of client `client`. Both are counted in the whole fleet from 0, a worker within its
     /// client.
-    pub fn new(layout: &Layout, work: &Work, client: u32, worker: u32) -> Sequence {
+    pub fn new(layout: &Layout, work: &LoadWork, client: u32, worker: u32) -> Sequence {
         let seed = match work.share {
-            Share::Split | Share::Interleaved => mix_all(&[work.seed, 0]),
-            Share::Client => mix_all(&[work.seed, 1, client.into()]),
-            Share::Worker => mix_all(&[work.seed, 2, client.into(), worker.into()]),
+            Sharing::Split | Sharing::Interleaved => mix_all(&[work.seed, 0]),
+            Sharing::Client => mix_all(&[work.seed, 1, client.into()]),
+            Sharing::Worker => mix_all(&[work.seed, 2, client.into(), worker.into()]),
         };
         let blocks_max = layout.size_limits().1.div_ceil(work.block_bytes.max(1)).max(1);
         let slots = slots(layout, work, blocks_max);
@@ -129,23 +129,23 @@ impl Sequence {
     }
 
     /// Which numbers worker `worker` of client `client` takes.
-    pub fn part(&self, fleet: &Fleet, client: u32, worker: u32) -> Part {
+    pub fn part(&self, fleet: &ClientSet, client: u32, worker: u32) -> SequencePart {
         let (all, me) =
             (fleet.workers_in_all().max(1), u64::from(client) * u64::from(fleet.workers) + u64::from(worker));
         let cut = |n: u64| (u128::from(self.epoch) * u128::from(n) / u128::from(all)) as u64;
         match self.work.share {
             // With private files each client has its own, and the sequence is shared by its workers only.
-            _ if self.layout.private && self.work.share != Share::Worker => Part::NextOfClient,
-            Share::Split => Part::Own { within: cut(me)..cut(me + 1), step: 1 },
-            Share::Interleaved => Part::Own { within: me.min(self.epoch)..self.epoch, step: all },
-            Share::Client => Part::NextOfClient,
-            Share::Worker => Part::Own { within: 0..self.epoch, step: 1 },
+            _ if self.layout.private && self.work.share != Sharing::Worker => SequencePart::NextOfClient,
+            Sharing::Split => SequencePart::Own { within: cut(me)..cut(me + 1), step: 1 },
+            Sharing::Interleaved => SequencePart::Own { within: me.min(self.epoch)..self.epoch, step: all },
+            Sharing::Client => SequencePart::NextOfClient,
+            Sharing::Worker => SequencePart::Own { within: 0..self.epoch, step: 1 },
         }
     }
 
     /// The n-th number of a part; `None` after its last.
-    pub fn number(&self, part: &Part, n: u64) -> Option<u64> {
-        let Part::Own { within, step } = part else { return (n < self.len()).then_some(n) };
+    pub fn number(&self, part: &SequencePart, n: u64) -> Option<u64> {
+        let SequencePart::Own { within, step } = part else { return (n < self.len()).then_some(n) };
         let each = (within.end - within.start).div_ceil(*step);
         let (epoch, inside) = (n.checked_div(each)?, n % each.max(1));
         let number = within.start.checked_add(inside.checked_mul(*step)?)?;
@@ -157,13 +157,13 @@ impl Sequence {
         let (epoch, index) = (number.checked_div(self.epoch)?, number % self.epoch);
         let slots = slots(&self.layout, &self.work, self.blocks_max);
         match self.work.order {
-            Order::Sequential | Order::Strided(_) => self.touch(index % slots, number),
-            Order::Random => {
+            AccessOrder::Sequential | AccessOrder::Strided(_) => self.touch(index % slots, number),
+            AccessOrder::Random => {
                 // With draws the order goes on into the next permutation when one is through.
                 let (epoch, index) = (epoch + index / slots, index % slots);
                 self.touch(Permutation::new(slots, mix_all(&[self.seed, epoch])).at(index), number)
             }
-            Order::Uniform | Order::Zipf { .. } | Order::Hotspot { .. } => {
+            AccessOrder::Uniform | AccessOrder::Zipf { .. } | AccessOrder::Hotspot { .. } => {
                 (0..REDRAWS_MAX).find_map(|attempt| self.touch(self.draw(slots, number, attempt), number))
             }
         }
@@ -177,8 +177,8 @@ impl Sequence {
         // The popular ones are popular with everybody, and lie anywhere.
         let popular = |rank| Permutation::new(slots, mix_all(&[self.work.seed, 3])).at(rank);
         match self.work.order {
-            Order::Zipf { theta } => popular(Zipf::new(slots, theta).rank(uniform)),
-            Order::Hotspot { hot_percent, access_percent } => {
+            AccessOrder::Zipf { theta } => popular(Zipf::new(slots, theta).rank(uniform)),
+            AccessOrder::Hotspot { hot_percent, access_percent } => {
                 let hot = ((slots as f64 * hot_percent / 100.0).ceil() as u64).clamp(1, slots);
                 let cold = slots - hot;
                 if cold == 0 || uniform(0) * 100.0 < access_percent {
@@ -192,16 +192,16 @@ impl Sequence {
     }
 
     fn touch(&self, slot: u64, number: u64) -> Option<Touch> {
-        if self.work.operation == Operation::Walk {
+        if self.work.operation == LoadOperation::Walk {
             return Some(Touch::Walk { directory: slot });
         }
         let block_bytes = self.work.block_bytes;
         let (file, offset, length) = match self.work.unit {
-            Unit::File => (slot, 0, self.layout.size_of(slot)),
-            Unit::Block => {
+            TouchUnit::File => (slot, 0, self.layout.size_of(slot)),
+            TouchUnit::Block => {
                 let (file, block) = (slot / self.blocks_max, slot % self.blocks_max);
                 let block = match self.work.order {
-                    Order::Strided(stride) => strided(block, self.blocks_max, stride),
+                    AccessOrder::Strided(stride) => strided(block, self.blocks_max, stride),
                     _ => block,
                 };
                 let (size, offset) = (self.layout.size_of(file), block.saturating_mul(block_bytes));
@@ -213,10 +213,10 @@ impl Sequence {
             }
         };
         Some(match self.work.operation {
-            Operation::Write => Touch::Write { file, offset, length },
-            Operation::Stat => Touch::Stat { file },
-            Operation::Mixed(mix) => self.mixed(mix, number, file, offset, length),
-            Operation::Read | Operation::Walk => Touch::Read { file, offset, length },
+            LoadOperation::Write => Touch::Write { file, offset, length },
+            LoadOperation::Stat => Touch::Stat { file },
+            LoadOperation::Mixed(mix) => self.mixed(mix, number, file, offset, length),
+            LoadOperation::Read | LoadOperation::Walk => Touch::Read { file, offset, length },
         })
     }
 
@@ -249,11 +249,11 @@ impl Sequence {
 }
 
 /// What can be touched: directories, files, or places for blocks.
-fn slots(layout: &Layout, work: &Work, blocks_max: u64) -> u64 {
+fn slots(layout: &Layout, work: &LoadWork, blocks_max: u64) -> u64 {
     let slots = match (work.operation, work.unit) {
-        (Operation::Walk, _) => layout.directories(),
-        (_, Unit::File) => layout.files,
-        (_, Unit::Block) => layout.files.saturating_mul(blocks_max),
+        (LoadOperation::Walk, _) => layout.directories(),
+        (_, TouchUnit::File) => layout.files,
+        (_, TouchUnit::Block) => layout.files.saturating_mul(blocks_max),
     };
     slots.max(1)
 }

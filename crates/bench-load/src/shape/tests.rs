@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::*;
 
 /// Everything that each worker of a fleet touches, in order.
-fn touches(layout: &Layout, work: &Work, fleet: &Fleet) -> BTreeMap<(u32, u32), Vec<Touch>> {
+fn touches(layout: &Layout, work: &LoadWork, fleet: &ClientSet) -> BTreeMap<(u32, u32), Vec<Touch>> {
     let mut all = BTreeMap::new();
     for client in 0..fleet.clients {
         for worker in 0..fleet.workers {
             let sequence = Sequence::new(layout, work, client, worker);
             let part = sequence.part(fleet, client, worker);
-            if part == Part::NextOfClient && worker > 0 {
+            if part == SequencePart::NextOfClient && worker > 0 {
                 continue;
             }
             let numbers = (0..).map_while(|n| sequence.number(&part, n));
@@ -42,20 +42,20 @@ fn every_block(layout: &Layout, block: u64) -> Vec<(u64, u64, u64)> {
 fn the_four_shapes_are_what_their_names_say() {
     let one = Layout { files: 1, sizes: Sizes::Equal(8), ..Layout::default() };
     let four = Layout { files: 4, sizes: Sizes::Equal(8), ..Layout::default() };
-    let fleet = Fleet { clients: 2, first_client: 0, workers: 2 };
-    let of = |layout: &Layout, work: Work| touches(layout, &Work { block_bytes: 2, ..work }, &fleet);
+    let fleet = ClientSet { clients: 2, first_client: 0, workers: 2 };
+    let of = |layout: &Layout, work: LoadWork| touches(layout, &LoadWork { block_bytes: 2, ..work }, &fleet);
     let whole = |file| vec![Touch::Read { file, offset: 0, length: 8 }];
-    for seen in of(&one, Work::sfmr()).values() {
+    for seen in of(&one, LoadWork::sfmr()).values() {
         assert_eq!(seen, &whole(0), "each reader reads the whole file");
     }
-    let sections: Vec<_> = of(&one, Work::sfmr_sections()).into_values().map(|t| reads(&t)).collect();
+    let sections: Vec<_> = of(&one, LoadWork::sfmr_sections()).into_values().map(|t| reads(&t)).collect();
     assert_eq!(sections, [[(0, 0, 2)], [(0, 2, 2)], [(0, 4, 2)], [(0, 6, 2)]]);
-    let written: Vec<_> = of(&one, Work::sfmw()).into_values().flatten().collect();
+    let written: Vec<_> = of(&one, LoadWork::sfmw()).into_values().flatten().collect();
     let wanted = [0, 2, 4, 6].map(|offset| Touch::Write { file: 0, offset, length: 2 });
     assert_eq!(written, wanted, "each writer has a section");
-    let written: Vec<_> = of(&four, Work::mfmw()).into_values().collect();
+    let written: Vec<_> = of(&four, LoadWork::mfmw()).into_values().collect();
     assert_eq!(written, [0, 1, 2, 3].map(|file| vec![Touch::Write { file, offset: 0, length: 8 }]));
-    let epochs = of(&four, Work::mfmr());
+    let epochs = of(&four, LoadWork::mfmr());
     assert_eq!(epochs.len(), 2, "a sequence for each client");
     for seen in epochs.values() {
         let mut files: Vec<u64> = reads(seen).iter().map(|(file, ..)| *file).collect();
@@ -67,8 +67,13 @@ fn the_four_shapes_are_what_their_names_say() {
 #[test]
 fn interleaved_writers_of_one_file_take_turns_as_in_ior_hard() {
     let layout = Layout { sizes: Sizes::Equal(12), ..Layout::default() };
-    let work = Work { unit: Unit::Block, share: Share::Interleaved, block_bytes: 2, ..Work::default() };
-    let fleet = Fleet { clients: 2, first_client: 0, workers: 1 };
+    let work = LoadWork {
+        unit: TouchUnit::Block,
+        share: Sharing::Interleaved,
+        block_bytes: 2,
+        ..LoadWork::default()
+    };
+    let fleet = ClientSet { clients: 2, first_client: 0, workers: 1 };
     let seen: Vec<_> = touches(&layout, &work, &fleet).into_values().map(|t| reads(&t)).collect();
     assert_eq!(seen, [[(0, 0, 2), (0, 4, 2), (0, 8, 2)], [(0, 2, 2), (0, 6, 2), (0, 10, 2)]]);
 }
@@ -76,8 +81,13 @@ fn interleaved_writers_of_one_file_take_turns_as_in_ior_hard() {
 #[test]
 fn a_stride_goes_through_the_file_in_columns() {
     let layout = Layout { sizes: Sizes::Equal(14), ..Layout::default() };
-    let work = Work { unit: Unit::Block, order: Order::Strided(3), block_bytes: 2, ..Work::default() };
-    let seen = touches(&layout, &work, &Fleet::default());
+    let work = LoadWork {
+        unit: TouchUnit::Block,
+        order: AccessOrder::Strided(3),
+        block_bytes: 2,
+        ..LoadWork::default()
+    };
+    let seen = touches(&layout, &work, &ClientSet::default());
     let offsets: Vec<u64> = reads(&seen[&(0, 0)]).iter().map(|(_, offset, _)| offset / 2).collect();
     assert_eq!(offsets, [0, 3, 6, 1, 4, 2, 5]);
 }
@@ -85,13 +95,17 @@ fn a_stride_goes_through_the_file_in_columns() {
 #[test]
 fn clients_go_through_an_epoch_in_orders_of_their_own_and_another_epoch_in_another() {
     let layout = Layout { files: 100, sizes: Sizes::Equal(1), ..Layout::default() };
-    let work = Work { amount: Amount::Epochs(2), ..Work::mfmr() };
-    let seen = touches(&layout, &work, &Fleet { clients: 2, ..Fleet::default() });
+    let work = LoadWork { amount: Amount::Epochs(2), ..LoadWork::mfmr() };
+    let seen = touches(&layout, &work, &ClientSet { clients: 2, ..ClientSet::default() });
     let (a, b) = (&seen[&(0, 0)], &seen[&(1, 0)]);
     assert_eq!((a.len(), b.len()), (200, 200));
     assert_ne!(a, b);
     assert_ne!(a[..100], a[100..]);
-    assert_eq!(&touches(&layout, &work, &Fleet { clients: 2, ..Fleet::default() })[&(0, 0)], a, "and again");
+    assert_eq!(
+        &touches(&layout, &work, &ClientSet { clients: 2, ..ClientSet::default() })[&(0, 0)],
+        a,
+        "and again"
+    );
 }
 
 #[test]
@@ -100,15 +114,15 @@ fn mixed_ratios_come_out() {
     const FILE: u64 = 1 << 20;
     let layout = Layout { files: 1000, files_per_directory: 10, ..Layout::default() };
     let mix = Mix { read: 35, write: 15, stat: 20, list: 10, delete: 12, range: 8 };
-    let work = Work {
-        operation: Operation::Mixed(mix),
-        order: Order::Uniform,
+    let work = LoadWork {
+        operation: LoadOperation::Mixed(mix),
+        order: AccessOrder::Uniform,
         amount: Amount::Draws(20_000),
         block_bytes: BLOCK,
-        ..Work::default()
+        ..LoadWork::default()
     };
     work.check().expect("makes sense");
-    let seen = &touches(&layout, &work, &Fleet::default())[&(0, 0)];
+    let seen = &touches(&layout, &work, &ClientSet::default())[&(0, 0)];
     let count = |pick: fn(&Touch) -> bool| seen.iter().filter(|touch| pick(touch)).count() as f64 / 200.0;
     let shares = [
         count(|t| matches!(t, Touch::Read { length: FILE, .. })),
@@ -128,9 +142,12 @@ fn mixed_ratios_come_out() {
 #[test]
 fn popular_units_are_the_same_for_every_client() {
     let layout = Layout { files: 1000, ..Layout::default() };
-    for order in [Order::Zipf { theta: 1.2 }, Order::Hotspot { hot_percent: 1.0, access_percent: 90.0 }] {
-        let work = Work { order, amount: Amount::Draws(5000), share: Share::Client, ..Work::default() };
-        let seen = touches(&layout, &work, &Fleet { clients: 2, ..Fleet::default() });
+    for order in
+        [AccessOrder::Zipf { theta: 1.2 }, AccessOrder::Hotspot { hot_percent: 1.0, access_percent: 90.0 }]
+    {
+        let work =
+            LoadWork { order, amount: Amount::Draws(5000), share: Sharing::Client, ..LoadWork::default() };
+        let seen = touches(&layout, &work, &ClientSet { clients: 2, ..ClientSet::default() });
         let top = |client| {
             let mut counts = BTreeMap::<u64, u64>::new();
             reads(&seen[&(client, 0)]).iter().for_each(|(file, ..)| *counts.entry(*file).or_default() += 1);
@@ -150,7 +167,7 @@ fn popular_units_are_the_same_for_every_client() {
 #[test]
 fn a_walk_lists_every_directory_once() {
     let layout = Layout { files: 25, files_per_directory: 10, ..Layout::default() };
-    let seen = &touches(&layout, &Work::walk(), &Fleet::default())[&(0, 0)];
+    let seen = &touches(&layout, &LoadWork::walk(), &ClientSet::default())[&(0, 0)];
     assert_eq!(seen, &[0, 1, 2].map(|directory| Touch::Walk { directory }));
     assert_eq!(layout.files_of(2), 20..25);
     assert_eq!(layout.path("root", 0, 12), "root/d00001/f00000012");
@@ -161,7 +178,7 @@ fn private_files_have_paths_and_contents_of_their_own() {
     let layout = Layout { files: 10, files_per_directory: 5, private: true, ..Layout::default() };
     assert_eq!(layout.path("r", 3, 7), "r/c00003/d00001/f00000007");
     assert_ne!(layout.content_id(3, 7), layout.content_id(4, 7));
-    let seen = touches(&layout, &Work::mfmw(), &Fleet { clients: 3, ..Fleet::default() });
+    let seen = touches(&layout, &LoadWork::mfmw(), &ClientSet { clients: 3, ..ClientSet::default() });
     assert!(seen.values().all(|touches| touches.len() == 10), "each client writes all of its own");
     for name in ["c00003", "d00001", "f00000007"] {
         assert!(Layout::makes_name(name));
@@ -174,17 +191,21 @@ fn private_files_have_paths_and_contents_of_their_own() {
 #[test]
 fn nonsense_is_refused_in_one_line() {
     let refused = [
-        Work { block_bytes: 0, ..Work::default() },
-        Work { amount: Amount::Epochs(0), ..Work::default() },
-        Work { order: Order::Uniform, ..Work::default() },
-        Work { order: Order::Strided(4), ..Work::default() },
-        Work { order: Order::Strided(0), unit: Unit::Block, ..Work::default() },
-        Work { order: Order::Zipf { theta: -1.0 }, amount: Amount::Draws(1), ..Work::default() },
-        Work { operation: Operation::Mixed(Mix::default()), ..Work::default() },
-        Work {
-            order: Order::Hotspot { hot_percent: 0.0, access_percent: 90.0 },
+        LoadWork { block_bytes: 0, ..LoadWork::default() },
+        LoadWork { amount: Amount::Epochs(0), ..LoadWork::default() },
+        LoadWork { order: AccessOrder::Uniform, ..LoadWork::default() },
+        LoadWork { order: AccessOrder::Strided(4), ..LoadWork::default() },
+        LoadWork { order: AccessOrder::Strided(0), unit: TouchUnit::Block, ..LoadWork::default() },
+        LoadWork {
+            order: AccessOrder::Zipf { theta: -1.0 },
             amount: Amount::Draws(1),
-            ..Work::default()
+            ..LoadWork::default()
+        },
+        LoadWork { operation: LoadOperation::Mixed(Mix::default()), ..LoadWork::default() },
+        LoadWork {
+            order: AccessOrder::Hotspot { hot_percent: 0.0, access_percent: 90.0 },
+            amount: Amount::Draws(1),
+            ..LoadWork::default()
         },
     ];
     for work in refused {
@@ -218,13 +239,13 @@ proptest! {
         clients in 1_u32..5,
         workers in 1_u32..4,
         seed in any::<u64>(),
-        order in prop_oneof![Just(Order::Sequential), Just(Order::Random), (1_u64..9).prop_map(Order::Strided)],
-        share in prop_oneof![Just(Share::Split), Just(Share::Interleaved), Just(Share::Client), Just(Share::Worker)],
+        order in prop_oneof![Just(AccessOrder::Sequential), Just(AccessOrder::Random), (1_u64..9).prop_map(AccessOrder::Strided)],
+        share in prop_oneof![Just(Sharing::Split), Just(Sharing::Interleaved), Just(Sharing::Client), Just(Sharing::Worker)],
     ) {
         let layout = Layout { files, sizes, ..Layout::default() };
-        let work = Work { unit: Unit::Block, order, share, amount: Amount::Epochs(epochs), block_bytes, seed, ..Work::default() };
+        let work = LoadWork { unit: TouchUnit::Block, order, share, amount: Amount::Epochs(epochs), block_bytes, seed, ..LoadWork::default() };
         prop_assert!(work.check().is_ok());
-        let fleet = Fleet { clients, first_client: 0, workers };
+        let fleet = ClientSet { clients, first_client: 0, workers };
         let seen = touches(&layout, &work, &fleet);
         let mut wanted: Vec<_> = (0..epochs).flat_map(|_| every_block(&layout, block_bytes)).collect();
         wanted.sort_unstable();
@@ -234,10 +255,10 @@ proptest! {
             reads
         };
         match share {
-            Share::Split | Share::Interleaved => {
+            Sharing::Split | Sharing::Interleaved => {
                 prop_assert_eq!(sorted(seen.into_values().flatten().collect()), wanted);
             }
-            Share::Client | Share::Worker => {
+            Sharing::Client | Sharing::Worker => {
                 for touches in seen.into_values() {
                     prop_assert_eq!(sorted(touches), wanted.clone());
                 }
@@ -252,19 +273,19 @@ proptest! {
         draws in 1_u64..200,
         seed in any::<u64>(),
         order in prop_oneof![
-            Just(Order::Uniform),
-            Just(Order::Random),
-            (0.1..3.0_f64).prop_map(|theta| Order::Zipf { theta }),
-            (1.0..100.0_f64, 0.0..100.0_f64).prop_map(|(hot_percent, access_percent)| Order::Hotspot { hot_percent, access_percent }),
+            Just(AccessOrder::Uniform),
+            Just(AccessOrder::Random),
+            (0.1..3.0_f64).prop_map(|theta| AccessOrder::Zipf { theta }),
+            (1.0..100.0_f64, 0.0..100.0_f64).prop_map(|(hot_percent, access_percent)| AccessOrder::Hotspot { hot_percent, access_percent }),
         ],
-        unit in prop_oneof![Just(Unit::File), Just(Unit::Block)],
+        unit in prop_oneof![Just(TouchUnit::File), Just(TouchUnit::Block)],
     ) {
         let layout = Layout { files, sizes, ..Layout::default() };
-        let work = Work { unit, order, amount: Amount::Draws(draws), block_bytes: 16, seed, ..Work::default() };
-        let seen = touches(&layout, &work, &Fleet { clients: 2, ..Fleet::default() });
+        let work = LoadWork { unit, order, amount: Amount::Draws(draws), block_bytes: 16, seed, ..LoadWork::default() };
+        let seen = touches(&layout, &work, &ClientSet { clients: 2, ..ClientSet::default() });
         let all = reads(&seen.into_values().flatten().collect::<Vec<_>>());
         // The permutation keeps its empty slots; a draw does not fall on one.
-        prop_assert!(all.len() as u64 == draws || (order == Order::Random && unit == Unit::Block));
+        prop_assert!(all.len() as u64 == draws || (order == AccessOrder::Random && unit == TouchUnit::Block));
         for (file, offset, length) in all {
             prop_assert!(file < files && offset + length <= layout.size_of(file));
         }

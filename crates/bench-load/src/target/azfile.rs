@@ -8,11 +8,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use origin::Origin;
 use origin_azfile::{AzFileOrigin, Config};
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 
 use super::nfs::{NfsClient, Transfer, room_for_connections};
-use super::url::parse_size;
-use super::{Capabilities, Client, Space, Target};
+use super::{Capabilities, Client, Target, TargetSpace};
 
 /// The interface takes and gives this much in one call.
 const RANGE_MAX: u32 = 4 << 20;
@@ -21,49 +20,26 @@ const RANGE_MIN: u64 = 64 << 10;
 const CONNECTIONS: u64 = 8;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AzureFileOptions {
     config: Config,
     transfer: Transfer,
 }
 
-impl Options {
-    /// Besides what the origin's URL takes: `rsize`, `wsize` (bytes of a call, `k` and `m` allowed), `readahead` and
-    /// `writebehind` (calls), as with an NFS server.
-    pub fn from_url(url: &str) -> Result<Options> {
-        let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut transfer =
-            Transfer { read_size: RANGE_MAX, read_ahead: 1, write_size: RANGE_MAX, write_behind: 4 };
-        let mut theirs = Vec::new();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let within = |least: u64, most: u32| {
-                let number = parse_size(value).filter(|n| (least..=u64::from(most)).contains(n));
-                let number = number.and_then(|n| u32::try_from(n).ok());
-                number.ok_or_else(|| wrong(format!("{key} '{value}' should be from {least} to {most}")))
-            };
-            match key {
-                "rsize" => transfer.read_size = within(RANGE_MIN, RANGE_MAX)?,
-                "wsize" => transfer.write_size = within(RANGE_MIN, RANGE_MAX)?,
-                "readahead" => transfer.read_ahead = within(0, 1024)?,
-                "writebehind" => transfer.write_behind = within(1, 1024)?,
-                _ => theirs.push(pair),
-            }
-        }
-        let config = match theirs.as_slice() {
-            [] => Config::from_url(place)?,
-            theirs => Config::from_url(&format!("{place}?{}", theirs.join("&")))?,
-        };
-        Ok(Options { config, transfer })
+impl AzureFileOptions {
+    /// Besides what the origin's URL takes, those of [`Transfer`], as with an NFS server.
+    pub fn from_url(url: &str) -> Result<AzureFileOptions> {
+        let whole = Transfer { read_size: RANGE_MAX, read_ahead: 1, write_size: RANGE_MAX, write_behind: 4 };
+        let (transfer, rest) = whole.with_options_of(url, RANGE_MIN..=u64::from(RANGE_MAX))?;
+        Ok(AzureFileOptions { config: Config::from_url(&rest)?, transfer })
     }
 }
 
 pub struct AzFileTarget {
-    options: Options,
+    options: AzureFileOptions,
 }
 
 impl AzFileTarget {
-    pub fn new(options: Options) -> Arc<AzFileTarget> {
+    pub fn new(options: AzureFileOptions) -> Arc<AzFileTarget> {
         Arc::new(AzFileTarget { options })
     }
 }
@@ -79,11 +55,11 @@ impl Target for AzFileTarget {
         Capabilities { read_only: false, parallel_write: true, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         let origin = AzFileOrigin::connect(self.options.config.clone()).await?;
         let root = origin.root().await?;
         let stat = origin.statfs(&root.reference).await?;
-        Ok(Some(Space { available: stat.bytes_available, total: stat.bytes_total }))
+        Ok(Some(TargetSpace { available: stat.bytes_available, total: stat.bytes_total }))
     }
 
     fn room_for(&self, clients: u32) -> Result<()> {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use origin::emulated::{EmulatedService, ServiceClient, ServiceLimits};
 use types::Result;
 
-use super::{Calls, Capabilities, Client, Entry, File, Forgot, Space, Status, Target};
+use super::{Calls, Capabilities, Client, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace};
 
 /// By this a busy answer is counted among a client's calls.
 pub const BUSY_CALL: &str = "busy";
@@ -36,7 +36,7 @@ impl Target for LimitedTarget {
         self.inner.capabilities()
     }
 
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         self.inner.space().await
     }
 
@@ -56,7 +56,7 @@ struct LimitedClient {
 }
 
 impl LimitedClient {
-    fn file(&self, path: &str, inner: Arc<dyn File>) -> Arc<dyn File> {
+    fn file(&self, path: &str, inner: Arc<dyn TargetFile>) -> Arc<dyn TargetFile> {
         let service = Arc::clone(&self.service);
         Arc::new(LimitedFile { inner, service, path: path.to_owned(), written: AtomicBool::new(false) })
     }
@@ -68,11 +68,11 @@ impl Client for LimitedClient {
         self.service.limited(path, 0, self.inner.mkdir(path)).await
     }
 
-    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         Ok(self.file(path, self.service.limited(path, 0, self.inner.create(path)).await?))
     }
 
-    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         Ok(self.file(path, self.service.limited(path, 0, self.inner.open(path)).await?))
     }
 
@@ -80,7 +80,7 @@ impl Client for LimitedClient {
         self.inner.commits()
     }
 
-    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn File>> {
+    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
         let file = self.service.limited(path, 0, self.inner.create_shared(path, size)).await?;
         Ok(self.file(path, file))
     }
@@ -93,11 +93,11 @@ impl Client for LimitedClient {
         self.inner.give_up();
     }
 
-    async fn stat(&self, path: &str) -> Result<Status> {
+    async fn stat(&self, path: &str) -> Result<EntryStatus> {
         self.service.limited(path, 0, self.inner.stat(path)).await
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         self.service.limited(path, 0, self.inner.list(path)).await
     }
 
@@ -122,14 +122,14 @@ impl Client for LimitedClient {
 }
 
 struct LimitedFile {
-    inner: Arc<dyn File>,
+    inner: Arc<dyn TargetFile>,
     service: Arc<ServiceClient>,
     path: String,
     written: AtomicBool,
 }
 
 #[async_trait]
-impl File for LimitedFile {
+impl TargetFile for LimitedFile {
     fn size(&self) -> u64 {
         self.inner.size()
     }

@@ -10,17 +10,20 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use types::{Error, ErrorKind, Result};
 
-use super::{Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components, split_last};
+use super::{
+    Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
+    components, split_last,
+};
 
 /// Room when none is stated: what a laptop can spare.
 pub const CAPACITY_DEFAULT: u64 = 1 << 30;
 
 /// A file system in this process.
 pub struct MemoryTarget {
-    tree: Arc<Tree>,
+    tree: Arc<MemoryTree>,
 }
 
-struct Tree {
+struct MemoryTree {
     /// Bytes that all files together may hold.
     capacity: u64,
     state: Mutex<State>,
@@ -28,26 +31,26 @@ struct Tree {
 
 struct State {
     /// By path; the target's own directory is the empty path.
-    nodes: BTreeMap<String, Node>,
+    nodes: BTreeMap<String, MemoryNode>,
     used: u64,
 }
 
 #[derive(Clone)]
-enum Node {
+enum MemoryNode {
     Directory,
-    File(Arc<Extents>),
+    File(Arc<MemoryExtents>),
 }
 
 /// Pieces as they were written, by offset, never overlapping.
 #[derive(Default)]
-struct Extents(RwLock<BTreeMap<u64, Bytes>>);
+struct MemoryExtents(RwLock<BTreeMap<u64, Bytes>>);
 
 impl MemoryTarget {
     /// `capacity` in bytes.
     pub fn new(capacity: u64) -> Arc<MemoryTarget> {
-        let nodes = BTreeMap::from([(String::new(), Node::Directory)]);
+        let nodes = BTreeMap::from([(String::new(), MemoryNode::Directory)]);
         let state = Mutex::new(State { nodes, used: 0 });
-        Arc::new(MemoryTarget { tree: Arc::new(Tree { capacity, state }) })
+        Arc::new(MemoryTarget { tree: Arc::new(MemoryTree { capacity, state }) })
     }
 }
 
@@ -61,10 +64,10 @@ impl Target for MemoryTarget {
         Capabilities { read_only: false, parallel_write: true, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         let used = self.tree.state().used;
         let total = self.tree.capacity;
-        Ok(Some(Space { available: total.saturating_sub(used), total }))
+        Ok(Some(TargetSpace { available: total.saturating_sub(used), total }))
     }
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
@@ -72,7 +75,7 @@ impl Target for MemoryTarget {
     }
 }
 
-impl Tree {
+impl MemoryTree {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every section leaves the state whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -90,26 +93,26 @@ impl Tree {
 }
 
 impl State {
-    fn node(&self, operation: &'static str, path: &str) -> Result<Node> {
+    fn node(&self, operation: &'static str, path: &str) -> Result<MemoryNode> {
         self.nodes.get(path).cloned().ok_or_else(|| Error::new(ErrorKind::NotFound, operation, path))
     }
 
-    fn file(&self, operation: &'static str, path: &str) -> Result<Arc<Extents>> {
+    fn file(&self, operation: &'static str, path: &str) -> Result<Arc<MemoryExtents>> {
         match self.node(operation, path)? {
-            Node::File(extents) => Ok(extents),
-            Node::Directory => Err(Error::new(ErrorKind::IsADirectory, operation, path)),
+            MemoryNode::File(extents) => Ok(extents),
+            MemoryNode::Directory => Err(Error::new(ErrorKind::IsADirectory, operation, path)),
         }
     }
 
     fn directory(&self, operation: &'static str, path: &str) -> Result<()> {
         match self.node(operation, path)? {
-            Node::Directory => Ok(()),
-            Node::File(_) => Err(Error::new(ErrorKind::NotADirectory, operation, path)),
+            MemoryNode::Directory => Ok(()),
+            MemoryNode::File(_) => Err(Error::new(ErrorKind::NotADirectory, operation, path)),
         }
     }
 
     /// Names directly in the directory.
-    fn children<'a>(&'a self, path: &str) -> impl Iterator<Item = (&'a str, &'a Node)> + 'a {
+    fn children<'a>(&'a self, path: &str) -> impl Iterator<Item = (&'a str, &'a MemoryNode)> + 'a {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let from = prefix.clone();
         let below = self.nodes.range(from..).map(|(path, node)| (path.as_str(), node));
@@ -120,7 +123,7 @@ impl State {
 }
 
 struct MemoryClient {
-    tree: Arc<Tree>,
+    tree: Arc<MemoryTree>,
 }
 
 /// One spelling of each path.
@@ -135,46 +138,47 @@ impl Client for MemoryClient {
         let mut state = self.tree.state();
         state.directory("make directory", split_last(&path).0)?;
         match state.nodes.get(&path) {
-            Some(Node::File(_)) => Err(Error::new(ErrorKind::NotADirectory, "make directory", path)),
-            Some(Node::Directory) => Ok(()),
+            Some(MemoryNode::File(_)) => Err(Error::new(ErrorKind::NotADirectory, "make directory", path)),
+            Some(MemoryNode::Directory) => Ok(()),
             None => {
-                state.nodes.insert(path, Node::Directory);
+                state.nodes.insert(path, MemoryNode::Directory);
                 Ok(())
             }
         }
     }
 
-    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let path = normal(path)?;
         let mut state = self.tree.state();
         state.directory("create", split_last(&path).0)?;
         if !state.nodes.contains_key(&path) {
-            state.nodes.insert(path.clone(), Node::File(Arc::default()));
+            state.nodes.insert(path.clone(), MemoryNode::File(Arc::default()));
         }
         let extents = state.file("create", &path)?;
-        Ok(Arc::new(MemoryFile { tree: Arc::clone(&self.tree), size: extents.size(), extents, path }))
+        Ok(Arc::new(OpenMemoryFile { tree: Arc::clone(&self.tree), size: extents.size(), extents, path }))
     }
 
-    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let path = normal(path)?;
         let extents = self.tree.state().file("open", &path)?;
-        Ok(Arc::new(MemoryFile { tree: Arc::clone(&self.tree), size: extents.size(), extents, path }))
+        Ok(Arc::new(OpenMemoryFile { tree: Arc::clone(&self.tree), size: extents.size(), extents, path }))
     }
 
-    async fn stat(&self, path: &str) -> Result<Status> {
+    async fn stat(&self, path: &str) -> Result<EntryStatus> {
         Ok(match self.tree.state().node("get status of", &normal(path)?)? {
-            Node::Directory => Status { kind: Kind::Directory, size: 0 },
-            Node::File(extents) => Status { kind: Kind::File, size: extents.size() },
+            MemoryNode::Directory => EntryStatus { kind: EntryKind::Directory, size: 0 },
+            MemoryNode::File(extents) => EntryStatus { kind: EntryKind::File, size: extents.size() },
         })
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         let path = normal(path)?;
         let state = self.tree.state();
         state.directory("list", &path)?;
-        let entry = |(name, node): (&str, &Node)| {
-            let kind = if matches!(node, Node::Directory) { Kind::Directory } else { Kind::File };
-            Entry { name: name.to_owned(), kind: Some(kind) }
+        let entry = |(name, node): (&str, &MemoryNode)| {
+            let kind =
+                if matches!(node, MemoryNode::Directory) { EntryKind::Directory } else { EntryKind::File };
+            TargetEntry { name: name.to_owned(), kind: Some(kind) }
         };
         Ok(state.children(&path).map(entry).collect())
     }
@@ -204,15 +208,15 @@ impl Client for MemoryClient {
     }
 }
 
-struct MemoryFile {
-    tree: Arc<Tree>,
-    extents: Arc<Extents>,
+struct OpenMemoryFile {
+    tree: Arc<MemoryTree>,
+    extents: Arc<MemoryExtents>,
     size: u64,
     path: String,
 }
 
 #[async_trait]
-impl File for MemoryFile {
+impl TargetFile for OpenMemoryFile {
     fn size(&self) -> u64 {
         self.size
     }
@@ -241,7 +245,7 @@ impl File for MemoryFile {
     }
 }
 
-impl Extents {
+impl MemoryExtents {
     fn size(&self) -> u64 {
         let map = self.0.read().unwrap_or_else(PoisonError::into_inner);
         map.last_key_value().map_or(0, |(at, piece)| at.saturating_add(piece.len() as u64))
@@ -324,7 +328,7 @@ mod tests {
     #[test]
     fn any_order_of_overlapping_writes_reads_back_as_a_plain_array_does() {
         for seed in 1..40_u64 {
-            let (extents, mut model, mut state) = (Extents::default(), Vec::new(), seed);
+            let (extents, mut model, mut state) = (MemoryExtents::default(), Vec::new(), seed);
             let mut held = 0;
             for round in 0..60_u8 {
                 let offset = next(&mut state) as usize % 200;

@@ -7,9 +7,11 @@
 //! a time, and COMMIT ends them when the file is closed.
 
 mod file;
+mod shared;
 mod write;
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -18,9 +20,9 @@ use origin_nfs::NfsOrigin;
 use tokio::sync::OnceCell;
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
-use super::url::parse_size;
 use super::{
-    Calls, Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components, split_last,
+    Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
+    TargetSpace, components, parse_size, split_last,
 };
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about
@@ -29,65 +31,35 @@ const NAMES_MAX: usize = 64 << 10;
 
 /// How a server is used.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct NfsTargetOptions {
     /// Server, export, connections of each client, identity.
-    pub config: origin_nfs::Config,
-    /// Bytes of one READ; the server may allow less. Default 128 KiB: what Linux asks for behind its default
-    /// read-ahead window.
-    pub read_size: u32,
-    /// READs under way or done ahead of a sequential reader, beyond what it has asked for. Default 1.
-    pub read_ahead: u32,
-    /// Bytes of one WRITE; the server may allow less. Default 1 MiB, as Linux.
-    pub write_size: u32,
-    /// WRITEs of a file under way before `write` waits. Default 4.
-    pub write_behind: u32,
+    config: origin_nfs::Config,
+    transfer: Transfer,
 }
 
-impl Options {
-    pub fn new(config: origin_nfs::Config) -> Options {
-        Options { config, read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 }
-    }
+/// As Linux: 128 KiB is what it asks for behind its default read-ahead window.
+const LINUX: Transfer =
+    Transfer { read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 };
 
-    /// Besides what `origin-nfs` takes: `rsize`, `wsize` (bytes, `k` and `m` allowed), `readahead` and
-    /// `writebehind` (calls). One connection per client unless `nconnect` is given.
-    pub fn from_url(url: &str) -> Result<Options> {
-        let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let (ours, theirs): (Vec<&str>, Vec<&str>) =
-            query.split('&').filter(|pair| !pair.is_empty()).partition(|pair| {
-                let key = pair.split_once('=').map_or(*pair, |(key, _)| key);
-                matches!(key, "rsize" | "wsize" | "readahead" | "writebehind")
-            });
-        let several = theirs.iter().any(|pair| pair.starts_with("nconnect="));
-        let mut config = origin_nfs::Config::from_url(&format!("{place}?{}", theirs.join("&")))?;
+impl NfsTargetOptions {
+    /// Besides what `origin-nfs` takes, those of [`Transfer`]. One connection per client unless `nconnect` is given.
+    pub fn from_url(url: &str) -> Result<NfsTargetOptions> {
+        let (transfer, rest) = LINUX.with_options_of(url, 4096..=1 << 20)?;
+        let several = rest.split(['?', '&']).any(|pair| pair.starts_with("nconnect="));
+        let mut config = origin_nfs::Config::from_url(&rest)?;
         if !several {
             config.nconnect = 1;
         }
-        let mut options = Options::new(config);
-        for pair in ours {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let within = |least: u64, most: u64| {
-                let number = parse_size(value).filter(|n| (least..=most).contains(n));
-                let number = number.and_then(|n| u32::try_from(n).ok());
-                number.ok_or_else(|| wrong(format!("{key} '{value}' should be from {least} to {most}")))
-            };
-            match key {
-                "rsize" => options.read_size = within(4096, 1 << 20)?,
-                "wsize" => options.write_size = within(4096, 1 << 20)?,
-                "readahead" => options.read_ahead = within(0, 1024)?,
-                _ => options.write_behind = within(1, 1024)?,
-            }
-        }
-        Ok(options)
+        Ok(NfsTargetOptions { config, transfer })
     }
 }
 
 pub struct NfsTarget {
-    options: Options,
+    options: NfsTargetOptions,
 }
 
 impl NfsTarget {
-    pub fn new(options: Options) -> Arc<NfsTarget> {
+    pub fn new(options: NfsTargetOptions) -> Arc<NfsTarget> {
         Arc::new(NfsTarget { options })
     }
 
@@ -96,15 +68,7 @@ impl NfsTarget {
             let message = format!("{id} of {}", self.options.config.url());
             Error::new(error.kind(), "connect client", message).with_source(error)
         })?;
-        let options = &self.options;
-        let (read_size, read_ahead) = (options.read_size, options.read_ahead);
-        let transfer = Transfer {
-            read_size,
-            read_ahead,
-            write_size: options.write_size,
-            write_behind: options.write_behind,
-        };
-        NfsClient::of(origin, transfer, false).await
+        NfsClient::of(origin, self.options.transfer, false).await
     }
 }
 
@@ -113,10 +77,43 @@ impl NfsTarget {
 pub(super) struct Transfer {
     /// Bytes of a read; the server may allow less.
     pub read_size: u32,
+    /// Reads under way or done ahead of a sequential reader, beyond what it has asked for.
     pub read_ahead: u32,
     /// Bytes of a write; the server may allow less.
     pub write_size: u32,
+    /// Writes of a file under way before the next one waits.
     pub write_behind: u32,
+}
+
+impl Transfer {
+    /// With the URL's `rsize`, `wsize` (bytes of a call, `k` and `m` allowed), `readahead` and `writebehind` (calls); and the URL
+    /// without these.
+    pub fn with_options_of(mut self, url: &str, sizes: RangeInclusive<u64>) -> Result<(Transfer, String)> {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let mut rest = place.to_owned();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let within = |range: RangeInclusive<u64>| {
+                let number = parse_size(value).filter(|n| range.contains(n));
+                number.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| {
+                    let (least, most) = range.into_inner();
+                    let why = format!("{url}: {key} '{value}' should be from {least} to {most}");
+                    Error::new(ErrorKind::Config, "target", why)
+                })
+            };
+            match key {
+                "rsize" => self.read_size = within(sizes.clone())?,
+                "wsize" => self.write_size = within(sizes.clone())?,
+                "readahead" => self.read_ahead = within(0..=1024)?,
+                "writebehind" => self.write_behind = within(1..=1024)?,
+                _ => {
+                    rest.push(if rest.len() == place.len() { '?' } else { '&' });
+                    rest.push_str(pair);
+                }
+            }
+        }
+        Ok((self, rest))
+    }
 }
 
 /// Descriptors that the rest of the process may want.
@@ -161,10 +158,10 @@ impl Target for NfsTarget {
         Capabilities { read_only: false, parallel_write: true, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         let client = self.connect(0).await?;
         let stat = client.0.origin.statfs(&client.0.root).await?;
-        Ok(Some(Space { available: stat.bytes_available, total: stat.bytes_total }))
+        Ok(Some(TargetSpace { available: stat.bytes_available, total: stat.bytes_total }))
     }
 
     /// A descriptor for each connection, and a short-lived one for MOUNT while a client connects.
@@ -178,7 +175,7 @@ impl Target for NfsTarget {
 }
 
 /// Of anything that has files and directories and is asked by calls.
-pub(super) struct NfsClient(Arc<Inner>);
+pub(super) struct NfsClient(Arc<NfsClientState>);
 
 impl NfsClient {
     /// `sized`: what several write is made as long as it gets before they do.
@@ -189,7 +186,7 @@ impl NfsClient {
             write_size: transfer.write_size.min(origin.traits().write_max).max(1),
             ..transfer
         };
-        Ok(NfsClient(Arc::new(Inner {
+        Ok(NfsClient(Arc::new(NfsClientState {
             origin,
             transfer,
             sized,
@@ -200,7 +197,7 @@ impl NfsClient {
     }
 }
 
-struct Inner {
+struct NfsClientState {
     origin: Arc<dyn Origin>,
     /// No more bytes than one call can carry.
     transfer: Transfer,
@@ -211,7 +208,7 @@ struct Inner {
     calls: Mutex<Calls>,
 }
 
-impl Inner {
+impl NfsClientState {
     fn count(&self, call: &'static str) {
         *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
     }
@@ -321,7 +318,7 @@ fn named(error: Error, path: &str) -> Error {
 
 #[async_trait]
 impl Client for NfsClient {
-    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let object = self.0.find(path).await?;
         match object.attr.kind {
             FileKind::Regular => Ok(Arc::new(file::NfsFile::new(Arc::clone(&self.0), path, object))),
@@ -330,19 +327,19 @@ impl Client for NfsClient {
         }
     }
 
-    async fn stat(&self, path: &str) -> Result<Status> {
+    async fn stat(&self, path: &str) -> Result<EntryStatus> {
         let object = self.0.find(path).await?;
-        Ok(Status { kind: kind_of(object.attr.kind), size: object.attr.size })
+        Ok(EntryStatus { kind: kind_of(object.attr.kind), size: object.attr.size })
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         let dir = self.0.walk(path).await?;
         let mut entries = Vec::new();
         let mut cursor = DirCursor::default();
         loop {
             self.0.count("readdir");
             let page = self.0.origin.readdir(&dir, cursor).await.map_err(|e| named(e, path))?;
-            entries.extend(page.entries.into_iter().map(|entry| Entry {
+            entries.extend(page.entries.into_iter().map(|entry| TargetEntry {
                 name: String::from_utf8_lossy(entry.name.as_bytes()).into_owned(),
                 kind: entry.object.map(|object| kind_of(object.attr.kind)),
             }));
@@ -368,7 +365,7 @@ impl Client for NfsClient {
         match self.0.make(Change::Mkdir { dir, name, set }).await {
             Ok(made) => self.0.remember(path, &made.reference),
             Err(error) if answer_is(&error, ErrorKind::Exists) => {
-                if self.stat(path).await?.kind != Kind::Directory {
+                if self.stat(path).await?.kind != EntryKind::Directory {
                     return Err(Error::new(ErrorKind::NotADirectory, "make directory", path));
                 }
             }
@@ -378,7 +375,7 @@ impl Client for NfsClient {
     }
 
     /// As the kernel does it: a name that is not known is asked for first.
-    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let (dir, name) = self.0.parent(path).await?;
         let found = match self.0.known(path) {
             Some(reference) => self.0.getattr(&reference).await,
@@ -405,7 +402,7 @@ impl Client for NfsClient {
         self.0.sized
     }
 
-    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn File>> {
+    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
         let file = self.create(path).await?;
         if !self.0.sized || file.size() == size {
             return Ok(file);
@@ -434,10 +431,10 @@ fn answer_is(error: &Error, kind: ErrorKind) -> bool {
     error.kind() == kind || error.doubtful_answer().is_some_and(|answer| answer.kind() == kind)
 }
 
-fn kind_of(kind: FileKind) -> Kind {
+fn kind_of(kind: FileKind) -> EntryKind {
     match kind {
-        FileKind::Regular => Kind::File,
-        FileKind::Directory => Kind::Directory,
-        _ => Kind::Other,
+        FileKind::Regular => EntryKind::File,
+        FileKind::Directory => EntryKind::Directory,
+        _ => EntryKind::Other,
     }
 }

@@ -20,13 +20,13 @@ use origin_object::{Config, Metadata, ObjectStore, Precondition, open_store};
 use types::{Error, ErrorKind, Result};
 
 use super::nfs::room_for_connections;
-use super::url::parse_size;
 use super::{
-    Calls, Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components, split_last,
+    Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
+    TargetSpace, components, parse_size, split_last,
 };
 use count::Counted;
-use file::{Reader, Writer};
-use names::Names;
+use file::{BucketReader, BucketWriter};
+use names::NameCache;
 use upload::Upload;
 
 /// Bytes of a part unless the URL says otherwise: what clients of S3 take.
@@ -38,16 +38,16 @@ const PAGE: u32 = 1000;
 
 /// How a bucket is used.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct BucketOptions {
     /// Which one, and how it is reached.
     pub config: Config,
     /// Bytes of a part of what is larger than one.
     pub part_bytes: u64,
 }
 
-impl Options {
+impl BucketOptions {
     /// Besides what the origin's URL takes: `part`, bytes of a part (`k`, `m` and `g` allowed).
-    pub fn from_url(url: &str) -> Result<Options> {
+    pub fn from_url(url: &str) -> Result<BucketOptions> {
         let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let (ours, theirs): (Vec<&str>, Vec<&str>) =
@@ -56,7 +56,7 @@ impl Options {
             [] => Config::from_url(place)?,
             theirs => Config::from_url(&format!("{place}?{}", theirs.join("&")))?,
         };
-        let mut options = Options { config, part_bytes: PART };
+        let mut options = BucketOptions { config, part_bytes: PART };
         let least = smallest_part(url);
         for pair in ours {
             let value = pair.strip_prefix("part=").unwrap_or_default();
@@ -74,19 +74,19 @@ fn smallest_part(url: &str) -> u64 {
 }
 
 pub struct ObjectTarget {
-    options: Options,
-    shared: Arc<Shared>,
+    options: BucketOptions,
+    shared: Arc<SharedBucket>,
 }
 
 /// What all clients of this process know.
 #[derive(Default)]
-struct Shared {
+struct SharedBucket {
     /// By key: what several write, until it is committed.
     uploads: Mutex<HashMap<String, Arc<Upload>>>,
 }
 
 impl ObjectTarget {
-    pub fn new(options: Options) -> Arc<ObjectTarget> {
+    pub fn new(options: BucketOptions) -> Arc<ObjectTarget> {
         Arc::new(ObjectTarget { options, shared: Arc::default() })
     }
 }
@@ -103,7 +103,7 @@ impl Target for ObjectTarget {
     }
 
     /// A bucket has no end.
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         Ok(None)
     }
 
@@ -116,28 +116,28 @@ impl Target for ObjectTarget {
         let store = open_store(&self.options.config)?;
         let prefix = &self.options.config.prefix;
         let base = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        Ok(Arc::new(ObjectClient(Arc::new(Inner {
+        Ok(Arc::new(ObjectClient(Arc::new(BucketClientState {
             by: Counted::new(store),
             base,
             part_bytes: self.options.part_bytes,
-            names: Names::default(),
+            names: NameCache::default(),
             shared: Arc::clone(&self.shared),
         }))))
     }
 }
 
-struct ObjectClient(Arc<Inner>);
+struct ObjectClient(Arc<BucketClientState>);
 
-struct Inner {
+struct BucketClientState {
     by: Counted,
     /// What all keys begin with: empty, or ends with a slash.
     base: String,
     part_bytes: u64,
-    names: Names,
-    shared: Arc<Shared>,
+    names: NameCache,
+    shared: Arc<SharedBucket>,
 }
 
-impl Inner {
+impl BucketClientState {
     fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.by.store
     }
@@ -154,8 +154,8 @@ impl Inner {
     }
 
     /// What is directly in a directory: objects with their sizes, and directories. `None` if there are more than `most`.
-    async fn list(&self, prefix: &str, most: usize) -> Result<Option<Listed>> {
-        let (mut listed, mut after) = (Listed::default(), None);
+    async fn list(&self, prefix: &str, most: usize) -> Result<Option<ListedDirectory>> {
+        let (mut listed, mut after) = (ListedDirectory::default(), None);
         loop {
             let page = self.store().list(prefix, true, after.as_deref(), PAGE);
             let page = self.by.call("LIST", page).await?;
@@ -221,7 +221,7 @@ impl Inner {
 }
 
 #[derive(Default)]
-struct Listed {
+struct ListedDirectory {
     objects: HashMap<String, u64>,
     directories: Vec<String>,
 }
@@ -237,38 +237,38 @@ impl Client for ObjectClient {
         self.0.key(path).map(drop)
     }
 
-    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let upload = self.0.upload(self.0.key(path)?, None);
-        Ok(Arc::new(Writer::alone(Arc::clone(&self.0), path, upload)))
+        Ok(Arc::new(BucketWriter::alone(Arc::clone(&self.0), path, upload)))
     }
 
-    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         match self.0.size_of(path).await? {
-            Some(size) => Ok(Arc::new(Reader::new(Arc::clone(&self.0), self.0.key(path)?, size))),
+            Some(size) => Ok(Arc::new(BucketReader::new(Arc::clone(&self.0), self.0.key(path)?, size))),
             None => Err(not_found("open", path)),
         }
     }
 
-    async fn stat(&self, path: &str) -> Result<Status> {
+    async fn stat(&self, path: &str) -> Result<EntryStatus> {
         if components(path)?.next().is_none() {
-            return Ok(Status { kind: Kind::Directory, size: 0 });
+            return Ok(EntryStatus { kind: EntryKind::Directory, size: 0 });
         }
         if let Some(size) = self.0.head(path).await? {
-            return Ok(Status { kind: Kind::File, size });
+            return Ok(EntryStatus { kind: EntryKind::File, size });
         }
         let prefix = self.0.prefix(path)?;
         let page = self.0.by.call("LIST", self.0.store().list(&prefix, true, None, 1)).await?;
         if page.objects.is_empty() && page.prefixes.is_empty() {
             return Err(not_found("look at", path));
         }
-        Ok(Status { kind: Kind::Directory, size: 0 })
+        Ok(EntryStatus { kind: EntryKind::Directory, size: 0 })
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         let listed = self.0.list(&self.0.prefix(path)?, usize::MAX).await?.unwrap_or_default();
-        let entry = |kind| move |name| Entry { name, kind: Some(kind) };
-        let directories = listed.directories.into_iter().map(entry(Kind::Directory));
-        Ok(listed.objects.into_keys().map(entry(Kind::File)).chain(directories).collect())
+        let entry = |kind| move |name| TargetEntry { name, kind: Some(kind) };
+        let directories = listed.directories.into_iter().map(entry(EntryKind::Directory));
+        Ok(listed.objects.into_keys().map(entry(EntryKind::File)).chain(directories).collect())
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
@@ -297,13 +297,13 @@ impl Client for ObjectClient {
         true
     }
 
-    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn File>> {
+    async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
         let key = self.0.key(path)?;
         let upload = {
             let mut uploads = self.0.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner);
             uploads.entry(key.clone()).or_insert_with(|| self.0.upload(key, Some(size))).clone()
         };
-        Ok(Arc::new(Writer::of_several(Arc::clone(&self.0), path, upload)))
+        Ok(Arc::new(BucketWriter::of_several(Arc::clone(&self.0), path, upload)))
     }
 
     async fn commit(&self, path: &str) -> Result<()> {
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_part_is_as_large_as_its_store_takes() {
-        let part = |url: &str| Options::from_url(url).map(|options| options.part_bytes);
+        let part = |url: &str| BucketOptions::from_url(url).map(|options| options.part_bytes);
         assert_eq!(part("s3://bucket").expect("a bucket"), PART);
         assert_eq!(part("s3://bucket/a?part=16m&endpoint=http://host:9").expect("a bucket"), 16 << 20);
         for wrong in

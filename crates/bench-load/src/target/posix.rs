@@ -1,6 +1,6 @@
 //! A directory as a target: whatever the kernel has mounted there.
 //!
-//! Calls block, so they run on threads, as many at a time as [`Options::threads`] allows. The kernel caches on
+//! Calls block, so they run on threads, as many at a time as [`DirectoryOptions::threads`] allows. The kernel caches on
 //! the client's side: by default the pages of a file are dropped when it is opened and after it was written, so
 //! that a read is not measured from the client's own memory unknowingly. Names and attributes cannot be dropped
 //! without root; [`Client::forget`] says so.
@@ -15,12 +15,15 @@ use rustix::fs::{Access, OFlags, StatVfsMountFlags};
 use tokio::sync::Semaphore;
 use types::{Error, ErrorKind, Result};
 
-use super::{Capabilities, Client, Entry, File, Forgot, Kind, Space, Status, Target, components};
+use super::{
+    Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
+    components,
+};
 use file::PosixFile;
 
 /// How a directory is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct DirectoryOptions {
     /// Go around the page cache with O_DIRECT. Off by default: not every file system has it, and it also
     /// disables read-ahead.
     pub direct: bool,
@@ -30,26 +33,26 @@ pub struct Options {
     pub threads: usize,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { direct: false, drop_pages: true, threads: 256 }
+impl Default for DirectoryOptions {
+    fn default() -> DirectoryOptions {
+        DirectoryOptions { direct: false, drop_pages: true, threads: 256 }
     }
 }
 
 pub struct PosixTarget {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDirectory>,
 }
 
 /// What all clients and files share.
-struct Shared {
+struct SharedDirectory {
     root: PathBuf,
-    options: Options,
+    options: DirectoryOptions,
     threads: Semaphore,
 }
 
 impl PosixTarget {
     /// Fails with one line that says what to do if there is no such directory.
-    pub fn open(path: &Path, options: Options) -> Result<Arc<PosixTarget>> {
+    pub fn open(path: &Path, options: DirectoryOptions) -> Result<Arc<PosixTarget>> {
         let refuse = |why: String| {
             let message = format!("{}: {why}; name an existing directory", path.display());
             Error::new(ErrorKind::Config, "target", message)
@@ -63,11 +66,11 @@ impl PosixTarget {
         }
         let root = path.canonicalize().map_err(|e| refuse(e.to_string()))?;
         let threads = Semaphore::new(options.threads.clamp(1, 512));
-        Ok(Arc::new(PosixTarget { shared: Arc::new(Shared { root, options, threads }) }))
+        Ok(Arc::new(PosixTarget { shared: Arc::new(SharedDirectory { root, options, threads }) }))
     }
 }
 
-impl Shared {
+impl SharedDirectory {
     fn path(&self, path: &str) -> Result<PathBuf> {
         let mut full = self.root.clone();
         full.extend(components(path)?);
@@ -97,14 +100,14 @@ impl Target for PosixTarget {
         Capabilities { read_only: mounted_so || denied, parallel_write: true, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         let root = self.shared.root.clone();
         self.shared
             .block(move || {
                 let stat = rustix::fs::statvfs(&root)
                     .map_err(|e| Error::io("ask free space of", root.display(), e.into()))?;
                 let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-                Ok(Some(Space { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }))
+                Ok(Some(TargetSpace { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }))
             })
             .await
     }
@@ -115,7 +118,7 @@ impl Target for PosixTarget {
 }
 
 struct PosixClient {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDirectory>,
 }
 
 impl PosixClient {
@@ -138,7 +141,7 @@ impl PosixClient {
         path: &str,
         flags: OFlags,
         drop_pages: bool,
-    ) -> Result<Arc<dyn File>> {
+    ) -> Result<Arc<dyn TargetFile>> {
         let full = self.shared.path(path)?;
         let shared = Arc::clone(&self.shared);
         let file =
@@ -157,29 +160,29 @@ impl Client for PosixClient {
         .await
     }
 
-    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         self.open_with("create", path, OFlags::RDWR | OFlags::CREATE, false).await
     }
 
-    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         self.open_with("open", path, OFlags::RDONLY, self.shared.options.drop_pages).await
     }
 
-    async fn stat(&self, path: &str) -> Result<Status> {
+    async fn stat(&self, path: &str) -> Result<EntryStatus> {
         self.on_path("get status of", path, |path| {
             let meta = std::fs::symlink_metadata(path)?;
-            Ok(Status { kind: kind_of(meta.file_type()), size: meta.len() })
+            Ok(EntryStatus { kind: kind_of(meta.file_type()), size: meta.len() })
         })
         .await
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         self.on_path("list", path, |path| {
             std::fs::read_dir(path)?
                 .map(|entry| {
                     let entry = entry?;
                     let name = entry.file_name().to_string_lossy().into_owned();
-                    Ok(Entry { name, kind: entry.file_type().ok().map(kind_of) })
+                    Ok(TargetEntry { name, kind: entry.file_type().ok().map(kind_of) })
                 })
                 .collect()
         })
@@ -200,10 +203,10 @@ impl Client for PosixClient {
     }
 }
 
-fn kind_of(kind: std::fs::FileType) -> Kind {
+fn kind_of(kind: std::fs::FileType) -> EntryKind {
     match (kind.is_file(), kind.is_dir()) {
-        (true, _) => Kind::File,
-        (_, true) => Kind::Directory,
-        _ => Kind::Other,
+        (true, _) => EntryKind::File,
+        (_, true) => EntryKind::Directory,
+        _ => EntryKind::Other,
     }
 }

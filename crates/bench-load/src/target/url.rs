@@ -10,8 +10,8 @@ use super::limited::LimitedTarget;
 use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::nfs::NfsTarget;
 use super::object::{self, ObjectTarget};
-use super::posix::{Options, PosixTarget};
-use super::{Target, nfs};
+use super::posix::{DirectoryOptions, PosixTarget};
+use super::{Target, nfs, parse_size};
 
 const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
 
@@ -28,19 +28,19 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
         return Err(wrong("target", format!("none given; expected {FORMS}")));
     }
     if url.starts_with('/') {
-        return Ok(PosixTarget::open(Path::new(url), Options::default())?);
+        return Ok(PosixTarget::open(Path::new(url), DirectoryOptions::default())?);
     }
     if let Some(rest) = url.strip_prefix("file://") {
         return posix(url, rest);
     }
     if url.starts_with("nfs://") {
-        return Ok(NfsTarget::new(nfs::Options::from_url(url)?));
+        return Ok(NfsTarget::new(nfs::NfsTargetOptions::from_url(url)?));
     }
     if ["s3://", "az://", "gs://"].iter().any(|scheme| url.starts_with(scheme)) {
-        return Ok(ObjectTarget::new(object::Options::from_url(url)?));
+        return Ok(ObjectTarget::new(object::BucketOptions::from_url(url)?));
     }
     if url.starts_with("azfile://") {
-        return Ok(AzFileTarget::new(azfile::Options::from_url(url)?));
+        return Ok(AzFileTarget::new(azfile::AzureFileOptions::from_url(url)?));
     }
     if let Some(limited) = url.strip_prefix("limits:") {
         let (limits, inner) =
@@ -68,7 +68,7 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
     if !path.starts_with('/') {
         return Err(wrong(url, "expected file:///absolute/path"));
     }
-    let mut options = Options::default();
+    let mut options = DirectoryOptions::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair {
             "direct=1" => options.direct = true,
@@ -84,21 +84,6 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
         }
     }
     Ok(PosixTarget::open(Path::new(path), options)?)
-}
-
-/// Bytes: a number with k, m, g or t for powers of 1024. `None` for anything else, signs and overflow included.
-pub fn parse_size(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let (digits, shift) = match lower.char_indices().next_back()? {
-        (at, 'k') => (&lower[..at], 10),
-        (at, 'm') => (&lower[..at], 20),
-        (at, 'g') => (&lower[..at], 30),
-        (at, 't') => (&lower[..at], 40),
-        _ => (lower.as_str(), 0),
-    };
-    // `parse` would take a plus sign.
-    let number: u64 = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
-    number.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use bench_load::data::Content;
-use bench_load::dataset::{Dataset, Laying, Place as Where, Prepared, is_there, prepare, prepare_at};
-use bench_load::engine::{Control, Job, LocalGate, Phase, run};
+use bench_load::data::SeededData;
+use bench_load::dataset::{
+    DataSetDir as Where, Dataset, LayOutOptions, Prepared, is_there, prepare, prepare_at,
+};
+use bench_load::engine::{Control, LoadJob, LoadPhase, LocalGate, run};
 use bench_load::safety::RunDir;
-use bench_load::shape::{Fleet, Layout, Sizes, Work};
-use bench_load::target::posix::{Options, PosixTarget};
+use bench_load::shape::{ClientSet, Layout, LoadWork, Sizes};
+use bench_load::target::posix::{DirectoryOptions, PosixTarget};
 use bench_load::target::{Client, Target, clients};
 use types::ErrorKind;
 
@@ -20,37 +22,38 @@ fn dataset() -> Dataset {
         files_per_directory: 8,
         private: false,
     };
-    Dataset { layout, content: Content { seed: 4, compressible_percent: 0 }, version: 1, trees: 1 }
+    Dataset { layout, content: SeededData { seed: 4, compressible_percent: 0 }, version: 1, trees: 1 }
 }
 
-struct Place {
+struct DataSetDir {
     clients: Vec<Arc<dyn Client>>,
     dir: RunDir,
     path: std::path::PathBuf,
     _temporary: tempfile::TempDir,
 }
 
-async fn place() -> Place {
+async fn place() -> DataSetDir {
     let temporary = tempfile::tempdir().expect("directory");
-    let target: Arc<dyn Target> = PosixTarget::open(temporary.path(), Options::default()).expect("opened");
+    let target: Arc<dyn Target> =
+        PosixTarget::open(temporary.path(), DirectoryOptions::default()).expect("opened");
     let clients = clients(&target, 0, 2).await.expect("clients");
     let dir = RunDir::create(&*clients[0], "set").await.expect("made");
-    Place { path: temporary.path().join(dir.path()), clients, dir, _temporary: temporary }
+    DataSetDir { path: temporary.path().join(dir.path()), clients, dir, _temporary: temporary }
 }
 
-impl Place {
+impl DataSetDir {
     async fn prepare(&self, dataset: &Dataset) -> types::Result<Prepared> {
-        prepare(dataset, &self.dir, &self.clients, &Laying::default(), &Control::new()).await
+        prepare(dataset, &self.dir, &self.clients, &LayOutOptions::default(), &Control::new()).await
     }
 
-    async fn read(&self, dataset: &Dataset) -> bench_load::outcome::Outcome {
-        let job = Job {
+    async fn read(&self, dataset: &Dataset) -> bench_load::outcome::LoadOutcome {
+        let job = LoadJob {
             root: self.dir.path(),
             layout: dataset.layout.clone(),
             content: dataset.content,
-            fleet: Fleet { clients: 2, ..Fleet::default() },
-            phases: vec![Phase { version: dataset.version, ..phase("read", Work::mfmr()) }],
-            ..Job::default()
+            fleet: ClientSet { clients: 2, ..ClientSet::default() },
+            phases: vec![LoadPhase { version: dataset.version, ..phase("read", LoadWork::mfmr()) }],
+            ..LoadJob::default()
         };
         run(&job, &self.clients, &LocalGate, &Control::new()).await.expect("ran")
     }
@@ -73,7 +76,7 @@ async fn it_is_written_once_and_then_found() {
 async fn another_one_is_refused_and_left_as_it_is() {
     let place = place().await;
     place.prepare(&dataset()).await.expect("laid out");
-    let other_seed = Dataset { content: Content { seed: 5, ..dataset().content }, ..dataset() };
+    let other_seed = Dataset { content: SeededData { seed: 5, ..dataset().content }, ..dataset() };
     let other_files = Dataset { layout: Layout { files: 31, ..dataset().layout }, ..dataset() };
     for (other, told) in [(other_seed, "seed 4, not 5"), (other_files, "30 files")] {
         let error = place.prepare(&other).await.expect_err("another one");
@@ -124,13 +127,13 @@ async fn private_trees_are_laid_out_for_clients_that_come_later() {
     place.prepare(&dataset).await.expect("laid out");
     assert!(matches!(place.prepare(&dataset).await.expect("there"), Prepared::Reused));
     let five: Vec<_> = place.clients.iter().cycle().take(5).map(Arc::clone).collect();
-    let job = Job {
+    let job = LoadJob {
         root: place.dir.path(),
         layout,
         content: dataset.content,
-        fleet: Fleet { clients: 5, first_client: 0, workers: 1 },
-        phases: vec![phase("read", Work::mfmr())],
-        ..Job::default()
+        fleet: ClientSet { clients: 5, first_client: 0, workers: 1 },
+        phases: vec![phase("read", LoadWork::mfmr())],
+        ..LoadJob::default()
     };
     let outcome = run(&job, &five, &LocalGate, &Control::new()).await.expect("ran");
     assert_eq!((outcome.phases[0].faults(), outcome.phases[0].units), (vec![], 15));
@@ -140,7 +143,7 @@ async fn private_trees_are_laid_out_for_clients_that_come_later() {
 async fn several_sets_lie_side_by_side_and_each_is_found_and_removed_by_itself() {
     let place = place().await;
     let other = Dataset { layout: Layout { files: 3, ..dataset().layout }, version: 2, ..dataset() };
-    let (laying, control) = (Laying::default(), Control::new());
+    let (laying, control) = (LayOutOptions::default(), Control::new());
     for (directory, set) in [("d00000001", dataset()), ("d00000002", other.clone())] {
         let here = Where { dir: &place.dir, directory };
         let client = &*place.clients[0];

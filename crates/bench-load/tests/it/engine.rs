@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench_load::data::{Content, Fault as Wrong, Place};
-use bench_load::engine::{Control, Files, Gate, Job, Limits, LocalGate, Phase, run};
-use bench_load::outcome::{Outcome, Stop};
-use bench_load::pace::{Arrivals, Pace, Stagger};
-use bench_load::safety::{RunDir, plan};
-use bench_load::shape::{Amount, Fleet, Layout, Mix, Operation, Order, Share, Sizes, Unit, Work};
+use bench_load::data::{Fault as Wrong, FileVersion, SeededData};
+use bench_load::engine::{Control, Files, LoadJob, LoadLimits, LoadPhase, LocalGate, PhaseGate, run};
+use bench_load::outcome::{LoadOutcome, Stop};
+use bench_load::pace::{Arrivals, LoadPace, Stagger};
+use bench_load::safety::RunDir;
+use bench_load::shape::{
+    AccessOrder, Amount, ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit,
+};
 use bench_load::target::memory::MemoryTarget;
 use bench_load::target::{Client, Target, clients};
 use types::{Error, ErrorKind};
@@ -17,24 +19,24 @@ use crate::faulty::{Fault, Faulty};
 
 const KIB: u64 = 1024;
 
-pub fn phase(name: &str, work: Work) -> Phase {
-    Phase { name: name.to_owned(), work, ..Phase::default() }
+pub fn phase(name: &str, work: LoadWork) -> LoadPhase {
+    LoadPhase { name: name.to_owned(), work, ..LoadPhase::default() }
 }
 
 /// Sixteen files of 40,000 bytes, written by two clients with two workers each.
-fn job(phases: Vec<Phase>) -> Job {
-    Job {
+fn job(phases: Vec<LoadPhase>) -> LoadJob {
+    LoadJob {
         root: "forebay-bench-t".to_owned(),
         layout: Layout { files: 16, sizes: Sizes::Equal(40_000), files_per_directory: 5, private: false },
-        content: Content { seed: 9, compressible_percent: 0 },
-        fleet: Fleet { clients: 2, first_client: 0, workers: 2 },
+        content: SeededData { seed: 9, compressible_percent: 0 },
+        fleet: ClientSet { clients: 2, first_client: 0, workers: 2 },
         phases,
-        ..Job::default()
+        ..LoadJob::default()
     }
 }
 
-fn small(work: Work) -> Work {
-    Work { block_bytes: 16 * KIB, ..work }
+fn small(work: LoadWork) -> LoadWork {
+    LoadWork { block_bytes: 16 * KIB, ..work }
 }
 
 /// Two clients, and the run's directory.
@@ -48,7 +50,7 @@ fn memory() -> Arc<dyn Target> {
     MemoryTarget::new(64 << 20)
 }
 
-async fn done(job: &Job, clients: &[Arc<dyn Client>]) -> Outcome {
+async fn done(job: &LoadJob, clients: &[Arc<dyn Client>]) -> LoadOutcome {
     let outcome = run(job, clients, &LocalGate, &Control::new()).await.expect("ran");
     for phase in &outcome.phases {
         assert_eq!(phase.faults(), Vec::<String>::new(), "{}", phase.name);
@@ -61,7 +63,7 @@ async fn done(job: &Job, clients: &[Arc<dyn Client>]) -> Outcome {
 async fn what_is_written_is_read_back_and_every_byte_is_accounted_for() {
     let target = memory();
     let clients = two(&target).await;
-    let job = job(vec![phase("write", small(Work::mfmw())), phase("read", small(Work::mfmr()))]);
+    let job = job(vec![phase("write", small(LoadWork::mfmw())), phase("read", small(LoadWork::mfmr()))]);
     let outcome = done(&job, &clients).await;
     let [write, read] = outcome.phases.as_slice() else { panic!("two phases") };
     assert_eq!((write.bytes_written, write.bytes_read, write.units), (640_000, 0, 16));
@@ -94,23 +96,33 @@ async fn every_shape_runs_clean_over_sizes_that_differ() {
     let clients = two(&target).await;
     let mut job = job(vec![]);
     job.layout.sizes = Sizes::Spread { min: 0, max: 100_000 };
-    let blocks = |work: Work| Work { unit: Unit::Block, ..small(work) };
-    let epochs = |order, share| blocks(Work { order, share, amount: Amount::Epochs(2), ..Work::default() });
+    let blocks = |work: LoadWork| LoadWork { unit: TouchUnit::Block, ..small(work) };
+    let epochs =
+        |order, share| blocks(LoadWork { order, share, amount: Amount::Epochs(2), ..LoadWork::default() });
     let draws = |operation, order| {
-        blocks(Work { operation, order, share: Share::Client, amount: Amount::Draws(100), ..Work::default() })
+        blocks(LoadWork {
+            operation,
+            order,
+            share: Sharing::Client,
+            amount: Amount::Draws(100),
+            ..LoadWork::default()
+        })
     };
-    let mix = Operation::Mixed(Mix { read: 5, write: 3, stat: 1, list: 1, delete: 2, range: 2 });
+    let mix = LoadOperation::Mixed(Mix { read: 5, write: 3, stat: 1, list: 1, delete: 2, range: 2 });
     job.phases = vec![
-        phase("write", small(Work::mfmw())),
-        phase("sections", epochs(Order::Sequential, Share::Split)),
-        phase("interleaved", epochs(Order::Strided(3), Share::Interleaved)),
-        phase("random", epochs(Order::Random, Share::Worker)),
-        phase("zipf", draws(Operation::Read, Order::Zipf { theta: 0.99 })),
-        phase("mixed", draws(mix, Order::Hotspot { hot_percent: 10.0, access_percent: 90.0 })),
-        phase("mixed files", Work { unit: Unit::File, ..draws(mix, Order::Uniform) }),
-        phase("random files", Work { share: Share::Client, ..small(Work::random_reads(Unit::File, 20)) }),
-        phase("stat", Work { operation: Operation::Stat, ..Work::default() }),
-        phase("walk", Work::walk()),
+        phase("write", small(LoadWork::mfmw())),
+        phase("sections", epochs(AccessOrder::Sequential, Sharing::Split)),
+        phase("interleaved", epochs(AccessOrder::Strided(3), Sharing::Interleaved)),
+        phase("random", epochs(AccessOrder::Random, Sharing::Worker)),
+        phase("zipf", draws(LoadOperation::Read, AccessOrder::Zipf { theta: 0.99 })),
+        phase("mixed", draws(mix, AccessOrder::Hotspot { hot_percent: 10.0, access_percent: 90.0 })),
+        phase("mixed files", LoadWork { unit: TouchUnit::File, ..draws(mix, AccessOrder::Uniform) }),
+        phase(
+            "random files",
+            LoadWork { share: Sharing::Client, ..small(LoadWork::random_reads(TouchUnit::File, 20)) },
+        ),
+        phase("stat", LoadWork { operation: LoadOperation::Stat, ..LoadWork::default() }),
+        phase("walk", LoadWork::walk()),
     ];
     let total = job.layout.total_bytes();
     let outcome = done(&job, &clients).await;
@@ -140,13 +152,13 @@ async fn every_shape_runs_clean_over_sizes_that_differ() {
 #[tokio::test(start_paused = true)]
 async fn times_are_split_by_size_and_the_first_block_is_told_from_the_whole() {
     let memory = MemoryTarget::new(64 << 20);
-    let mut job = job(vec![phase("write", small(Work::mfmw()))]);
+    let mut job = job(vec![phase("write", small(LoadWork::mfmw()))]);
     // Several classes: up to 4 KiB, 64 KiB and 1 MiB.
     job.layout.sizes = Sizes::Spread { min: 1000, max: 200_000 };
     let plain: Arc<dyn Target> = memory.clone();
     done(&job, &two(&plain).await).await;
     let slow = Faulty::target(memory, Fault::Slow(Duration::from_millis(10)));
-    job.phases = vec![phase("read", Work { share: Share::Worker, ..small(Work::default()) })];
+    job.phases = vec![phase("read", LoadWork { share: Sharing::Worker, ..small(LoadWork::default()) })];
     let outcome = done(&job, &two(&slow).await).await;
     let read = &outcome.phases[0];
     let classes: Vec<u64> = read.unit_by_size.keys().copied().collect();
@@ -168,19 +180,19 @@ async fn many_write_one_file_and_each_client_has_a_tree_of_its_own() {
     let target = memory();
     let clients = two(&target).await;
     let one = Layout { files: 1, sizes: Sizes::Equal(1_000_000), ..Layout::default() };
-    let interleaved = Work { share: Share::Interleaved, ..small(Work::sfmw()) };
+    let interleaved = LoadWork { share: Sharing::Interleaved, ..small(LoadWork::sfmw()) };
     let phases = vec![
-        phase("sections", small(Work::sfmw())),
-        phase("read", small(Work::sfmr())),
+        phase("sections", small(LoadWork::sfmw())),
+        phase("read", small(LoadWork::sfmr())),
         phase("turns", interleaved),
     ];
-    let outcome = done(&Job { layout: one, ..job(phases) }, &clients).await;
+    let outcome = done(&LoadJob { layout: one, ..job(phases) }, &clients).await;
     let moved: Vec<u64> = outcome.phases.iter().map(|phase| phase.bytes()).collect();
     assert_eq!(moved, [1_000_000, 4_000_000, 1_000_000]);
 
     let own = Layout { files: 6, sizes: Sizes::Equal(10_000), files_per_directory: 2, private: true };
-    let phases = vec![phase("write", small(Work::mfmw())), phase("read", small(Work::mfmr()))];
-    let outcome = done(&Job { layout: own, ..job(phases) }, &clients).await;
+    let phases = vec![phase("write", small(LoadWork::mfmw())), phase("read", small(LoadWork::mfmr()))];
+    let outcome = done(&LoadJob { layout: own, ..job(phases) }, &clients).await;
     assert_eq!(outcome.phases.iter().map(|phase| phase.bytes()).collect::<Vec<_>>(), [120_000, 120_000]);
     assert_eq!(clients[0].list("forebay-bench-t/c00001").await.expect("listed").len(), 3);
 }
@@ -192,14 +204,18 @@ async fn a_node_reads_what_all_share_and_writes_what_is_its_own() {
     let dir = RunDir::open(&*clients[0], "t").await.expect("there");
     let layout = Layout { files: 1, sizes: Sizes::Equal(70_000), files_per_directory: 0, private: true };
     let frames = Some(Files { directory: "d90000".to_owned(), layout });
-    let frame = Phase { files: frames.clone(), barrier: false, ..phase("frame", small(Work::mfmw())) };
-    let check = Phase { files: frames, ..phase("check", small(Work::mfmr())) };
-    let job = Job {
+    let frame =
+        LoadPhase { files: frames.clone(), barrier: false, ..phase("frame", small(LoadWork::mfmw())) };
+    let check = LoadPhase { files: frames, ..phase("check", small(LoadWork::mfmr())) };
+    let job = LoadJob {
         root: dir.path(),
-        ..job(vec![phase("lay out", small(Work::mfmw())), phase("scene", small(Work::mfmr())), frame, check])
+        ..job(vec![
+            phase("lay out", small(LoadWork::mfmw())),
+            phase("scene", small(LoadWork::mfmr())),
+            frame,
+            check,
+        ])
     };
-    let told = plan(&job, None);
-    assert_eq!((told.files, told.new_bytes), (18, 780_000));
     let outcome = done(&job, &clients).await;
     let moved: Vec<(u64, u64)> =
         outcome.phases.iter().map(|phase| (phase.bytes_read, phase.bytes_written)).collect();
@@ -212,12 +228,12 @@ async fn a_node_reads_what_all_share_and_writes_what_is_its_own() {
 async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
     let target = memory();
     let clients = two(&target).await;
-    let write = job(vec![Phase { version: 2, ..phase("write", small(Work::mfmw())) }]);
+    let write = job(vec![LoadPhase { version: 2, ..phase("write", small(LoadWork::mfmw())) }]);
     done(&write, &clients).await;
     let file = clients[0].create("forebay-bench-t/d00000/f00000003").await.expect("there");
     let byte = file.read(20_001, 1).await.expect("read")[0];
     file.write(20_001, vec![byte ^ 0x40].into()).await.expect("written");
-    let old = write.content.generate(Place { file: 7, version: 1 }, 0, 40_000);
+    let old = write.content.generate(FileVersion { file: 7, version: 1 }, 0, 40_000);
     clients[0]
         .create("forebay-bench-t/d00001/f00000007")
         .await
@@ -226,8 +242,8 @@ async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
         .await
         .expect("written");
 
-    let work = Work { share: Share::Split, ..small(Work::mfmr()) };
-    let read = job(vec![Phase { version: 2, ..phase("read", work) }]);
+    let work = LoadWork { share: Sharing::Split, ..small(LoadWork::mfmr()) };
+    let read = job(vec![LoadPhase { version: 2, ..phase("read", work) }]);
     let outcome = run(&read, &clients, &LocalGate, &Control::new()).await.expect("ran");
     let phase = &outcome.phases[0];
     assert_eq!((phase.verification.corrupt, phase.verification.stale), (1, 3), "{:?}", phase.verification);
@@ -240,17 +256,18 @@ async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
 }
 
 /// One worker, 100 touches a second for ten seconds, a stall of one second in the middle.
-async fn stalled(arrivals: Arrivals) -> Outcome {
+async fn stalled(arrivals: Arrivals) -> LoadOutcome {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
     let writer = [Arc::clone(&two(&plain).await[0])];
-    let mut job = job(vec![phase("write", small(Work::mfmw()))]);
-    job.fleet = Fleet::default();
+    let mut job = job(vec![phase("write", small(LoadWork::mfmw()))]);
+    job.fleet = ClientSet::default();
     done(&job, &writer).await;
     let stall = Fault::StallOnce { after: Duration::from_secs(5), stall: Duration::from_secs(1) };
     let target = Faulty::target(memory, stall);
-    let work = Work { block_bytes: 4096, ..Work::random_reads(Unit::Block, 1000) };
-    job.phases = vec![Phase { pace: Pace::Open { per_second: 100.0, arrivals }, ..phase("open", work) }];
+    let work = LoadWork { block_bytes: 4096, ..LoadWork::random_reads(TouchUnit::Block, 1000) };
+    job.phases =
+        vec![LoadPhase { pace: LoadPace::Open { per_second: 100.0, arrivals }, ..phase("open", work) }];
     done(&job, &[target.client(0).await.expect("client")]).await
 }
 
@@ -278,10 +295,11 @@ async fn an_open_loop_sees_a_stall_as_everybody_sees_it_who_came_meanwhile() {
 async fn a_closed_loop_rests_and_staggers_as_it_is_told() {
     let target = memory();
     let clients = two(&target).await;
-    done(&job(vec![phase("write", small(Work::mfmw()))]), &clients).await;
+    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &clients).await;
     let stagger = Some(Stagger { group: 1, every_s: 7.0 });
-    let pace = Pace::Closed { think_s: 0.5, stagger };
-    let outcome = done(&job(vec![Phase { pace, ..phase("read", small(Work::mfmr())) }]), &clients).await;
+    let pace = LoadPace::Closed { think_s: 0.5, stagger };
+    let outcome =
+        done(&job(vec![LoadPhase { pace, ..phase("read", small(LoadWork::mfmr())) }]), &clients).await;
     let spans = &outcome.phases[0].spans;
     let starts: Vec<f64> = spans.iter().map(|span| span.start_s.round()).collect();
     assert_eq!(starts, [0.0, 0.0, 7.0, 7.0]);
@@ -297,8 +315,8 @@ async fn budgets_of_time_and_bytes_end_a_run_that_would_go_on() {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
     let clients = two(&plain).await;
-    done(&job(vec![phase("write", small(Work::mfmw()))]), &clients).await;
-    let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
+    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &clients).await;
+    let endless = LoadWork { amount: Amount::Epochs(u64::MAX), ..small(LoadWork::mfmr()) };
     let mut job = job(vec![phase("read", endless)]);
     job.limits.bytes = 1_000_000;
     let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
@@ -310,7 +328,7 @@ async fn budgets_of_time_and_bytes_end_a_run_that_would_go_on() {
     assert_eq!(phase.bytes_read, phase.spans.iter().map(|span| span.bytes).sum::<u64>());
 
     let slow = Faulty::target(memory, Fault::Slow(Duration::from_millis(10)));
-    job.limits = Limits { seconds: 3.0, asked: true, ..Limits::default() };
+    job.limits = LoadLimits { seconds: 3.0, asked: true, ..LoadLimits::default() };
     let outcome = run(&job, &two(&slow).await, &LocalGate, &Control::new()).await.expect("ran");
     let phase = &outcome.phases[0];
     assert_eq!((phase.stopped, phase.faults().len()), (Some(Stop::Asked), 0));
@@ -330,10 +348,10 @@ async fn budgets_of_time_and_bytes_end_a_run_that_would_go_on() {
 async fn calls_that_never_return_are_given_up_and_the_rest_is_reported() {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
-    done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
+    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &two(&plain).await).await;
     let target = Faulty::target(memory, Fault::HangFrom(20));
-    let mut job = job(vec![phase("read", small(Work::mfmr())), phase("never", small(Work::mfmr()))]);
-    job.limits = Limits { seconds: 5.0, grace_s: 2.0, ..Limits::default() };
+    let mut job = job(vec![phase("read", small(LoadWork::mfmr())), phase("never", small(LoadWork::mfmr()))]);
+    job.limits = LoadLimits { seconds: 5.0, grace_s: 2.0, ..LoadLimits::default() };
     let began = tokio::time::Instant::now();
     let outcome = run(&job, &two(&target).await, &LocalGate, &Control::new()).await.expect("ran");
     assert!((7.0..7.5).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
@@ -348,10 +366,10 @@ async fn calls_that_never_return_are_given_up_and_the_rest_is_reported() {
 async fn a_cancelled_run_ends_soon_even_if_its_calls_do_not() {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
-    done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
+    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &two(&plain).await).await;
     for fault in [Fault::HangFrom(2), Fault::Slow(Duration::from_millis(10))] {
         let target = Faulty::target(memory.clone(), fault);
-        let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
+        let endless = LoadWork { amount: Amount::Epochs(u64::MAX), ..small(LoadWork::mfmr()) };
         let (job, control) = (job(vec![phase("read", endless)]), Control::new());
         let clients = two(&target).await;
         let cancel = async {
@@ -371,8 +389,8 @@ async fn a_target_that_hangs_before_the_first_phase_ends_the_run_too() {
     let plain: Arc<dyn Target> = memory.clone();
     two(&plain).await;
     let clients = clients(&Faulty::target(memory, Fault::HangFrom(0)), 0, 2).await.expect("clients");
-    let mut job = job(vec![phase("write", small(Work::mfmw()))]);
-    job.limits = Limits { seconds: 5.0, grace_s: 2.0, ..Limits::default() };
+    let mut job = job(vec![phase("write", small(LoadWork::mfmw()))]);
+    job.limits = LoadLimits { seconds: 5.0, grace_s: 2.0, ..LoadLimits::default() };
     let began = tokio::time::Instant::now();
     let error =
         run(&job, &clients, &LocalGate, &Control::new()).await.expect_err("the marker cannot be read");
@@ -391,9 +409,9 @@ async fn a_target_that_hangs_before_the_first_phase_ends_the_run_too() {
 async fn failing_calls_end_the_phase_and_are_told_once_not_a_million_times() {
     let memory = MemoryTarget::new(64 << 20);
     let plain: Arc<dyn Target> = memory.clone();
-    done(&job(vec![phase("write", small(Work::mfmw()))]), &two(&plain).await).await;
+    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &two(&plain).await).await;
     let target = Faulty::target(memory, Fault::FailFrom(10));
-    let endless = Work { amount: Amount::Epochs(u64::MAX), ..small(Work::mfmr()) };
+    let endless = LoadWork { amount: Amount::Epochs(u64::MAX), ..small(LoadWork::mfmr()) };
     let (job, clients) = (job(vec![phase("read", endless)]), two(&target).await);
     let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
     let phase = &outcome.phases[0];
@@ -408,8 +426,8 @@ async fn failing_calls_end_the_phase_and_are_told_once_not_a_million_times() {
 async fn a_data_set_of_another_size_is_an_error_not_a_short_number() {
     let target = memory();
     let clients = two(&target).await;
-    done(&job(vec![phase("write", small(Work::mfmw()))]), &clients).await;
-    let mut job = job(vec![phase("read", small(Work::mfmr()))]);
+    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &clients).await;
+    let mut job = job(vec![phase("read", small(LoadWork::mfmr()))]);
     job.layout.sizes = Sizes::Equal(50_000);
     let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
     assert!(
@@ -424,11 +442,11 @@ async fn without_a_barrier_each_worker_goes_on_from_one_phase_to_the_next() {
     let memory = MemoryTarget::new(64 << 20);
     let target = Faulty::target(memory, Fault::Slow(Duration::from_millis(100)));
     let clients = two(&target).await;
-    let pace = Pace::Closed { think_s: 0.0, stagger: Some(Stagger { group: 1, every_s: 2.0 }) };
+    let pace = LoadPace::Closed { think_s: 0.0, stagger: Some(Stagger { group: 1, every_s: 2.0 }) };
     let own = Layout { files: 4, sizes: Sizes::Equal(10_000), files_per_directory: 0, private: true };
-    let write = Phase { pace, ..phase("write", small(Work::mfmw())) };
-    let read = Phase { barrier: false, forget: false, ..phase("read", small(Work::mfmr())) };
-    let mut job = Job { layout: own, ..job(vec![write, read]) };
+    let write = LoadPhase { pace, ..phase("write", small(LoadWork::mfmw())) };
+    let read = LoadPhase { barrier: false, forget: false, ..phase("read", small(LoadWork::mfmr())) };
+    let mut job = LoadJob { layout: own, ..job(vec![write, read]) };
     job.fleet.workers = 1;
     let outcome = done(&job, &clients).await;
     let starts: Vec<f64> = outcome.phases[1].spans.iter().map(|span| span.start_s.round()).collect();
@@ -440,9 +458,10 @@ async fn without_a_barrier_each_worker_goes_on_from_one_phase_to_the_next() {
 async fn outcomes_of_processes_travel_as_json_and_add_up() {
     let target = memory();
     let four = [two(&target).await, two(&target).await].concat();
-    let mut first = job(vec![phase("write", small(Work::mfmw())), phase("read", small(Work::mfmr()))]);
+    let mut first =
+        job(vec![phase("write", small(LoadWork::mfmw())), phase("read", small(LoadWork::mfmr()))]);
     first.fleet.clients = 4;
-    let second = Job { fleet: Fleet { first_client: 2, ..first.fleet }, ..first.clone() };
+    let second = LoadJob { fleet: ClientSet { first_client: 2, ..first.fleet }, ..first.clone() };
     // One after the other would do for the sums, but the second may only read what both have written.
     let gate = Meeting(tokio::sync::Barrier::new(2));
     let (control_a, control_b) = (Control::new(), Control::new());
@@ -459,7 +478,7 @@ async fn outcomes_of_processes_travel_as_json_and_add_up() {
     assert_eq!(who, (0..4).flat_map(|c| [(c, 0), (c, 1)]).collect::<Vec<_>>());
     assert_eq!(read.faults(), Vec::<String>::new());
 
-    let other = done(&job(vec![phase("else", Work::walk())]), &four[..2]).await;
+    let other = done(&job(vec![phase("else", LoadWork::walk())]), &four[..2]).await;
     assert_eq!(all.merge(other).expect_err("other phases").kind(), ErrorKind::Config);
 }
 
@@ -467,7 +486,7 @@ async fn outcomes_of_processes_travel_as_json_and_add_up() {
 struct Meeting(tokio::sync::Barrier);
 
 #[async_trait::async_trait]
-impl Gate for Meeting {
+impl PhaseGate for Meeting {
     async fn wait(&self, _phase: &str) -> types::Result<tokio::time::Instant> {
         self.0.wait().await;
         Ok(tokio::time::Instant::now())
@@ -477,7 +496,7 @@ impl Gate for Meeting {
 struct Broken;
 
 #[async_trait::async_trait]
-impl Gate for Broken {
+impl PhaseGate for Broken {
     async fn wait(&self, phase: &str) -> types::Result<tokio::time::Instant> {
         Err(Error::new(ErrorKind::Unavailable, "wait for the other processes before", phase))
     }
@@ -487,7 +506,7 @@ impl Gate for Broken {
 async fn a_gate_that_does_not_open_ends_the_run() {
     let target = memory();
     let clients = two(&target).await;
-    let outcome = run(&job(vec![phase("write", Work::mfmw())]), &clients, &Broken, &Control::new()).await;
+    let outcome = run(&job(vec![phase("write", LoadWork::mfmw())]), &clients, &Broken, &Control::new()).await;
     assert_eq!(outcome.expect_err("no run").kind(), ErrorKind::Unavailable);
 }
 
@@ -495,19 +514,28 @@ async fn a_gate_that_does_not_open_ends_the_run() {
 async fn a_job_that_makes_no_sense_is_refused_in_one_line() {
     let target = memory();
     let clients = two(&target).await;
-    let good = || job(vec![phase("read", small(Work::mfmr()))]);
+    let good = || job(vec![phase("read", small(LoadWork::mfmr()))]);
     let odd = Some(Files { directory: "frames".to_owned(), layout: Layout::default() });
-    let cases: Vec<(Job, &str)> = vec![
-        (Job { phases: vec![], ..good() }, "no phases"),
-        (Job { phases: vec![Phase { files: odd, ..Phase::default() }], ..good() }, "named as d00001"),
-        (Job { root: "../elsewhere".into(), ..good() }, "below the target"),
-        (Job { fleet: Fleet { clients: 1, ..good().fleet }, ..good() }, "not among the fleet's 1"),
-        (Job { fleet: Fleet { workers: 0, ..good().fleet }, ..good() }, "1 client or more"),
-        (Job { limits: Limits { seconds: -1.0, ..Limits::default() }, ..good() }, "time limits"),
-        (Job { limits: Limits { seconds: f64::NAN, ..Limits::default() }, ..good() }, "time limits"),
-        (Job { limits: Limits { bytes: 0, ..Limits::default() }, ..good() }, "byte budget"),
-        (Job { content: Content { seed: 0, compressible_percent: 200 }, ..good() }, "compressibility"),
-        (Job { phases: vec![Phase { verify_percent: 101, ..Phase::default() }], ..good() }, "verify"),
+    let cases: Vec<(LoadJob, &str)> = vec![
+        (LoadJob { phases: vec![], ..good() }, "no phases"),
+        (
+            LoadJob { phases: vec![LoadPhase { files: odd, ..LoadPhase::default() }], ..good() },
+            "named as d00001",
+        ),
+        (LoadJob { root: "../elsewhere".into(), ..good() }, "below the target"),
+        (LoadJob { fleet: ClientSet { clients: 1, ..good().fleet }, ..good() }, "not among the fleet's 1"),
+        (LoadJob { fleet: ClientSet { workers: 0, ..good().fleet }, ..good() }, "1 client or more"),
+        (LoadJob { limits: LoadLimits { seconds: -1.0, ..LoadLimits::default() }, ..good() }, "time limits"),
+        (
+            LoadJob { limits: LoadLimits { seconds: f64::NAN, ..LoadLimits::default() }, ..good() },
+            "time limits",
+        ),
+        (LoadJob { limits: LoadLimits { bytes: 0, ..LoadLimits::default() }, ..good() }, "byte budget"),
+        (LoadJob { content: SeededData { seed: 0, compressible_percent: 200 }, ..good() }, "compressibility"),
+        (
+            LoadJob { phases: vec![LoadPhase { verify_percent: 101, ..LoadPhase::default() }], ..good() },
+            "verify",
+        ),
     ];
     for (job, told) in cases {
         let error = run(&job, &clients, &LocalGate, &Control::new()).await.expect_err(told);

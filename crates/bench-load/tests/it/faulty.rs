@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bench_load::target::memory::MemoryTarget;
-use bench_load::target::{Capabilities, Client, Entry, File, Forgot, Space, Status, Target};
+use bench_load::target::{
+    Capabilities, Client, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
+};
 use bytes::Bytes;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
@@ -78,7 +80,7 @@ impl Target for Faulty {
         }
     }
 
-    async fn space(&self) -> Result<Option<Space>> {
+    async fn space(&self) -> Result<Option<TargetSpace>> {
         self.inner.space().await
     }
 
@@ -99,20 +101,20 @@ impl Client for FaultyClient {
         self.inner.mkdir(path).await
     }
 
-    async fn create(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         self.inner.create(path).await
     }
 
-    async fn open(&self, path: &str) -> Result<Arc<dyn File>> {
+    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let inner = self.inner.open(path).await?;
         Ok(Arc::new(FaultyFile { inner, shared: Arc::clone(&self.shared) }))
     }
 
-    async fn stat(&self, path: &str) -> Result<Status> {
+    async fn stat(&self, path: &str) -> Result<EntryStatus> {
         self.inner.stat(path).await
     }
 
-    async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         self.inner.list(path).await
     }
 
@@ -130,12 +132,12 @@ impl Client for FaultyClient {
 }
 
 struct FaultyFile {
-    inner: Arc<dyn File>,
+    inner: Arc<dyn TargetFile>,
     shared: Arc<Shared>,
 }
 
 #[async_trait]
-impl File for FaultyFile {
+impl TargetFile for FaultyFile {
     fn size(&self) -> u64 {
         self.inner.size()
     }

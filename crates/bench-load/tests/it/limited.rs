@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use bench_load::engine::{Control, Job, LocalGate, run};
+use bench_load::engine::{Control, LoadJob, LocalGate, run};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::safety::RunDir;
-use bench_load::shape::{Fleet, Layout, Share, Sizes, Work};
+use bench_load::shape::{ClientSet, Layout, LoadWork, Sharing, Sizes};
 use bench_load::target::limited::{BUSY_CALL, LimitedTarget};
 use bench_load::target::memory::MemoryTarget;
 use bench_load::target::{Target, clients};
@@ -16,24 +16,24 @@ const MIB: u64 = 1 << 20;
 const FILE: u64 = 8 * MIB;
 
 /// So many readers, each with a client of its own, of eight files of 8 MiB.
-async fn read(limits: &str, work: Work, readers: u32) -> PhaseOutcome {
+async fn read(limits: &str, work: LoadWork, readers: u32) -> PhaseOutcome {
     let memory: Arc<dyn Target> = MemoryTarget::new(128 * MIB);
     let layout = |files| Layout { files, sizes: Sizes::Equal(FILE), ..Layout::default() };
-    let job = |files, work| Job {
+    let job = |files, work| LoadJob {
         root: "forebay-bench-t".to_owned(),
         layout: layout(files),
-        fleet: Fleet { clients: readers, first_client: 0, workers: 1 },
+        fleet: ClientSet { clients: readers, first_client: 0, workers: 1 },
         phases: vec![phase("run", work)],
-        ..Job::default()
+        ..LoadJob::default()
     };
     let plain = clients(&memory, 0, readers).await.expect("clients");
     RunDir::create(&*plain[0], "t").await.expect("made");
-    let go = async |job: Job, clients: &[_]| {
+    let go = async |job: LoadJob, clients: &[_]| {
         run(&job, clients, &LocalGate, &Control::new()).await.expect("ran").phases.remove(0)
     };
-    go(job(readers.into(), Work::mfmw()), &plain).await;
+    go(job(readers.into(), LoadWork::mfmw()), &plain).await;
     let limited: Arc<dyn Target> = LimitedTarget::new(memory, limits.parse().expect("limits"));
-    let files = if work.share == Share::Worker { 1 } else { readers.into() };
+    let files = if work.share == Sharing::Worker { 1 } else { readers.into() };
     go(job(files, work), &clients(&limited, 0, readers).await.expect("clients")).await
 }
 
@@ -45,9 +45,9 @@ fn rate(phase: &PhaseOutcome) -> f64 {
 /// The plateau of the published study: one file gives what one file may, however many read it.
 #[tokio::test(start_paused = true)]
 async fn readers_of_one_file_share_its_limit_and_readers_of_many_do_not() {
-    let many = Work { share: Share::Split, ..Work::default() };
+    let many = LoadWork { share: Sharing::Split, ..LoadWork::default() };
     for readers in [1, 2, 4, 8] {
-        let one = rate(&read("file=60MiB/s", Work::sfmr(), readers).await);
+        let one = rate(&read("file=60MiB/s", LoadWork::sfmr(), readers).await);
         assert!((one / 60.0 - 1.0).abs() < 0.1, "{readers} readers of one file: {one} MiB/s");
         let all = rate(&read("file=60MiB/s", many.clone(), readers).await);
         let wanted = 60.0 * f64::from(readers);
@@ -59,7 +59,7 @@ async fn readers_of_one_file_share_its_limit_and_readers_of_many_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn busy_answers_are_tried_again_and_counted() {
-    let phase = read("busy=20%,retry-after=100ms", Work::sfmr(), 4).await;
+    let phase = read("busy=20%,retry-after=100ms", LoadWork::sfmr(), 4).await;
     assert_eq!((phase.faults(), phase.bytes_read), (vec![], 4 * FILE));
     let busy = phase.calls.get(BUSY_CALL).copied().expect("counted");
     // 4 x 9 requests succeeded, and one in five did not.
@@ -70,7 +70,7 @@ async fn busy_answers_are_tried_again_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_always_busy_is_a_failed_call_not_a_hang() {
-    let phase = read("busy=100%,retry-after=1ms", Work::sfmr(), 1).await;
+    let phase = read("busy=100%,retry-after=1ms", LoadWork::sfmr(), 1).await;
     assert!(phase.errors.told[0].contains("busy, 10 times in a row"), "{:?}", phase.errors);
     assert_eq!(phase.bytes_read, 0);
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use bench_load::data::Fault;
-use bench_load::engine::{Control, Job, Limits, LocalGate, run};
+use bench_load::engine::{Control, LoadJob, LoadLimits, LocalGate, run};
 use bench_load::outcome::Stop;
 use bench_load::process;
-use bench_load::shape::{Amount, Fleet, Layout, Sizes, Work};
+use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
 use bench_load::target::{Forgot, clients};
 use origin::Origin as _;
 use types::ErrorKind;
@@ -15,18 +15,18 @@ use crate::engine::phase;
 use crate::served::{files_of, serve, write_file};
 
 /// Forty files of 100,000 bytes, four in a directory.
-fn job(clients: u32, work: Work) -> Job {
-    Job {
+fn job(clients: u32, work: LoadWork) -> LoadJob {
+    LoadJob {
         layout: Layout { files: 40, sizes: Sizes::Equal(100_000), files_per_directory: 4, private: false },
-        fleet: Fleet { clients, first_client: 0, workers: 2 },
-        phases: vec![phase("read", Work { block_bytes: 64 << 10, ..work })],
-        ..Job::default()
+        fleet: ClientSet { clients, first_client: 0, workers: 2 },
+        phases: vec![phase("read", LoadWork { block_bytes: 64 << 10, ..work })],
+        ..LoadJob::default()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opening_and_reading_cost_the_calls_of_a_kernel_client() {
-    let job = job(1, Work::mfmr());
+    let job = job(1, LoadWork::mfmr());
     let served = serve(files_of(&job, 1)).await;
     let target = served.target("&rsize=32k&readahead=2");
     let client = target.client(0).await.expect("connected");
@@ -66,7 +66,7 @@ async fn opening_and_reading_cost_the_calls_of_a_kernel_client() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_epoch_over_nfs_is_verified_and_its_calls_are_counted() {
-    let job = job(3, Work::mfmr());
+    let job = job(3, LoadWork::mfmr());
     let origin = files_of(&job, 1);
     let served = serve(origin.clone()).await;
     let target = served.target("");
@@ -77,15 +77,18 @@ async fn an_epoch_over_nfs_is_verified_and_its_calls_are_counted() {
     assert_eq!(read.forgot, Some(Forgot::Everything));
     assert_eq!((read.calls["getattr"], read.calls["read"]), (120, 120), "files fit one READ of 128 KiB");
     assert_eq!(read.calls["lookup"], 150, "ten directories and forty files, asked for by one worker of two");
-    let walk = Job { phases: vec![phase("walk", Work::walk())], ..job.clone() };
+    let walk = LoadJob { phases: vec![phase("walk", LoadWork::walk())], ..job.clone() };
     let walked = run(&walk, &three, &LocalGate, &Control::new()).await.expect("ran");
     assert_eq!((walked.phases[0].faults(), walked.phases[0].calls["readdir"]), (vec![], 30));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flipped_byte_and_a_stale_file_behind_a_server_are_both_reported() {
-    let job = job(1, Work::mfmr());
-    let job = Job { phases: vec![bench_load::engine::Phase { version: 2, ..job.phases[0].clone() }], ..job };
+    let job = job(1, LoadWork::mfmr());
+    let job = LoadJob {
+        phases: vec![bench_load::engine::LoadPhase { version: 2, ..job.phases[0].clone() }],
+        ..job
+    };
     let origin = files_of(&job, 2);
     let path = job.layout.path("", 0, 11);
     let size = 100_000;
@@ -118,8 +121,8 @@ async fn a_flipped_byte_and_a_stale_file_behind_a_server_are_both_reported() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_dies_in_the_middle_is_an_error_not_a_hang() {
-    let mut job = job(4, Work { amount: Amount::Epochs(u64::MAX), ..Work::mfmr() });
-    job.limits = Limits { seconds: 300.0, ..Limits::default() };
+    let mut job = job(4, LoadWork { amount: Amount::Epochs(u64::MAX), ..LoadWork::mfmr() });
+    job.limits = LoadLimits { seconds: 300.0, ..LoadLimits::default() };
     let mut served = serve(files_of(&job, 1)).await;
     let four = clients(&served.target(""), 0, 4).await.expect("connected");
     let control = Control::new();
@@ -143,7 +146,7 @@ async fn a_server_that_dies_in_the_middle_is_an_error_not_a_hang() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_hundred_clients_run_in_one_process() {
     const CLIENTS: u32 = 500;
-    let mut job = job(CLIENTS, Work::mfmr());
+    let mut job = job(CLIENTS, LoadWork::mfmr());
     job.layout = Layout { files: 8, sizes: Sizes::Equal(50_000), files_per_directory: 0, private: false };
     job.fleet.workers = 1;
     let served = serve(files_of(&job, 1)).await;
@@ -181,7 +184,7 @@ async fn more_clients_than_open_files_are_refused_before_the_first_connects() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_and_one_that_is_read_only_are_told_in_one_line() {
-    let job = job(1, Work::mfmr());
+    let job = job(1, LoadWork::mfmr());
     let mut served = serve(files_of(&job, 1)).await;
     let target = served.target("");
     let client = target.client(0).await.expect("connected");

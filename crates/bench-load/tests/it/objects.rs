@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use bench_load::data::Content;
+use bench_load::data::SeededData;
 use bench_load::engine::LocalGate;
-use bench_load::engine::{Control, Job, Phase, run};
+use bench_load::engine::{Control, LoadJob, LoadPhase, run};
 use bench_load::outcome::PhaseOutcome;
-use bench_load::safety::{RunDir, check_target};
-use bench_load::shape::{Amount, Fleet, Layout, Order, Share, Sizes, Unit, Work};
-use bench_load::target::{Client, Kind, Target, clients, from_url};
+use bench_load::preflight::check_target;
+use bench_load::safety::RunDir;
+use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
+use bench_load::target::{Client, EntryKind, Target, clients, from_url};
 use bytes::Bytes;
 use testkit::stores::{RealStore, on_each_store};
 use types::ErrorKind;
@@ -62,9 +63,9 @@ async fn objects_are_written_read_listed_and_removed_as_files() {
         let mut names: Vec<_> =
             two.list("d1").await.expect("listed").into_iter().map(|e| (e.name, e.kind)).collect();
         names.sort_by(|a, b| a.0.cmp(&b.0));
-        let listed = [("d2", Kind::Directory), ("part", Kind::File), ("small", Kind::File)];
+        let listed = [("d2", EntryKind::Directory), ("part", EntryKind::File), ("small", EntryKind::File)];
         assert_eq!(names, listed.map(|(name, kind)| (name.to_owned(), Some(kind))));
-        assert_eq!(two.stat("d1").await.expect("there").kind, Kind::Directory);
+        assert_eq!(two.stat("d1").await.expect("there").kind, EntryKind::Directory);
         for missing in ["d1/none", "none/at/all"] {
             assert_eq!(two.open(missing).await.map(drop).expect_err(missing).kind(), ErrorKind::NotFound);
             assert_eq!(two.stat(missing).await.map(drop).expect_err(missing).kind(), ErrorKind::NotFound);
@@ -107,13 +108,20 @@ async fn opening_costs_one_listing_of_a_directory() {
     .await;
 }
 
-fn job(root: String, layout: Layout, phases: Vec<Phase>) -> Job {
-    let fleet = Fleet { clients: 3, first_client: 0, workers: 2 };
-    Job { root, layout, content: Content { seed: 7, ..Content::default() }, fleet, phases, ..Job::default() }
+fn job(root: String, layout: Layout, phases: Vec<LoadPhase>) -> LoadJob {
+    let fleet = ClientSet { clients: 3, first_client: 0, workers: 2 };
+    LoadJob {
+        root,
+        layout,
+        content: SeededData { seed: 7, ..SeededData::default() },
+        fleet,
+        phases,
+        ..LoadJob::default()
+    }
 }
 
-fn phase(name: &str, work: Work, version: u32) -> Phase {
-    Phase { name: name.to_owned(), work, version, ..Phase::default() }
+fn phase(name: &str, work: LoadWork, version: u32) -> LoadPhase {
+    LoadPhase { name: name.to_owned(), work, version, ..LoadPhase::default() }
 }
 
 fn calls(phase: &PhaseOutcome, kind: &str) -> u64 {
@@ -129,10 +137,10 @@ async fn one_object_that_many_write_has_all_their_bytes_and_is_committed_once_in
         // Six sections, of which none ends where a part does.
         for bytes in [(32 << 20) + 12_345, 700_000] {
             let layout = Layout { sizes: Sizes::Equal(bytes), ..Layout::default() };
-            for order in [Order::Sequential, Order::Random] {
+            for order in [AccessOrder::Sequential, AccessOrder::Random] {
                 let amount = Amount::Epochs(3);
-                let write = Work { order, amount, block_bytes: 300_000, ..Work::sfmw() };
-                let read = Work { block_bytes: 4 << 20, ..Work::sfmr() };
+                let write = LoadWork { order, amount, block_bytes: 300_000, ..LoadWork::sfmw() };
+                let read = LoadWork { block_bytes: 4 << 20, ..LoadWork::sfmr() };
                 let phases = vec![phase("write", write, 5), phase("read", read, 5)];
                 let job = job(dir.path(), layout.clone(), phases);
                 check_target(&*target, &job, bytes).await.expect("it can be done");
@@ -156,8 +164,8 @@ async fn one_object_that_many_write_has_all_their_bytes_and_is_committed_once_in
         }
         let layout = Layout::default();
         let alone = |work| job(dir.path(), layout.clone(), vec![phase("write", work, 1)]);
-        let drawn = Work { order: Order::Uniform, amount: Amount::Draws(5), ..Work::sfmw() };
-        let every = Work { share: Share::Worker, ..Work::sfmw() };
+        let drawn = LoadWork { order: AccessOrder::Uniform, amount: Amount::Draws(5), ..LoadWork::sfmw() };
+        let every = LoadWork { share: Sharing::Worker, ..LoadWork::sfmw() };
         for work in [drawn, every] {
             let refused = check_target(&*target, &alone(work), 0).await.expect_err("a block alone");
             assert!(
@@ -178,7 +186,7 @@ async fn a_write_that_is_stopped_leaves_no_object_and_no_upload() {
         let (_target, three) = several(&bucket(&store, "&part=5m"), 3).await;
         let dir = RunDir::create(&*three[0], "t").await.expect("made");
         let layout = Layout { sizes: Sizes::Equal(60 << 20), ..Layout::default() };
-        let mut job = job(dir.path(), layout, vec![phase("write", Work::sfmw(), 1)]);
+        let mut job = job(dir.path(), layout, vec![phase("write", LoadWork::sfmw(), 1)]);
         // Some parts are stored by then, and some are not.
         job.limits.bytes = 40 << 20;
         let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
@@ -216,8 +224,8 @@ async fn many_files_by_many_writers_read_back_and_a_changed_byte_is_found() {
             files_per_directory: 7,
             private: false,
         };
-        let reading = Work { block_bytes: 100_000, ..Work::mfmr() };
-        let writing = Work { block_bytes: 64 << 10, ..Work::mfmw() };
+        let reading = LoadWork { block_bytes: 100_000, ..LoadWork::mfmr() };
+        let writing = LoadWork { block_bytes: 64 << 10, ..LoadWork::mfmw() };
         let phases = vec![phase("write", writing, 2), phase("read", reading.clone(), 2)];
         let both = job(dir.path(), layout.clone(), phases);
         let outcome = run(&both, &three, &LocalGate, &Control::new()).await.expect("ran");
@@ -231,7 +239,8 @@ async fn many_files_by_many_writers_read_back_and_a_changed_byte_is_found() {
         let file = three[1].create(&path).await.expect("created");
         file.write(0, bytes.into()).await.expect("written");
         file.close().await.expect("closed");
-        let again = job(dir.path(), layout, vec![phase("read", Work { unit: Unit::File, ..reading }, 2)]);
+        let again =
+            job(dir.path(), layout, vec![phase("read", LoadWork { unit: TouchUnit::File, ..reading }, 2)]);
         let outcome = run(&again, &three, &LocalGate, &Control::new()).await.expect("ran");
         assert_eq!(outcome.phases[0].verification.corrupt, 3, "by each of the clients");
         assert!(dir.cleanup(&three).await.expect("cleaned up").complete());

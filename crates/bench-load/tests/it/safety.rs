@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bench_load::engine::{Control, Job, LocalGate, run};
-use bench_load::safety::{RunDir, check_target, plan};
-use bench_load::shape::{Fleet, Layout, Sizes, Work};
+use bench_load::engine::{Control, LoadJob, LocalGate, run};
+use bench_load::preflight::check_target;
+use bench_load::safety::RunDir;
+use bench_load::shape::{ClientSet, Layout, LoadWork, Sizes};
 use bench_load::target::memory::MemoryTarget;
-use bench_load::target::posix::{Options, PosixTarget};
+use bench_load::target::posix::{DirectoryOptions, PosixTarget};
 use bench_load::target::{Client, Target, clients};
 use types::{Error, ErrorKind};
 
@@ -15,16 +16,16 @@ use crate::engine::phase;
 use crate::faulty::{Fault, Faulty};
 
 fn directory(path: &Path) -> Arc<dyn Target> {
-    PosixTarget::open(path, Options::default()).expect("opened")
+    PosixTarget::open(path, DirectoryOptions::default()).expect("opened")
 }
 
-fn job(dir: &RunDir) -> Job {
-    Job {
+fn job(dir: &RunDir) -> LoadJob {
+    LoadJob {
         root: dir.path(),
         layout: Layout { files: 12, sizes: Sizes::Equal(5000), files_per_directory: 5, private: true },
-        fleet: Fleet { clients: 2, first_client: 0, workers: 2 },
-        phases: vec![phase("write", Work::mfmw())],
-        ..Job::default()
+        fleet: ClientSet { clients: 2, first_client: 0, workers: 2 },
+        phases: vec![phase("write", LoadWork::mfmw())],
+        ..LoadJob::default()
     }
 }
 
@@ -107,18 +108,16 @@ async fn a_target_that_cannot_take_the_job_is_refused_before_it_begins() {
     let one = memory.client(0).await.expect("a client");
     let dir = RunDir::create(&*one, "t").await.expect("made");
     let mut job = job(&dir);
-    let plan = plan(&job, None);
-    assert_eq!((plan.files, plan.data_bytes, plan.new_bytes), (24, 120_000, 120_000));
-    refused(check_target(&*memory, &job, plan.new_bytes).await.expect_err("too small"), "make it smaller");
+    refused(check_target(&*memory, &job, 120_000).await.expect_err("too small"), "make it smaller");
     job.layout.files = 5;
     check_target(&*memory, &job, 50_000).await.expect("fits");
     let faulty = |fault| Faulty::target(MemoryTarget::new(1 << 20), fault);
     let told = "read-only; choose a shape that reads";
     refused(check_target(&*faulty(Fault::ReadOnly), &job, 50_000).await.expect_err("read-only"), told);
-    let reading = Job { phases: vec![phase("read", Work::mfmr())], ..job.clone() };
+    let reading = LoadJob { phases: vec![phase("read", LoadWork::mfmr())], ..job.clone() };
     check_target(&*faulty(Fault::ReadOnly), &reading, 0).await.expect("reading is fine");
     job.layout = Layout { files: 1, private: false, ..job.layout };
-    job.phases = vec![phase("write", Work::sfmw())];
+    job.phases = vec![phase("write", LoadWork::sfmw())];
     refused(
         check_target(&*faulty(Fault::OneWriter), &job, 5000).await.expect_err("many"),
         "write a file each",
@@ -138,7 +137,8 @@ async fn the_engine_itself_writes_nowhere_but_behind_a_marker() {
         ("forebay-bench-mine/d00001", "no marker"),
         ("forebay-bench-gone", "no marker"),
     ] {
-        let job = Job { root: root.to_owned(), ..job(&RunDir::create(&*two[0], "t").await.expect("made")) };
+        let job =
+            LoadJob { root: root.to_owned(), ..job(&RunDir::create(&*two[0], "t").await.expect("made")) };
         refused(run(&job, &two, &LocalGate, &Control::new()).await.expect_err(root), told);
     }
     assert_eq!(std::fs::read_dir(place.path()).expect("listed").count(), 2);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bench_load::engine::Job;
+use bench_load::engine::LoadJob;
 use bench_load::target::{Target, from_url};
 use front_nfs::{Config, ExportRule, ExportRules, NfsServer, Squash};
 use namespace::{Junction, Namespace};
@@ -56,7 +56,7 @@ impl Served {
 }
 
 /// The files of a job (that are not private), as version `version`.
-pub fn files_of(job: &Job, version: u32) -> Arc<MemoryOrigin> {
+pub fn files_of(job: &LoadJob, version: u32) -> Arc<MemoryOrigin> {
     let origin = MemoryOrigin::new();
     for directory in 0..job.layout.directories() {
         let path = job.layout.directory_path(&job.root, 0, directory);
@@ -70,9 +70,9 @@ pub fn files_of(job: &Job, version: u32) -> Arc<MemoryOrigin> {
     origin
 }
 
-pub fn write_file(origin: &MemoryOrigin, job: &Job, file: u64, version: u32) {
+pub fn write_file(origin: &MemoryOrigin, job: &LoadJob, file: u64, version: u32) {
     let size = usize::try_from(job.layout.size_of(file)).expect("small");
-    let place = bench_load::data::Place { file: job.layout.content_id(0, file), version };
+    let place = bench_load::data::FileVersion { file: job.layout.content_id(0, file), version };
     let bytes = job.content.generate(place, 0, size);
     origin.write_file(job.layout.path(&job.root, 0, file).as_bytes(), &bytes).expect("written");
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use bench_load::data::Content;
-use bench_load::engine::{Control, Job, LocalGate, Phase, run};
+use bench_load::data::SeededData;
+use bench_load::engine::{Control, LoadJob, LoadPhase, LocalGate, run};
 use bench_load::outcome::PhaseOutcome;
-use bench_load::safety::{RunDir, check_target};
-use bench_load::shape::{Amount, Fleet, Layout, Order, Sizes, Work};
-use bench_load::target::{Client, Kind, Target, clients, from_url};
+use bench_load::preflight::check_target;
+use bench_load::safety::RunDir;
+use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sizes};
+use bench_load::target::{Client, EntryKind, Target, clients, from_url};
 use testkit::azfile::{StandIn, credentials};
 
 async fn several(share: &StandIn, keys: &std::path::Path) -> (Arc<dyn Target>, Vec<Arc<dyn Client>>) {
@@ -17,14 +18,14 @@ async fn several(share: &StandIn, keys: &std::path::Path) -> (Arc<dyn Target>, V
     (target, three)
 }
 
-fn job(dir: &RunDir, layout: Layout, phases: Vec<Phase>) -> Job {
-    let fleet = Fleet { clients: 3, first_client: 0, workers: 2 };
-    let content = Content { seed: 7, ..Content::default() };
-    Job { root: dir.path(), layout, content, fleet, phases, ..Job::default() }
+fn job(dir: &RunDir, layout: Layout, phases: Vec<LoadPhase>) -> LoadJob {
+    let fleet = ClientSet { clients: 3, first_client: 0, workers: 2 };
+    let content = SeededData { seed: 7, ..SeededData::default() };
+    LoadJob { root: dir.path(), layout, content, fleet, phases, ..LoadJob::default() }
 }
 
-fn phase(name: &str, work: Work) -> Phase {
-    Phase { name: name.to_owned(), work, version: 5, ..Phase::default() }
+fn phase(name: &str, work: LoadWork) -> LoadPhase {
+    LoadPhase { name: name.to_owned(), work, version: 5, ..LoadPhase::default() }
 }
 
 fn faults(phases: &[PhaseOutcome]) -> Vec<String> {
@@ -39,9 +40,9 @@ async fn one_file_of_a_share_that_many_write_has_all_their_bytes() {
     let dir = RunDir::create(&*three[0], "t").await.expect("made");
     let bytes = (5 << 20) + 12_345;
     let layout = Layout { sizes: Sizes::Equal(bytes), ..Layout::default() };
-    for order in [Order::Sequential, Order::Random] {
-        let write = Work { order, amount: Amount::Epochs(2), block_bytes: 300_000, ..Work::sfmw() };
-        let read = Work { block_bytes: 1 << 20, ..Work::sfmr() };
+    for order in [AccessOrder::Sequential, AccessOrder::Random] {
+        let write = LoadWork { order, amount: Amount::Epochs(2), block_bytes: 300_000, ..LoadWork::sfmw() };
+        let read = LoadWork { block_bytes: 1 << 20, ..LoadWork::sfmr() };
         let job = job(&dir, layout.clone(), vec![phase("write", write), phase("read", read)]);
         check_target(&*target, &job, bytes).await.expect("it can be done");
         let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
@@ -63,8 +64,8 @@ async fn many_files_of_a_share_are_written_read_listed_and_removed() {
     let dir = RunDir::create(&*three[0], "t").await.expect("made");
     let sizes = Sizes::Spread { min: 1, max: 300_000 };
     let layout = Layout { files: 20, sizes, files_per_directory: 7, private: false };
-    let writing = Work { block_bytes: 64 << 10, ..Work::mfmw() };
-    let reading = Work { block_bytes: 100_000, ..Work::mfmr() };
+    let writing = LoadWork { block_bytes: 64 << 10, ..LoadWork::mfmw() };
+    let reading = LoadWork { block_bytes: 100_000, ..LoadWork::mfmr() };
     let job = job(&dir, layout, vec![phase("write", writing), phase("read", reading)]);
     let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
     assert_eq!(faults(&outcome.phases), Vec::<String>::new());
@@ -72,7 +73,7 @@ async fn many_files_of_a_share_are_written_read_listed_and_removed() {
     let calls = &outcome.phases[1].calls;
     assert!(calls.get("read").is_some_and(|reads| *reads >= 60), "{calls:?}");
     let listed = three[2].list("").await.expect("listed");
-    assert!(listed.iter().all(|entry| entry.kind == Some(Kind::Directory)), "{listed:?}");
+    assert!(listed.iter().all(|entry| entry.kind == Some(EntryKind::Directory)), "{listed:?}");
     assert!(dir.cleanup(&three).await.expect("cleaned up").complete());
     assert_eq!(three[0].list("").await.expect("listed"), []);
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bench_load::target::memory::MemoryTarget;
-use bench_load::target::posix::{Options, PosixTarget};
-use bench_load::target::{Client, Forgot, Kind, Target, from_url};
+use bench_load::target::posix::{DirectoryOptions, PosixTarget};
+use bench_load::target::{Client, EntryKind, Forgot, Target, from_url};
 use bytes::Bytes;
 use types::ErrorKind;
 
@@ -75,8 +75,8 @@ async fn writes_and_reads(one: &dyn Client, two: &dyn Client) {
 
 async fn names_are_found_and_missed(one: &dyn Client, two: &dyn Client) {
     let status = two.stat("tried/deeper/file").await.expect("there");
-    assert_eq!((status.kind, status.size), (Kind::File, SIZE as u64));
-    assert_eq!(two.stat("tried").await.expect("there").kind, Kind::Directory);
+    assert_eq!((status.kind, status.size), (EntryKind::File, SIZE as u64));
+    assert_eq!(two.stat("tried").await.expect("there").kind, EntryKind::Directory);
     let mut listed: Vec<String> =
         one.list("tried").await.expect("listed").into_iter().map(|e| e.name).collect();
     listed.sort();
@@ -130,9 +130,11 @@ async fn memory_behaves_and_has_an_end() {
 async fn a_directory_behaves_with_and_without_its_page_cache() {
     let dir = tempfile::tempdir().expect("directory");
     let plain =
-        PosixTarget::open(dir.path(), Options { drop_pages: false, ..Options::default() }).expect("opened");
+        PosixTarget::open(dir.path(), DirectoryOptions { drop_pages: false, ..DirectoryOptions::default() })
+            .expect("opened");
     let dropping =
-        PosixTarget::open(dir.path(), Options { threads: 1, ..Options::default() }).expect("opened");
+        PosixTarget::open(dir.path(), DirectoryOptions { threads: 1, ..DirectoryOptions::default() })
+            .expect("opened");
     for (target, forgot) in [(plain, Forgot::Nothing), (dropping, Forgot::Contents)] {
         let target: Arc<dyn Target> = target;
         behaves(&target).await;
@@ -140,7 +142,8 @@ async fn a_directory_behaves_with_and_without_its_page_cache() {
         assert_eq!(client.forget().await.expect("said"), forgot);
     }
     let direct: Arc<dyn Target> =
-        PosixTarget::open(dir.path(), Options { direct: true, ..Options::default() }).expect("opened");
+        PosixTarget::open(dir.path(), DirectoryOptions { direct: true, ..DirectoryOptions::default() })
+            .expect("opened");
     let client = direct.client(0).await.expect("a client");
     match client.create("probe").await {
         Ok(_) => {

@@ -9,11 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench_load::data::Content;
-use bench_load::dataset::{Dataset, Laying, Prepared, prepare};
-use bench_load::engine::{Control, Job, LocalGate, run};
+use bench_load::data::SeededData;
+use bench_load::dataset::{Dataset, LayOutOptions, Prepared, prepare};
+use bench_load::engine::{Control, LoadJob, LocalGate, run};
 use bench_load::safety::RunDir;
-use bench_load::shape::{Fleet, Layout, Mix, Operation, Share, Sizes, Unit, Work};
+use bench_load::shape::{ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit};
 use bench_load::target::{Client, Target, clients, from_url};
 
 use crate::engine::phase;
@@ -155,24 +155,24 @@ async fn writing_costs_the_calls_of_a_kernel_client(client: &dyn Client) {
 async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let dir = RunDir::create(&*two[0], "nfs").await.expect("made");
     let layout = Layout { files: 1, sizes: Sizes::Equal(3_000_000), ..Layout::default() };
-    let small = |work| Work { block_bytes: 100_000, ..work };
-    let mixed = Work {
-        operation: Operation::Mixed(Mix { read: 60, write: 30, stat: 10, ..Mix::default() }),
-        ..Work::random_reads(Unit::Block, 300)
+    let small = |work| LoadWork { block_bytes: 100_000, ..work };
+    let mixed = LoadWork {
+        operation: LoadOperation::Mixed(Mix { read: 60, write: 30, stat: 10, ..Mix::default() }),
+        ..LoadWork::random_reads(TouchUnit::Block, 300)
     };
-    let job = Job {
+    let job = LoadJob {
         root: dir.path(),
         layout,
-        content: Content { seed: 2, compressible_percent: 0 },
-        fleet: Fleet { clients: 2, first_client: 0, workers: 3 },
+        content: SeededData { seed: 2, compressible_percent: 0 },
+        fleet: ClientSet { clients: 2, first_client: 0, workers: 3 },
         phases: vec![
-            phase("SFMW", small(Work::sfmw())),
-            phase("SFMR", small(Work::sfmr())),
-            phase("SFMW in turns", small(Work { share: Share::Interleaved, ..Work::sfmw() })),
-            phase("SFMR in sections", small(Work::sfmr_sections())),
+            phase("SFMW", small(LoadWork::sfmw())),
+            phase("SFMR", small(LoadWork::sfmr())),
+            phase("SFMW in turns", small(LoadWork { share: Sharing::Interleaved, ..LoadWork::sfmw() })),
+            phase("SFMR in sections", small(LoadWork::sfmr_sections())),
             phase("mixed", small(mixed)),
         ],
-        ..Job::default()
+        ..LoadJob::default()
     };
     let outcome = run(&job, two, &LocalGate, &Control::new()).await.expect("ran");
     for phase in &outcome.phases {
@@ -181,7 +181,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let moved: Vec<u64> = outcome.phases.iter().map(|phase| phase.bytes()).collect();
     assert_eq!(moved[..4], [3_000_000, 18_000_000, 3_000_000, 3_000_000]);
     assert_eq!(outcome.phases[4].units, 600, "reads of what others write at that moment");
-    let place = bench_load::data::Place { file: 0, version: 1 };
+    let place = bench_load::data::FileVersion { file: 0, version: 1 };
     let there = fs::read(export.join(dir.path()).join("f00000000")).expect("at the server");
     assert_eq!(job.content.verify(place, 0, &there), Ok(()));
     assert!(dir.cleanup(two).await.expect("cleaned up").complete());
@@ -191,7 +191,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let dataset = Dataset { layout, content: job.content, version: 1, trees: 1 };
     for reused in [false, true] {
         let prepared =
-            prepare(&dataset, &dir, two, &Laying::default(), &Control::new()).await.expect("laid out");
+            prepare(&dataset, &dir, two, &LayOutOptions::default(), &Control::new()).await.expect("laid out");
         assert_eq!(matches!(prepared, Prepared::Reused), reused);
     }
     let done = dir.cleanup(two).await.expect("cleaned up");

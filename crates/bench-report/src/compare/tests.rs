@@ -55,8 +55,8 @@ fn two_runs_of_the_same_are_not_different() {
         let mut run = || file((0..5).map(|i| seconds(&format!("m{i}"), random.run(10.0, 0.03, 8))).collect());
         let (a, b) = (run(), run());
         match compare(&a, &b, &Config::default()).verdict {
-            Verdict::Same => {}
-            Verdict::Better | Verdict::Worse => alarms.push(seed),
+            ResultVerdict::Same => {}
+            ResultVerdict::Better | ResultVerdict::Worse => alarms.push(seed),
             other => panic!("seed {seed}: {other}"),
         }
     }
@@ -76,8 +76,8 @@ fn a_run_slowed_by_ten_percent_is_found() {
         let (a, b) = (run(10.0), run(11.0));
         let outcome = compare(&a, &b, &Config::default());
         match outcome.measures[0].change {
-            Change::Worse => assert_eq!(outcome.verdict, Verdict::Worse, "seed {seed}"),
-            Change::None => missed.push(seed),
+            MeasureChange::Worse => assert_eq!(outcome.verdict, ResultVerdict::Worse, "seed {seed}"),
+            MeasureChange::None => missed.push(seed),
             other => panic!("seed {seed}: {other:?}"),
         }
         let forth = outcome.measures[0].effect.unwrap().relative;
@@ -115,10 +115,10 @@ fn higher_is_better_for_rates() {
     };
     let (low, high) = (vec![10.0, 10.1, 10.2, 10.3, 10.4, 10.5], vec![11.0, 11.1, 11.2, 11.3, 11.4, 11.5]);
     let (low, high) = (file(vec![rate(low)]), file(vec![rate(high)]));
-    assert_eq!(compare(&low, &high, &Config::default()).verdict, Verdict::Better);
-    assert_eq!(compare(&high, &low, &Config::default()).verdict, Verdict::Worse);
+    assert_eq!(compare(&low, &high, &Config::default()).verdict, ResultVerdict::Better);
+    assert_eq!(compare(&high, &low, &Config::default()).verdict, ResultVerdict::Worse);
     let tolerant = Config { smallest_change: 0.2, ..Config::default() };
-    assert_eq!(compare(&high, &low, &tolerant).verdict, Verdict::Same);
+    assert_eq!(compare(&high, &low, &tolerant).verdict, ResultVerdict::Same);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn too_few_repetitions_say_so() {
         why,
         "not comparable: 3 repetitions are too few to show a difference in one measure; run both again with --repetitions 6"
     );
-    assert_eq!(outcome.measures[0].change, Change::TooFew);
+    assert_eq!(outcome.measures[0].change, MeasureChange::TooFew);
     assert_eq!(outcome.table.rows[0].cells[4], Cell::text("n too small (3 and 3)"));
     assert_eq!(outcome.verdict.exit_code(), 2);
 }
@@ -145,11 +145,11 @@ fn many_questions_need_more_repetitions() {
     };
     let six = compare(&run(10.0, 6), &run(100.0, 6), &Config::default());
     assert!(
-        matches!(&six.verdict, Verdict::NotComparable(why) if why.contains("--repetitions 7")),
+        matches!(&six.verdict, ResultVerdict::NotComparable(why) if why.contains("--repetitions 7")),
         "{}",
         six.verdict
     );
-    assert_eq!(compare(&run(10.0, 7), &run(100.0, 7), &Config::default()).verdict, Verdict::Worse);
+    assert_eq!(compare(&run(10.0, 7), &run(100.0, 7), &Config::default()).verdict, ResultVerdict::Worse);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_parameter_that_the_comparison_is_about_may_differ() {
     b.measures.push(seconds("warm", vec![1.0; 6]));
     let config = Config { may_differ: BTreeSet::from(["file_bytes".to_owned()]), ..Config::default() };
     let outcome = compare(&a, &b, &config);
-    assert_eq!(outcome.verdict, Verdict::Same);
+    assert_eq!(outcome.verdict, ResultVerdict::Same);
     let notes = outcome.table.notes.join("\n");
     assert!(notes.contains("Set-ups differ in kernel: A unknown, B 6.2."), "{notes}");
     assert!(notes.contains("warm (s) is in B only"), "{notes}");

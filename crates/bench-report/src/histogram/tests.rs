@@ -90,11 +90,11 @@ fn the_cumulative_curve_rises_to_a_hundred() {
 
 #[test]
 fn damaged_texts_are_errors() {
-    let bytes = base64::decode(GOLDEN).unwrap();
+    let bytes = BASE64.decode(GOLDEN).unwrap();
     let damaged = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = bytes.clone();
         change(&mut bytes);
-        let error = Histogram::decode(&base64::encode(&bytes)).unwrap_err();
+        let error = Histogram::decode(&BASE64.encode(&bytes)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
         error.to_string()
     };
@@ -151,11 +151,11 @@ proptest! {
 
     #[test]
     fn no_bytes_make_it_panic(counts in prop::collection::vec(any::<u8>(), 0..200), text in ".{0,80}") {
-        let mut bytes = base64::decode(GOLDEN).unwrap();
+        let mut bytes = BASE64.decode(GOLDEN).unwrap();
         bytes.truncate(HEADER_BYTES);
         bytes[6..8].copy_from_slice(&(counts.len() as u16).to_be_bytes());
         bytes.extend(&counts);
-        if let Ok(histogram) = Histogram::decode(&base64::encode(&bytes)) {
+        if let Ok(histogram) = Histogram::decode(&BASE64.encode(&bytes)) {
             prop_assert_eq!(Histogram::decode(&histogram.encode()).unwrap(), histogram);
         }
         let _ = Histogram::decode(&text);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::model::{AnswerLine, AnswerPart, Axis, Better, Measure, Plot, PlotKind, Row, Series, Table};
+use crate::model::{AnswerLine, AnswerPart, Axis, Better, Measure, Plot, PlotKind, Series, Table, TableRow};
 use crate::summary::{estimate, point};
 
 fn example() -> ResultFile {
@@ -25,7 +25,7 @@ fn example() -> ResultFile {
         tables: vec![Table::new(
             "Results",
             ["Direct (s)", "Bytes"],
-            vec![Row::new(vec![estimate(&values), Cell::Bytes(u64::MAX)])],
+            vec![TableRow::new(vec![estimate(&values), Cell::Bytes(u64::MAX)])],
         )],
         plots: vec![Plot {
             title: "Time".to_owned(),
@@ -34,12 +34,7 @@ fn example() -> ResultFile {
             kind: PlotKind::Lines,
             series: vec![Series::ours("direct", point(69.5, &values).into_iter().collect())],
         }],
-        measures: vec![Measure {
-            name: "direct".to_owned(),
-            unit: "s".to_owned(),
-            better: Better::Lower,
-            values: values.to_vec(),
-        }],
+        measures: vec![Measure::new("direct", "s", Better::Lower, values.to_vec())],
         histograms: vec![latency.to_named("read")],
         findings: vec![Finding::verdict("limited by: WAN RTT")],
         answer: vec![AnswerLine::new(

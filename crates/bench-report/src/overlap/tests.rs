@@ -43,11 +43,11 @@ fn the_tryggve_reads_never_fully_overlapped() {
     }
 }
 
-fn phase(spans: &[(f64, f64, u64)]) -> Phase {
+fn phase(spans: &[(f64, f64, u64)]) -> PhaseSpans {
     let span = |(i, (start, end, bytes)): (usize, &(f64, f64, u64))| {
         Span::new(format!("w{i}"), *start, *end, *bytes)
     };
-    Phase::new(spans.iter().enumerate().map(span).collect()).unwrap()
+    PhaseSpans::new(spans.iter().enumerate().map(span).collect()).unwrap()
 }
 
 #[test]
@@ -75,8 +75,8 @@ fn with_progress_the_windows_are_measured() {
     fast.progress = vec![(1.0, 1000)];
     let mut late = Span::new("late", 4.0, 14.0, 2000);
     late.progress = vec![(9.0, 1000)];
-    let phase = Phase::new(vec![fast, late]).unwrap();
-    assert_eq!(phase.common(), Some(Window { start: 4.0, end: 10.0 }));
+    let phase = PhaseSpans::new(vec![fast, late]).unwrap();
+    assert_eq!(phase.common(), Some(TimeWindow { start: 4.0, end: 10.0 }));
     // 0 of fast; 1000 until 9 s and another 200 until 10 s of late; in 6 s.
     assert!((phase.common_rate().unwrap() - 200.0).abs() < 1e-9);
     assert!((phase.first_done_rate().unwrap() - 220.0).abs() < 1e-9);
@@ -85,7 +85,7 @@ fn with_progress_the_windows_are_measured() {
 
 #[test]
 fn spans_that_make_no_sense_are_refused() {
-    let refused = |spans: Vec<Span>| Phase::new(spans).unwrap_err().reason;
+    let refused = |spans: Vec<Span>| PhaseSpans::new(spans).unwrap_err().reason;
     assert_eq!(refused(vec![]), "no worker finished");
     assert!(refused(vec![Span::new("w", 1.0, 1.0, 5)]).contains("w took no time"));
     assert!(refused(vec![Span::new("w", 0.0, f64::NAN, 5)]).contains("took no time"));

@@ -9,7 +9,7 @@ const POWERS_MAX: usize = 12;
 const UNPLACED: (f64, f64) = (0.0, 1.0);
 
 #[derive(Clone, Debug)]
-pub struct Scale {
+pub struct AxisScale {
     logarithmic: bool,
     low: f64,
     high: f64,
@@ -18,15 +18,15 @@ pub struct Scale {
     pub ticks: Vec<(f64, String)>,
 }
 
-impl Scale {
+impl AxisScale {
     /// Over finite `values`; linear if a logarithmic one cannot show them all, because one is not positive. With
     /// `from_zero` a linear scale begins at zero, as lengths of bars must.
-    pub fn new(values: &[f64], logarithmic: bool, from_zero: bool) -> Scale {
+    pub fn new(values: &[f64], logarithmic: bool, from_zero: bool) -> AxisScale {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let (low, high) = if low <= high { (low, high) } else { (0.0, 1.0) };
         if logarithmic && low > 0.0 {
-            return Scale::logarithmic(values, low, high);
+            return AxisScale::logarithmic(values, low, high);
         }
         // A scale that nearly reaches zero anyway shows it.
         let from_zero = from_zero || low.abs() < 0.3 * high;
@@ -40,15 +40,15 @@ impl Scale {
             .map(|i| (first + f64::from(i)) * step)
             .map(|value| (value, linear_label(value, decimals)))
             .collect();
-        Scale { logarithmic: false, low: first * step, high: last * step, pixels: UNPLACED, ticks }
+        AxisScale { logarithmic: false, low: first * step, high: last * step, pixels: UNPLACED, ticks }
     }
 
-    fn logarithmic(values: &[f64], low: f64, high: f64) -> Scale {
+    fn logarithmic(values: &[f64], low: f64, high: f64) -> AxisScale {
         let powers = powers_of_two(values);
         if !powers.is_empty() {
             let ticks = powers.iter().map(|v| (*v, label(*v))).collect();
             let (low, high) = if low < high { (low, high) } else { (low / 2.0, high * 2.0) };
-            return Scale { logarithmic: true, low, high, pixels: UNPLACED, ticks };
+            return AxisScale { logarithmic: true, low, high, pixels: UNPLACED, ticks };
         }
         let decades = (low.log10().floor() as i32, high.log10().ceil() as i32);
         let all: Vec<f64> = (decades.0 - 1..=decades.1 + 1)
@@ -72,7 +72,7 @@ impl Scale {
                 .collect()
         };
         let ticks = ticks.into_iter().map(|v| (v, label(v))).collect();
-        Scale { logarithmic: true, low: from, high: to, pixels: UNPLACED, ticks }
+        AxisScale { logarithmic: true, low: from, high: to, pixels: UNPLACED, ticks }
     }
 
     /// Say which pixels its lower and its upper end have.
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn labels(values: &[f64], logarithmic: bool) -> Vec<String> {
-        Scale::new(values, logarithmic, true).ticks.into_iter().map(|t| t.1).collect()
+        AxisScale::new(values, logarithmic, true).ticks.into_iter().map(|t| t.1).collect()
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
             vec![f64::MAX, f64::MIN],
         ] {
             for logarithmic in [false, true] {
-                let mut scale = Scale::new(&values, logarithmic, true);
+                let mut scale = AxisScale::new(&values, logarithmic, true);
                 scale.place(10.0, 20.0);
                 for value in values.iter().chain([&scale.floor()]) {
                     let pixel = scale.at(*value);
@@ -201,7 +201,7 @@ mod tests {
                 assert!(scale.ticks.len() <= 22, "{values:?}: {} ticks", scale.ticks.len());
             }
         }
-        let mut scale = Scale::new(&[0.0, 10.0], false, true);
+        let mut scale = AxisScale::new(&[0.0, 10.0], false, true);
         scale.place(0.0, 100.0);
         assert_eq!((scale.at(0.0), scale.at(5.0), scale.at(10.0)), (0.0, 50.0, 100.0));
     }

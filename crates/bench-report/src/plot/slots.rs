@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::scale::Scale;
-use super::{DIGIT, Frame, LINE, class, doubt, whisker};
+use super::scale::AxisScale;
+use super::{DIGIT, LINE, PlotFrame, class, doubt, whisker};
 use crate::format;
 use crate::markup::escape;
 use crate::model::{Plot, Series};
@@ -50,7 +50,7 @@ impl Slots {
         self.left + (index as f64 + 0.5) * self.width
     }
 
-    pub fn draw_names(&self, out: &mut String, frame: &Frame) {
+    pub fn draw_names(&self, out: &mut String, frame: &PlotFrame) {
         for (x, name) in self.categories.iter().zip(&self.names) {
             let middle = self.middle(*x);
             for (line, part) in name.iter().enumerate() {
@@ -65,10 +65,10 @@ impl Slots {
         }
     }
 
-    pub fn draw_bars(&self, out: &mut String, series: &[Series], frame: &Frame) {
+    pub fn draw_bars(&self, out: &mut String, series: &[Series], frame: &PlotFrame) {
         let group = (self.width * 0.8).min(GROUP_MAX);
         let width = group / series.len().max(1) as f64;
-        let y: &Scale = &frame.y;
+        let y: &AxisScale = &frame.y;
         let floor = y.at(y.floor());
         for (i, one) in series.iter().enumerate() {
             let class = class(series, i);

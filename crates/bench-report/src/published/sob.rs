@@ -5,8 +5,8 @@
 
 use serde::Deserialize;
 
-use crate::model::{Cell, Row, Table};
-use crate::overlap::{Phase, Refusal, Span};
+use crate::model::{Cell, Table, TableRow};
+use crate::overlap::{PhaseSpans, Refusal, Span};
 
 const MIB: f64 = 1048576.0;
 /// MiB of one node in test 1.
@@ -49,14 +49,14 @@ pub struct SobRun {
 
 impl SobRun {
     /// Test 1's writes: all began together.
-    pub fn writes(&self) -> Result<Phase, Refusal> {
-        Phase::new(self.nodes.iter().map(|n| span(&n.name, 0.0, n.write_1.rate)).collect())
+    pub fn writes(&self) -> Result<PhaseSpans, Refusal> {
+        PhaseSpans::new(self.nodes.iter().map(|n| span(&n.name, 0.0, n.write_1.rate)).collect())
     }
 
     /// Test 1's reads: each began when its own write had ended.
-    pub fn reads(&self) -> Result<Phase, Refusal> {
+    pub fn reads(&self) -> Result<PhaseSpans, Refusal> {
         let read = |n: &SobNode| span(&n.name, TEST_1_MIB / n.write_1.rate, n.read_1.rate);
-        Phase::new(self.nodes.iter().map(read).collect())
+        PhaseSpans::new(self.nodes.iter().map(read).collect())
     }
 
     /// The original's table: one column for each node.
@@ -67,7 +67,7 @@ impl SobRun {
             |w: SobTiming, r: SobTiming| format!("{}\nRead: {}s ({:.3} MB/s)", write(w), r.seconds, r.rate);
         let row = |test: u64, of: &dyn Fn(&SobNode) -> String| {
             let cells = self.nodes.iter().map(|n| Cell::text(of(n)));
-            Row::new(std::iter::once(Cell::Count(test)).chain(cells).collect())
+            TableRow::new(std::iter::once(Cell::Count(test)).chain(cells).collect())
         };
         let rows = vec![
             row(1, &|n| both(n.write_1, n.read_1)),

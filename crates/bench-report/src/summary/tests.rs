@@ -49,12 +49,7 @@ fn eight_repetitions_see_about_one_and_a_half_times_the_noise() {
 
 #[test]
 fn a_trend_is_warned_of_and_noise_is_not() {
-    let measure = |values: &[f64]| Measure {
-        name: "warm seconds".to_owned(),
-        unit: "s".to_owned(),
-        better: Better::Lower,
-        values: values.to_vec(),
-    };
+    let measure = |values: &[f64]| Measure::new("warm seconds", "s", Better::Lower, values.to_vec());
     let warning = drift_warning(&measure(&[10.0, 10.4, 10.8, 11.2, 11.6, 12.0])).unwrap();
     assert!(warning.contains("changed by +18.2 %") && warning.contains("warm seconds"), "{warning}");
     assert_eq!(drift_warning(&measure(&[10.0, 11.2, 10.4, 10.8, 12.0, 10.1])), None);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use bench_report::fit;
 use bench_report::histogram::Histogram;
 use bench_report::model::{
-    AnswerLine, AnswerPart, Axis, Better, Cell, Finding, Measure, Plot, PlotKind, Point, ResultFile, Row,
-    SCHEMA, Series, Severity, Table,
+    AnswerLine, AnswerPart, Axis, Better, Cell, Finding, Measure, Plot, PlotKind, Point, ResultFile, SCHEMA,
+    Series, Severity, Table, TableRow,
 };
 use bench_report::published::PUBLISHED;
 use bench_report::summary::{estimate, median, point};
@@ -100,7 +100,7 @@ fn results(runs: &Runs) -> Table {
         let mut cells = vec![Cell::text(*name), Cell::Number(rtt), Cell::Count(u64::from(REPETITIONS))];
         cells.extend(times.map(|t| estimate(t)));
         cells.extend([Cell::Number(speed_up), Cell::Bytes(8388608 + 4096 * i as u64), Cell::Count(12345)]);
-        rows.push(Row::new(cells));
+        rows.push(TableRow::new(cells));
     }
     rows[2].invalid = vec!["the cache was not cold: the origin sent 3.1 MiB of 8.0 MiB".to_owned()];
     rows[3].cells[8] = Cell::missing("the origin does not count calls");

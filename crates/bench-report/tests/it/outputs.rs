@@ -13,7 +13,7 @@ fn the_whole_result_survives_json_and_equals_itself() {
     let back = json::read("result.json", text.as_bytes()).unwrap();
     assert_eq!(back, file);
     let outcome = compare::compare(&file, &back, &compare::Config::default());
-    assert_eq!(outcome.verdict, compare::Verdict::Same, "{:?}", outcome.table.notes);
+    assert_eq!(outcome.verdict, compare::ResultVerdict::Same, "{:?}", outcome.table.notes);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bench_report::html;
-use bench_report::model::{Cell, Row, Table};
+use bench_report::model::{Cell, Table, TableRow};
 
 use crate::example;
 
@@ -141,7 +141,8 @@ fn a_wide_table_scrolls_in_its_own_box_and_not_the_page() {
     }
     let mut file = example::result();
     let cells = (0..40).map(|n| Cell::text(format!("{n} / {n} / 0.000{n}"))).collect();
-    file.tables = vec![Table::new("Wide", (0..40).map(|n| format!("column {n}")), vec![Row::new(cells)])];
+    file.tables =
+        vec![Table::new("Wide", (0..40).map(|n| format!("column {n}")), vec![TableRow::new(cells)])];
     let look = "<script>const box = document.querySelector('.box'); document.title = [\
         document.documentElement.scrollWidth <= innerWidth, box.scrollWidth > box.clientWidth, \
         getComputedStyle(box).overflowX].join(' ')</script></body>";

@@ -11,20 +11,20 @@ use crate::fixture::operator;
 const JUNCTIONS_MAX: usize = 8;
 
 #[derive(Deserialize)]
-struct Status {
+struct TierStatus {
     version: String,
     write: String,
-    cache: Cache,
-    junctions: Vec<Junction>,
+    cache: TierCache,
+    junctions: Vec<TierJunction>,
 }
 
 #[derive(Deserialize)]
-struct Cache {
+struct TierCache {
     bytes_max: u64,
 }
 
 #[derive(Deserialize)]
-struct Junction {
+struct TierJunction {
     path: String,
     origin: String,
 }
@@ -40,7 +40,7 @@ pub fn of_tier(admin: SocketAddr) -> Result<String> {
 }
 
 fn told(status: &str) -> serde_json::Result<String> {
-    let status: Status = serde_json::from_str(status)?;
+    let status: TierStatus = serde_json::from_str(status)?;
     let mut parts = vec![
         format!("forebay {}", status.version),
         status.write,

@@ -1,19 +1,18 @@
 //! What the knee and the open loops look like in a result.
 
 use bench_report::format::number;
-use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
-use bench_report::summary::{estimate, point};
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
+use bench_report::summary::{estimate, estimate_or, point};
 
-use super::{Found, KneeArgs, Level};
-use crate::budget::Cut;
+use super::{KneeArgs, KneeResult, Level};
+use crate::budget::TimeCut;
 use crate::results::ResultBuilder;
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
 const KEPT_UP: f64 = 0.95;
 
 /// `what`: the touches' name in the plural, as `objects`.
-pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &Found, what: &str) {
+pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &KneeResult, what: &str) {
     draft.parameter("knee_step_s", args.step.as_secs_f64());
     let percents: Vec<String> = args.open_percent.iter().map(f64::to_string).collect();
     draft.parameter("open_percent", percents.join(","));
@@ -25,10 +24,10 @@ pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &Found, what: &st
     draft.file.plots.extend(plots(found, what));
     histograms(draft, found);
     tell(draft, found, what);
-    Cut::tell(found.cut, draft, "repetitions of all steps: some have fewer");
+    TimeCut::tell(found.cut, draft, "repetitions of all steps: some have fewer");
 }
 
-fn steps(found: &Found, what: &str) -> Table {
+fn steps(found: &KneeResult, what: &str) -> Table {
     let row = |(at, level): (usize, &Level)| {
         let knee = match found.knee {
             knee if knee == at && found.reached => "knee",
@@ -39,12 +38,12 @@ fn steps(found: &Found, what: &str) -> Table {
             Cell::Count(level.workers.into()),
             estimate(&level.rates),
             estimate(&level.mib),
-            known(&level.service_p50),
-            p99(&level.service),
+            estimate_or(&level.service_p50, "nothing was done"),
+            level.service.milliseconds(99.0, "samples"),
             Cell::text(knee),
             Cell::Count(level.rates.len() as u64),
         ];
-        Row { invalid: reasons(level), ..Row::new(cells) }
+        TableRow { invalid: reasons(level), ..TableRow::new(cells) }
     };
     let columns = [
         "Workers".to_owned(),
@@ -56,34 +55,31 @@ fn steps(found: &Found, what: &str) -> Table {
         "Knee".to_owned(),
         "n".to_owned(),
     ];
-    let mut table = Table::new(
+    Table::new(
         "The knee: twice the workers each time",
         columns,
         found.steps.iter().enumerate().map(row).collect(),
-    );
-    table.notes = vec![
+    ).noted([
         "A closed loop: rate x latency is the number of workers. Past the knee twice the workers bring less than 5 %, or a \
-         touch takes twice as long as with one worker."
-            .to_owned(),
-    ];
-    table
+         touch takes twice as long as with one worker.",
+    ])
 }
 
-fn open(found: &Found, what: &str) -> Table {
+fn open(found: &KneeResult, what: &str) -> Table {
     let row = |level: &Level| {
         let (percent, offered) = level.offered.unwrap_or_default();
         let cells = vec![
             Cell::Number(percent),
             Cell::Number((offered * 100.0).round() / 100.0),
             estimate(&level.rates),
-            known(&level.service_p50),
-            p99(&level.service),
-            known(&level.response_p50),
-            p99(&level.response),
-            p99(&level.lateness),
+            estimate_or(&level.service_p50, "nothing was done"),
+            level.service.milliseconds(99.0, "samples"),
+            estimate_or(&level.response_p50, "nothing was done"),
+            level.response.milliseconds(99.0, "samples"),
+            level.lateness.milliseconds(99.0, "samples"),
             Cell::Count(level.rates.len() as u64),
         ];
-        Row { invalid: reasons(level), ..Row::new(cells) }
+        TableRow { invalid: reasons(level), ..TableRow::new(cells) }
     };
     let columns = [
         "% of the knee's rate".to_owned(),
@@ -96,26 +92,11 @@ fn open(found: &Found, what: &str) -> Table {
         "bench late p99 (ms)".to_owned(),
         "n".to_owned(),
     ];
-    let mut table =
-        Table::new("Open loops at shares of the knee's rate", columns, found.open.iter().map(row).collect());
-    table.notes = vec![
+    Table::new("Open loops at shares of the knee's rate", columns, found.open.iter().map(row).collect()).noted([
         "Service: from when a touch was begun. Response: from when it was due, so with the time in which all workers were \
          busy. Late: how much of that is the bench's own, waking up."
             .to_owned(),
-    ];
-    table
-}
-
-fn known(values: &[f64]) -> Cell {
-    if values.is_empty() { Cell::missing("nothing was done") } else { estimate(values) }
-}
-
-/// Milliseconds, of all repetitions.
-fn p99(histogram: &Histogram) -> Cell {
-    match histogram.percentile(99.0) {
-        Some(microseconds) => Cell::Number(microseconds as f64 / 1000.0),
-        None => Cell::missing(format!("{} samples are too few", histogram.len())),
-    }
+    ])
 }
 
 fn reasons(level: &Level) -> Vec<String> {
@@ -125,7 +106,7 @@ fn reasons(level: &Level) -> Vec<String> {
     reasons
 }
 
-fn plots(found: &Found, what: &str) -> Vec<Plot> {
+fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
     let workers = |level: &Level| f64::from(level.workers) * f64::from(found.nodes);
     let lines = |title: &str, x: Axis, y: Axis, series| Plot {
         title: title.to_owned(),
@@ -159,7 +140,7 @@ fn plots(found: &Found, what: &str) -> Vec<Plot> {
     plots
 }
 
-fn histograms(draft: &mut ResultBuilder, found: &Found) {
+fn histograms(draft: &mut ResultBuilder, found: &KneeResult) {
     for level in &found.steps {
         let workers = u64::from(level.workers) * u64::from(found.nodes);
         draft.file.histograms.push(level.service.to_named(format!("{workers} workers: touch")));
@@ -172,7 +153,7 @@ fn histograms(draft: &mut ResultBuilder, found: &Found) {
     }
 }
 
-fn tell(draft: &mut ResultBuilder, found: &Found, what: &str) {
+fn tell(draft: &mut ResultBuilder, found: &KneeResult, what: &str) {
     let Some(knee) = found.steps.get(found.knee) else { return };
     let workers = u64::from(knee.workers) * u64::from(found.nodes);
     let rate = knee.reading().rate;
@@ -189,12 +170,8 @@ fn tell(draft: &mut ResultBuilder, found: &Found, what: &str) {
             number(rate)
         )),
     }
-    let measure = |name: String, unit: &str, better, values: &[f64]| Measure {
-        name,
-        unit: unit.to_owned(),
-        better,
-        values: values.to_vec(),
-    };
+    let measure =
+        |name: String, unit: &str, better, values: &[f64]| Measure::new(name, unit, better, values.to_vec());
     draft.measure(measure("rate at the knee".to_owned(), "1/s", Better::Higher, &knee.rates), &invalid);
     for level in &found.open {
         let (percent, offered) = level.offered.unwrap_or_default();

@@ -1,29 +1,27 @@
-//! The other end: `forebay bench link server`. It answers questions, one connection each, and keeps the logs of streams
-//! until somebody asks for them.
+//! The other end: `forebay bench link server`. It echoes bytes, takes streams of the tests that it takes part in, and becomes a
+//! rank of the runs that it is called to.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
+use bench_fleet::{Fleet, RunToken, Seat};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::debug;
 use types::{Error, Result};
 
-use super::clock::Epoch;
-use super::wire::{
-    Answer, LEAD_MAX, PATIENCE, Question, RunQuestion, StreamLog, StreamQuestion, TIME_MAX, Way,
-};
-use super::{pair, stream, wire};
+use super::sessions::Sessions;
+use super::wire::{self, JoinRole, LinkAnswer, Question, fleet_options, open_token};
+use super::{pair, schedule};
 
-/// Sessions whose logs nobody has asked for are kept up to this number, the oldest go first.
-const SESSIONS_MAX: usize = 64;
 /// An echo connection on which nothing happens is closed.
 const ECHO_IDLE: Duration = Duration::from_secs(120);
+/// Runs that an agent is a rank of at the same time: each has a thread.
+const RUNS_MAX: usize = 128;
 
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
@@ -40,19 +38,19 @@ impl Default for AgentConfig {
 }
 
 /// Runs until it is dropped; its connections end with it.
-pub struct Agent {
+pub struct LinkServer {
     address: SocketAddr,
     task: JoinHandle<()>,
 }
 
-impl Agent {
-    pub async fn bind(listen: SocketAddr, config: AgentConfig) -> Result<Agent> {
+impl LinkServer {
+    pub async fn bind(listen: SocketAddr, config: AgentConfig) -> Result<LinkServer> {
         let failed = |e| Error::io("listen for link tests on", listen, e);
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let state =
-            Arc::new(State { config, epoch: Epoch::new(), sessions: Mutex::default(), ended: Notify::new() });
-        Ok(Agent { address, task: tokio::spawn(accept(listener, state)) })
+        let runs = Semaphore::new(RUNS_MAX);
+        let state = Arc::new(ServerState { config, sessions: Sessions::default(), runs });
+        Ok(LinkServer { address, task: tokio::spawn(accept(listener, state)) })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -60,80 +58,19 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for LinkServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-struct State {
+struct ServerState {
     config: AgentConfig,
-    epoch: Epoch,
-    sessions: Mutex<BTreeMap<u64, Session>>,
-    /// A stream has left its log.
-    ended: Notify,
+    sessions: Sessions,
+    runs: Semaphore,
 }
 
-struct Session {
-    since: Instant,
-    running: usize,
-    logs: Vec<StreamLog>,
-}
-
-impl State {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Session>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn begin(&self, session: u64) {
-        let mut sessions = self.lock();
-        if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(&session) {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.since).map(|(id, _)| *id);
-            oldest.and_then(|id| sessions.remove(&id));
-        }
-        let begun = || Session { since: Instant::now(), running: 0, logs: Vec::new() };
-        sessions.entry(session).or_insert_with(begun).running += 1;
-    }
-
-    fn end(&self, session: u64, log: Option<StreamLog>) {
-        if let Some(session) = self.lock().get_mut(&session) {
-            session.running = session.running.saturating_sub(1);
-            session.logs.extend(log);
-        }
-        self.ended.notify_waiters();
-    }
-
-    /// `None` while streams of the session are still running.
-    fn take(&self, session: u64) -> Option<Vec<StreamLog>> {
-        let mut sessions = self.lock();
-        match sessions.get(&session) {
-            Some(found) if found.running > 0 => None,
-            _ => Some(sessions.remove(&session).map(|found| found.logs).unwrap_or_default()),
-        }
-    }
-}
-
-/// Counts a stream as running, however it ends.
-struct Running<'a> {
-    state: &'a State,
-    session: u64,
-    log: Option<StreamLog>,
-}
-
-impl<'a> Running<'a> {
-    fn begin(state: &'a State, session: u64) -> Running<'a> {
-        state.begin(session);
-        Running { state, session, log: None }
-    }
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.state.end(self.session, self.log.take());
-    }
-}
-
-async fn accept(listener: TcpListener, state: Arc<State>) {
+async fn accept(listener: TcpListener, state: Arc<ServerState>) {
     let room = Arc::new(Semaphore::new(state.config.connections_max.max(1)));
     let mut connections = JoinSet::new();
     loop {
@@ -157,87 +94,57 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-async fn serve(mut stream: TcpStream, state: &State) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, state: &ServerState) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let refused = |why: &str| LinkAnswer::Refused { why: why.to_owned() };
     match wire::read_question(&mut stream).await? {
-        Question::Echo => echo(stream, state).await,
-        Question::Stream(question) => carry(stream, state, question).await,
-        Question::Logs { session } => {
-            let logs = logs(state, session).await;
-            wire::write_answer(&mut stream, &Answer::Logs(logs)).await
+        Question::Echo => echo(stream).await,
+        Question::Stream { session, stream: number } => {
+            let Some(place) = state.sessions.place_in(session) else {
+                return wire::write_answer(&mut stream, &refused("no such test is expected")).await;
+            };
+            wire::write_answer(&mut stream, &LinkAnswer::Ready).await?;
+            place.send((number, stream));
+            Ok(())
         }
-        Question::Run(question) => {
-            let answer = run(state, question).await;
-            wire::write_answer(&mut stream, &answer).await
+        Question::Join { seat, role } => {
+            let token = match (role, &state.config.token) {
+                (JoinRole::OtherEnd, _) => open_token(),
+                (JoinRole::Opener, Some(token)) => RunToken::chosen(token.clone()),
+                (JoinRole::Opener, None) => {
+                    let why = "it was started without --token and runs no pairs of its own";
+                    return wire::write_answer(&mut stream, &refused(why)).await;
+                }
+            };
+            let Ok(_permit) = state.runs.try_acquire() else {
+                return wire::write_answer(&mut stream, &refused("it takes part in too many tests")).await;
+            };
+            wire::write_answer(&mut stream, &LinkAnswer::Ready).await?;
+            Box::pin(join(stream, token, &seat, role, state)).await.map_err(io::Error::other)
         }
     }
 }
 
-/// Each byte is answered with the time here.
-async fn echo(mut stream: TcpStream, state: &State) -> io::Result<()> {
-    wire::write_answer(&mut stream, &Answer::Ready).await?;
+async fn join(
+    stream: TcpStream,
+    token: RunToken,
+    seat: &Seat,
+    role: JoinRole,
+    state: &ServerState,
+) -> Result<()> {
+    let member = Fleet::follow(stream, token, seat, fleet_options()).await?;
+    match role {
+        JoinRole::OtherEnd => pair::follow(member, &state.sessions).await,
+        JoinRole::Opener => schedule::follow(member).await,
+    }
+}
+
+/// Each byte is sent back.
+async fn echo(mut stream: TcpStream) -> io::Result<()> {
+    wire::write_answer(&mut stream, &LinkAnswer::Ready).await?;
     let mut byte = [0];
     while let Ok(Ok(_)) = tokio::time::timeout(ECHO_IDLE, stream.read_exact(&mut byte)).await {
-        stream.write_all(&state.epoch.now_us().to_be_bytes()).await?;
+        stream.write_all(&byte).await?;
     }
     Ok(())
-}
-
-async fn carry(mut stream: TcpStream, state: &State, question: StreamQuestion) -> io::Result<()> {
-    let (start, stop) = match times(state.epoch, question.start_us, question.stop_us) {
-        Ok(times) => times,
-        Err(why) => return wire::write_answer(&mut stream, &Answer::Refused { why }).await,
-    };
-    let mut running = Running::begin(state, question.session);
-    wire::write_answer(&mut stream, &Answer::Ready).await?;
-    let (epoch, number) = (state.epoch, question.stream);
-    running.log = Some(match question.way {
-        Way::Up => stream::receive(&stream, epoch, number, stop).await,
-        Way::Down => stream::send(&stream, epoch, number, start, stop).await,
-    });
-    Ok(())
-}
-
-/// A schedule that begins soon and does not last for ever.
-fn times(epoch: Epoch, start_us: u64, stop_us: u64) -> std::result::Result<(Instant, Instant), String> {
-    let now = epoch.now_us();
-    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let latest = now.saturating_add(us(LEAD_MAX));
-    if start_us > latest || stop_us <= start_us || stop_us - start_us > us(TIME_MAX) {
-        return Err(format!("a test begins within {LEAD_MAX:?} and takes {TIME_MAX:?} at most"));
-    }
-    Ok((epoch.at(start_us), epoch.at(stop_us)))
-}
-
-/// Waits for streams that are about to end.
-async fn logs(state: &State, session: u64) -> Vec<StreamLog> {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        let ended = state.ended.notified();
-        if let Some(logs) = state.take(session) {
-            return logs;
-        }
-        if tokio::time::timeout_at(deadline, ended).await.is_err() {
-            return Vec::new();
-        }
-    }
-}
-
-async fn run(state: &State, question: RunQuestion) -> Answer {
-    let refused = |why: &str| Answer::Refused { why: why.to_owned() };
-    match &state.config.token {
-        Some(token) if *token == question.token => {}
-        Some(_) => return refused("the token is another one than its own"),
-        None => return refused("it was started without --token and runs no pairs of its own"),
-    }
-    if let Err(why) = times(state.epoch, question.plan.start_us, question.plan.stop_us) {
-        return refused(&why);
-    }
-    if !(1..=wire::STREAMS_MAX).contains(&question.plan.streams) {
-        return refused("so many streams are not allowed");
-    }
-    match pair::run(&question.to, question.plan, state.epoch).await {
-        Ok(log) => Answer::Pair(log),
-        Err(error) => refused(&error.to_string()),
-    }
 }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use bench_report::model::{
     Axis, Better, Finding, Measure, Plot, PlotKind, Point, ResultFile, SCHEMA, Series, Severity,
 };
-use bench_report::overlap::{OVERLAP_MIN, Phase, Refusal, Span};
+use bench_report::overlap::{OVERLAP_MIN, PhaseSpans, Refusal, Span};
 use bench_report::summary::median;
 use serde_json::json;
 
 use super::schedule::{Ran, Round};
-use super::wire::{StreamLog, Way};
+use super::wire::{StreamDirection, StreamLog};
 use super::{Config, Pair};
 
 /// A clock that may be wrong by more than this part of the time makes the other end's window doubtful.
@@ -26,17 +26,17 @@ const BINS: usize = 50;
 pub use bounds::Here;
 
 /// The same pairs and streams in the same direction, again and again.
-struct Condition<'a> {
-    way: Way,
+struct LinkCondition<'a> {
+    way: StreamDirection,
     streams: u32,
     together: bool,
     rounds: Vec<&'a Round>,
 }
 
-fn conditions(rounds: &[Round]) -> Vec<Condition<'_>> {
-    let mut found: Vec<Condition> = Vec::new();
+fn conditions(rounds: &[Round]) -> Vec<LinkCondition<'_>> {
+    let mut found: Vec<LinkCondition> = Vec::new();
     for round in rounds {
-        let same = |c: &&mut Condition| {
+        let same = |c: &&mut LinkCondition| {
             let pairs = |round: &Round| round.pairs.iter().map(|ran| ran.pair.clone()).collect::<Vec<_>>();
             let first = c.rounds.first().map(|first| pairs(first));
             (c.way, c.streams, c.together) == (round.way, round.streams, round.together)
@@ -44,7 +44,7 @@ fn conditions(rounds: &[Round]) -> Vec<Condition<'_>> {
         };
         match found.iter_mut().find(same) {
             Some(condition) => condition.rounds.push(round),
-            None => found.push(Condition {
+            None => found.push(LinkCondition {
                 way: round.way,
                 streams: round.streams,
                 together: round.together,
@@ -57,16 +57,16 @@ fn conditions(rounds: &[Round]) -> Vec<Condition<'_>> {
 
 /// Which end of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum StreamEnd {
     Sender,
     Receiver,
 }
 
-impl End {
+impl StreamEnd {
     fn logs(self, ran: &Ran) -> &[StreamLog] {
         match self {
-            End::Sender => &ran.log.sent,
-            End::Receiver => &ran.log.received,
+            StreamEnd::Sender => &ran.log.sent,
+            StreamEnd::Receiver => &ran.log.received,
         }
     }
 }
@@ -100,7 +100,7 @@ fn span(name: String, log: &StreamLog, from: u64, to: u64) -> Span {
 }
 
 /// The streams of some pairs of a round, without what is omitted at the beginning.
-fn phase(config: &Config, round: &Round, pairs: &[Ran], end: End) -> Result<Phase, Refusal> {
+fn phase(config: &Config, round: &Round, pairs: &[Ran], end: StreamEnd) -> Result<PhaseSpans, Refusal> {
     let omit = u64::try_from(config.omit.as_micros()).unwrap_or(u64::MAX);
     let from = round.start_us.saturating_add(omit);
     let mut spans = Vec::new();
@@ -115,7 +115,7 @@ fn phase(config: &Config, round: &Round, pairs: &[Ran], end: End) -> Result<Phas
             logs.iter().map(|l| span(format!("{} stream {}", ran.pair, l.stream), l, from, round.stop_us)),
         );
     }
-    let phase = Phase::new(spans)?;
+    let phase = PhaseSpans::new(spans)?;
     // All may have begun together, and late: the schedule is what they are held against.
     let scheduled = seconds(round.stop_us.saturating_sub(from));
     let common = phase.common().map_or(0.0, |common| common.seconds());
@@ -127,7 +127,7 @@ fn phase(config: &Config, round: &Round, pairs: &[Ran], end: End) -> Result<Phas
 }
 
 /// Bytes a second in the window in which all of them ran.
-fn rate(config: &Config, round: &Round, pairs: &[Ran], end: End) -> Result<f64, Refusal> {
+fn rate(config: &Config, round: &Round, pairs: &[Ran], end: StreamEnd) -> Result<f64, Refusal> {
     phase(config, round, pairs, end)?.common_rate()
 }
 
@@ -135,11 +135,11 @@ fn mbit(bytes_per_second: f64) -> f64 {
     bytes_per_second * 8.0 / 1e6
 }
 
-fn arrow(pair: &Pair, way: Way) -> String {
+fn arrow(pair: &Pair, way: StreamDirection) -> String {
     let here = pair.from.as_deref().unwrap_or("here");
     match way {
-        Way::Up => format!("{here} -> {}", pair.to),
-        Way::Down => format!("{} -> {here}", pair.to),
+        StreamDirection::Up => format!("{here} -> {}", pair.to),
+        StreamDirection::Down => format!("{} -> {here}", pair.to),
     }
 }
 
@@ -147,7 +147,7 @@ fn streams(n: u32) -> String {
     if n == 1 { "1 stream".to_owned() } else { format!("{n} streams") }
 }
 
-impl Condition<'_> {
+impl LinkCondition<'_> {
     /// For the rates of one of its pairs.
     fn name(&self, pair: &Pair) -> String {
         let together = if self.together { " each, all pairs at once" } else { "" };
@@ -155,7 +155,7 @@ impl Condition<'_> {
     }
 
     fn name_of_all(&self) -> String {
-        let way = if self.way == Way::Up { "there" } else { "back" };
+        let way = if self.way == StreamDirection::Up { "there" } else { "back" };
         format!("all pairs at once, {way}, {} each", streams(self.streams))
     }
 
@@ -169,12 +169,12 @@ impl Condition<'_> {
     }
 
     /// Mbit/s of one pair in each round, and why some are missing.
-    fn rates(&self, config: &Config, at: usize, end: End) -> (Vec<f64>, Option<String>) {
+    fn rates(&self, config: &Config, at: usize, end: StreamEnd) -> (Vec<f64>, Option<String>) {
         collected(self.each(at).map(|(round, ran)| rate(config, round, std::slice::from_ref(ran), end)))
     }
 
     /// Of all pairs together.
-    fn rates_of_all(&self, config: &Config, end: End) -> (Vec<f64>, Option<String>) {
+    fn rates_of_all(&self, config: &Config, end: StreamEnd) -> (Vec<f64>, Option<String>) {
         collected(self.rounds.iter().map(|round| rate(config, round, &round.pairs, end)))
     }
 
@@ -239,17 +239,17 @@ fn parameters(config: &Config) -> BTreeMap<String, serde_json::Value> {
     parameters.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
-fn measures(config: &Config, conditions: &[Condition]) -> Vec<Measure> {
+fn measures(config: &Config, conditions: &[LinkCondition]) -> Vec<Measure> {
     let mut measures = Vec::new();
     let mut add = |name: String, unit: &str, better, values: Vec<f64>| {
         if !values.is_empty() {
-            measures.push(Measure { name, unit: unit.to_owned(), better, values });
+            measures.push(Measure::new(name, unit, better, values));
         }
     };
     for condition in conditions {
         for (at, pair) in condition.pairs().into_iter().enumerate() {
             let name = condition.name(pair);
-            add(name.clone(), "Mbit/s", Better::Higher, condition.rates(config, at, End::Receiver).0);
+            add(name.clone(), "Mbit/s", Better::Higher, condition.rates(config, at, StreamEnd::Receiver).0);
             let of_round = |(_, ran): (&Round, &Ran)| {
                 median(&ran.log.loaded_us.iter().map(|us| *us as f64 / 1e3).collect::<Vec<_>>())
             };
@@ -257,7 +257,7 @@ fn measures(config: &Config, conditions: &[Condition]) -> Vec<Measure> {
             add(format!("round trip under load, {name}"), "ms", Better::Lower, loaded);
         }
         if condition.together {
-            let (rates, _) = condition.rates_of_all(config, End::Receiver);
+            let (rates, _) = condition.rates_of_all(config, StreamEnd::Receiver);
             add(condition.name_of_all(), "Mbit/s", Better::Higher, rates);
         }
     }
@@ -265,7 +265,7 @@ fn measures(config: &Config, conditions: &[Condition]) -> Vec<Measure> {
 }
 
 /// What arrived over time in the first round.
-fn over_time(config: &Config, condition: &Condition) -> Option<Plot> {
+fn over_time(config: &Config, condition: &LinkCondition) -> Option<Plot> {
     let round = condition.rounds.first()?;
     let bin = (round.stop_us.saturating_sub(round.start_us) / BINS as u64).max(1);
     let series = round.pairs.iter().map(|ran| {
@@ -288,17 +288,17 @@ fn over_time(config: &Config, condition: &Condition) -> Option<Plot> {
     })
 }
 
-fn findings(config: &Config, conditions: &[Condition]) -> Vec<Finding> {
+fn findings(config: &Config, conditions: &[LinkCondition]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for condition in conditions {
         for (at, pair) in condition.pairs().into_iter().enumerate() {
-            let (rates, why) = condition.rates(config, at, End::Receiver);
+            let (rates, why) = condition.rates(config, at, StreamEnd::Receiver);
             let name = condition.name(pair);
             findings.extend(carried(&name, &rates, why));
             findings.extend(bloat(&name, condition, at));
         }
         if condition.together {
-            let (rates, why) = condition.rates_of_all(config, End::Receiver);
+            let (rates, why) = condition.rates_of_all(config, StreamEnd::Receiver);
             findings.extend(carried(&condition.name_of_all(), &rates, why));
         }
     }
@@ -318,7 +318,7 @@ fn carried(name: &str, rates: &[f64], why: Option<String>) -> Vec<Finding> {
     findings
 }
 
-fn bloat(name: &str, condition: &Condition, at: usize) -> Option<Finding> {
+fn bloat(name: &str, condition: &LinkCondition, at: usize) -> Option<Finding> {
     let (idle, loaded) =
         (median(&condition.round_trips(at, idle))?, median(&condition.round_trips(at, loaded))?);
     (loaded > BLOAT * idle && loaded - idle > 1.0).then(|| {
@@ -329,7 +329,7 @@ fn bloat(name: &str, condition: &Condition, at: usize) -> Option<Finding> {
     })
 }
 
-fn doubtful_clock(config: &Config, conditions: &[Condition]) -> Option<Finding> {
+fn doubtful_clock(config: &Config, conditions: &[LinkCondition]) -> Option<Finding> {
     let errors = conditions.iter().flat_map(|c| &c.rounds).flat_map(|round| &round.pairs);
     let worst = seconds(errors.map(|ran| ran.log.clock_error_us).max()?);
     (worst > CLOCK_DOUBT * config.time.as_secs_f64()).then(|| {

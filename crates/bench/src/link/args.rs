@@ -7,24 +7,24 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{Error, Result};
 
-use super::{Agent, AgentConfig, Config, Pair};
+use super::{AgentConfig, Config, LinkServer, Pair};
 use crate::args::OutputArgs;
 use crate::ranks::alone;
 use crate::results;
 
 /// The link by itself: TCP streams between agents, without any storage.
 #[derive(Clone, Debug, clap::Args)]
-pub struct LinkArgs {
+pub struct LinkTestArgs {
     #[command(subcommand)]
-    role: Role,
+    role: LinkRole,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
-enum Role {
+enum LinkRole {
     /// The other end: answers, receives and sends until it is interrupted
     Server(ServerArgs),
     /// Measures: each pair alone, then all at once
-    Client(ClientArgs),
+    Client(LinkClientArgs),
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -38,7 +38,7 @@ struct ServerArgs {
 }
 
 #[derive(Clone, Debug, clap::Args)]
-struct ClientArgs {
+struct LinkClientArgs {
     /// Agents: HOST:PORT for a pair with this process, FROM:PORT=TO:PORT for a pair of two others
     #[arg(required = true, value_name = "PAIR")]
     pairs: Vec<Pair>,
@@ -64,7 +64,7 @@ struct ClientArgs {
     output: OutputArgs,
 }
 
-impl ClientArgs {
+impl LinkClientArgs {
     fn config(&self) -> Config {
         let base = if self.faithful { Config::faithful() } else { Config::default() };
         let time = self.time.unwrap_or(base.time);
@@ -92,15 +92,15 @@ impl ClientArgs {
     }
 }
 
-pub async fn command(args: LinkArgs) -> Result<ExitCode> {
+pub async fn command(args: LinkTestArgs) -> Result<ExitCode> {
     match args.role {
-        Role::Server(args) => serve(args).await.map(|()| ExitCode::SUCCESS),
+        LinkRole::Server(args) => serve(args).await.map(|()| ExitCode::SUCCESS),
         // One that measures is enough, however many a launcher has started; agents may be many.
-        Role::Client(args) => alone(measure(args)).await,
+        LinkRole::Client(args) => alone(measure(args)).await,
     }
 }
 
-async fn measure(args: ClientArgs) -> Result<ExitCode> {
+async fn measure(args: LinkClientArgs) -> Result<ExitCode> {
     let mut file = super::run(args.config()).await?;
     crate::ceiling::measure().await?.tell(&mut file);
     results::publish(&file, &args.output)
@@ -110,7 +110,8 @@ async fn serve(args: ServerArgs) -> Result<()> {
     let signals = |e| Error::io("listen for", "signals", e);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
-    let agent = Agent::bind(args.listen, AgentConfig { token: args.token, ..AgentConfig::default() }).await?;
+    let agent =
+        LinkServer::bind(args.listen, AgentConfig { token: args.token, ..AgentConfig::default() }).await?;
     println!("link server: {}", agent.local_addr());
     tokio::select! {
         _ = interrupt.recv() => {}

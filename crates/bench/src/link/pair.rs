@@ -1,24 +1,27 @@
-//! One pair: the clocks are compared, all streams are opened, and then they run by the schedule while single bytes on a
-//! connection of their own tell how long the line has become.
+//! One pair is a run of two ranks of the fleet: the opener leads, the agent at the other end follows. Each test has the same
+//! steps: the other end waits for the streams, the opener opens them, both move data between two times of the run's clock, and
+//! the opener gathers what they saw. Meanwhile single bytes on a connection of their own tell how long the line has become.
 
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::time::{Duration, Instant};
 
-use bench_fleet::{ClockOffset, Exchange};
+use bench_fleet::{Fleet, Member, Seat};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
-use super::clock::Epoch;
-use super::stream;
+use super::sessions::Sessions;
+use super::stream::{self, micros};
 use super::wire::{
-    Answer, PATIENCE, PairLog, Plan, Question, StreamLog, StreamQuestion, Way, ask, confused, unavailable,
+    self, JoinRole, LEAD_MAX, PairLog, Question, STREAMS_MAX, StreamDirection, StreamLog, TIME_MAX, ask,
+    fleet_options, open_token, unavailable,
 };
 
-/// Bytes that the clocks are compared with, and the idle round trip is taken from.
-const EXCHANGES: usize = 16;
+/// Bytes that the idle round trip is taken from.
+const IDLE_PINGS: usize = 16;
 /// Between two bytes on a loaded line.
 const PING_EVERY: Duration = Duration::from_millis(20);
 /// One byte's way there and back.
@@ -26,89 +29,219 @@ const PING: Duration = Duration::from_secs(20);
 /// Pings that are kept: those of ten minutes and more are thinned by their number.
 const PINGS_MAX: usize = 30_000;
 
-/// A connection that answers each byte with the time there.
-pub struct Echo {
-    stream: TcpStream,
-    place: String,
-    epoch: Epoch,
+/// What one test of a pair moves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamsPlan {
+    pub streams: u32,
+    pub way: StreamDirection,
 }
 
-impl Echo {
-    pub async fn open(place: &str, epoch: Epoch) -> Result<Echo> {
-        match ask(place, &Question::Echo, PATIENCE).await? {
-            (stream, Answer::Ready) => Ok(Echo { stream, place: place.to_owned(), epoch }),
-            _ => Err(confused(place)),
-        }
-    }
+/// From when to when, in the time of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MoveTimes {
+    pub start: Duration,
+    pub stop: Duration,
+}
 
-    pub async fn exchange(&mut self) -> Result<Exchange> {
-        let sent = self.epoch.now_us();
-        let talk = async {
-            self.stream.write_all(&[0]).await?;
-            self.stream.read_u64().await
-        };
-        let theirs = tokio::time::timeout(PING, talk).await.unwrap_or_else(|e| Err(io::Error::from(e)));
-        let theirs = theirs.map_err(|e| unavailable("ping the link agent at", &self.place, e))?;
-        Ok(Exchange { sent, received: theirs, answered: theirs, arrived: self.epoch.now_us() })
-    }
-
-    /// The other clock, and idle round trips in microseconds.
-    pub async fn compare(&mut self) -> Result<(ClockOffset, Vec<u64>)> {
-        let mut exchanges = Vec::with_capacity(EXCHANGES);
-        for _ in 0..EXCHANGES {
-            exchanges.push(self.exchange().await?);
+impl MoveTimes {
+    /// By the clock of this process; a schedule begins soon and does not last for ever.
+    pub fn here(&self, member: &Member) -> Result<(Instant, Instant)> {
+        let start = member.instant(self.start);
+        let time = self.stop.saturating_sub(self.start);
+        if start.saturating_duration_since(Instant::now()) > LEAD_MAX || time.is_zero() || time > TIME_MAX {
+            return wrong(format!("a test begins within {LEAD_MAX:?} and takes {TIME_MAX:?} at most"));
         }
-        let offset = ClockOffset::of(&exchanges).unwrap_or_default();
-        Ok((offset, exchanges.iter().map(Exchange::round_trip).collect()))
+        Ok((start, start + time))
     }
 }
 
-/// Runs the plan from here to the agent at `place`; all times in the log are by our clock.
-pub async fn run(place: &str, plan: Plan, epoch: Epoch) -> Result<PairLog> {
-    let mut echo = Echo::open(place, epoch).await?;
-    let (offset, idle_us) = echo.compare().await?;
-    let session = std::collections::hash_map::RandomState::new().build_hasher().finish();
-    let mut opening = JoinSet::new();
-    for number in 0..plan.streams {
-        let question = StreamQuestion {
-            session,
-            stream: number,
-            way: plan.way,
-            start_us: offset.to_theirs(plan.start_us),
-            stop_us: offset.to_theirs(plan.stop_us),
-        };
-        let place = place.to_owned();
-        opening.spawn(async move {
-            match ask(&place, &Question::Stream(question), PATIENCE).await? {
-                (stream, Answer::Ready) => Ok((number, stream)),
-                _ => Err(confused(&place)),
-            }
-        });
-    }
-    let mut streams = Vec::new();
-    while let Some(opened) = opening.join_next().await {
-        streams.push(joined(opened)?);
-    }
-    let (start, stop) = (epoch.at(plan.start_us), epoch.at(plan.stop_us));
-    let moving = move_all(streams, plan.way, epoch, start, stop);
-    let (ours, loaded_us) = tokio::join!(moving, ping(&mut echo, start, stop));
-    let theirs = fetch(place, session, offset).await?;
-    let (sent, received) = match plan.way {
-        Way::Up => (ours?, theirs),
-        Way::Down => (theirs, ours?),
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum PairOrder {
+    /// Wait for streams with this number of their test.
+    Expect {
+        session: u64,
+        plan: StreamsPlan,
+    },
+    Move(MoveTimes),
+    End,
+}
+
+/// What the other end has seen, by the clock of the run, and how wrong that can be.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct OtherEnd {
+    logs: Vec<StreamLog>,
+    clock_error_us: u64,
+}
+
+pub fn wrong<T>(what: impl Into<String>) -> Result<T> {
+    Err(Error::new(ErrorKind::Config, "link:", what.into()))
+}
+
+/// Rank 0's order, on all ranks; only rank 0 has one to give.
+pub async fn order<T: Serialize + DeserializeOwned>(member: &Member, given: Option<&T>) -> Result<T> {
+    let bytes = given.map(bench_fleet::frame::encode).unwrap_or_default();
+    let bytes = member.broadcast(bytes).await?;
+    serde_json::from_slice(&bytes).map_err(|e| Error::new(ErrorKind::Corrupt, "read an order of the run", e))
+}
+
+/// What each rank has to tell, in their order, on rank 0; empty on the others.
+pub async fn gather<T: Serialize + DeserializeOwned>(member: &Member, own: &T) -> Result<Vec<T>> {
+    let parts = member.gather(bench_fleet::frame::encode(own)).await?.unwrap_or_default();
+    let read = |bytes: &Vec<u8>| {
+        serde_json::from_slice(bytes)
+            .map_err(|e| Error::new(ErrorKind::Corrupt, "read what a rank has measured", e))
     };
-    Ok(PairLog { sent, received, idle_us, loaded_us: loaded_us?, clock_error_us: offset.error })
+    parts.iter().map(read).collect()
+}
+
+/// The opener's end of a pair.
+pub struct OpenPair {
+    to: String,
+    member: Member,
+    echo: TcpStream,
+    /// Of logs.
+    epoch: Instant,
+}
+
+/// A test whose streams are open and idle.
+pub struct OpenStreams {
+    way: StreamDirection,
+    streams: Vec<(u32, TcpStream)>,
+    idle_us: Vec<u64>,
+}
+
+impl OpenPair {
+    pub async fn open(to: &str) -> Result<OpenPair> {
+        let seat = Seat { rank: 1, size: 2, name: to.to_owned() };
+        let agent = wire::call(to, seat, JoinRole::OtherEnd, open_token()).await?;
+        let member = Fleet::lead(vec![agent], fleet_options()).await?;
+        let echo = ask(to, &Question::Echo).await?;
+        Ok(OpenPair { to: to.to_owned(), member, echo, epoch: Instant::now() })
+    }
+
+    pub async fn prepare(&mut self, plan: StreamsPlan) -> Result<OpenStreams> {
+        let [a, b, c, d, e, f, g, h, ..] = bench_fleet::random_bytes()?;
+        let session = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        order(&self.member, Some(&PairOrder::Expect { session, plan })).await?;
+        self.member.barrier("the other end waits for streams").await?;
+        let mut opening = JoinSet::new();
+        for number in 0..plan.streams {
+            let to = self.to.clone();
+            opening.spawn(async move {
+                Ok((number, ask(&to, &Question::Stream { session, stream: number }).await?))
+            });
+        }
+        let mut idle_us = Vec::with_capacity(IDLE_PINGS);
+        let mut streams = Vec::new();
+        while let Some(opened) = opening.join_next().await {
+            streams.push(joined(opened)?);
+        }
+        for _ in 0..IDLE_PINGS {
+            idle_us.push(self.ping().await?);
+        }
+        Ok(OpenStreams { way: plan.way, streams, idle_us })
+    }
+
+    /// The log's times are by the clock of `outer`, of which this process is a rank too.
+    pub async fn carry(
+        &mut self,
+        open: OpenStreams,
+        outer: &Member,
+        (start, stop): (Instant, Instant),
+    ) -> Result<PairLog> {
+        let interval = MoveTimes { start: self.member.stamp(start).at, stop: self.member.stamp(stop).at };
+        order(&self.member, Some(&PairOrder::Move(interval))).await?;
+        let moving = move_all(open.streams, open.way, self.epoch, start, stop);
+        let (ours, loaded_us) = tokio::join!(moving, self.pings(start, stop));
+        let mut ends = gather(&self.member, &OtherEnd::default()).await?;
+        let Some(theirs) = ends.pop().filter(|_| ends.len() == 1) else {
+            return Err(Error::new(ErrorKind::Io, "gather", "the logs of a pair did not come"));
+        };
+        let by_outer = |at: Instant| micros(outer.stamp(at).at);
+        let ours = ours?.into_iter().map(|log| log.by(|us| by_outer(self.epoch + Duration::from_micros(us))));
+        let of_run = |us| by_outer(self.member.instant(Duration::from_micros(us)));
+        let clock_error_us = theirs.clock_error_us.saturating_add(micros(outer.stamp(stop).error_bound));
+        let theirs = theirs.logs.into_iter().map(|log| log.by(of_run));
+        let (sent, received) = match open.way {
+            StreamDirection::Up => (ours.collect(), theirs.collect()),
+            StreamDirection::Down => (theirs.collect(), ours.collect()),
+        };
+        Ok(PairLog { sent, received, idle_us: open.idle_us, loaded_us: loaded_us?, clock_error_us })
+    }
+
+    pub async fn end(self) -> Result<()> {
+        order(&self.member, Some(&PairOrder::End)).await?;
+        self.member.finish().await
+    }
+
+    /// Microseconds that one byte takes there and back.
+    async fn ping(&mut self) -> Result<u64> {
+        let sent = Instant::now();
+        let talk = async {
+            self.echo.write_all(&[0]).await?;
+            self.echo.read_u8().await
+        };
+        let back = tokio::time::timeout(PING, talk).await.unwrap_or_else(|e| Err(io::Error::from(e)));
+        back.map_err(|e| unavailable("ping the link agent at", &self.to, e))?;
+        Ok(micros(sent.elapsed()))
+    }
+
+    /// Round trips from the start to the stop, in microseconds.
+    async fn pings(&mut self, start: Instant, stop: Instant) -> Result<Vec<u64>> {
+        let whole = stop.saturating_duration_since(start);
+        let every = PING_EVERY.max(whole / u32::try_from(PINGS_MAX).unwrap_or(u32::MAX));
+        tokio::time::sleep_until(start.into()).await;
+        let mut round_trips = Vec::new();
+        let mut next = start;
+        while Instant::now() < stop {
+            round_trips.push(self.ping().await?);
+            next = (next + every).max(Instant::now());
+            tokio::time::sleep_until(next.min(stop).into()).await;
+        }
+        Ok(round_trips)
+    }
+}
+
+/// The other end of a pair, until its opener ends it.
+pub async fn follow(member: Member, sessions: &Sessions) -> Result<()> {
+    let epoch = Instant::now();
+    loop {
+        let (session, plan) = match order(&member, None).await? {
+            PairOrder::Expect { session, plan } => (session, plan),
+            PairOrder::Move(_) => return wrong("no streams were announced"),
+            PairOrder::End => return member.finish().await,
+        };
+        if !(1..=STREAMS_MAX).contains(&plan.streams) {
+            return wrong("so many streams are not allowed");
+        }
+        let mut session = sessions.open(session, plan.streams as usize);
+        member.barrier("the other end waits for streams").await?;
+        let PairOrder::Move(interval) = order(&member, None).await? else {
+            return wrong("streams were announced, and not used");
+        };
+        let (start, stop) = interval.here(&member)?;
+        let mut streams = Vec::new();
+        while let Ok(stream) = session.arrived.try_recv() {
+            streams.push(stream);
+        }
+        drop(session);
+        let logs = move_all(streams, plan.way.reversed(), epoch, start, stop).await?;
+        let of_run = |us| micros(member.stamp(epoch + Duration::from_micros(us)).at);
+        let logs = logs.into_iter().map(|log| log.by(of_run)).collect();
+        let clock_error_us = micros(member.stamp(stop).error_bound);
+        gather(&member, &OtherEnd { logs, clock_error_us }).await?;
+    }
 }
 
 fn joined<T>(ended: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     ended.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "run", "a stream").with_source(e)))
 }
 
-/// Each stream is a task of its own, so that they run on all threads there are.
+/// Each stream is a task of its own, so that they run on all threads there are. `Up` is to send.
 async fn move_all(
     streams: Vec<(u32, TcpStream)>,
-    way: Way,
-    epoch: Epoch,
+    way: StreamDirection,
+    epoch: Instant,
     start: Instant,
     stop: Instant,
 ) -> Result<Vec<StreamLog>> {
@@ -116,8 +249,8 @@ async fn move_all(
     for (number, socket) in streams {
         moving.spawn(async move {
             Ok(match way {
-                Way::Up => stream::send(&socket, epoch, number, start, stop).await,
-                Way::Down => stream::receive(&socket, epoch, number, stop).await,
+                StreamDirection::Up => stream::send(&socket, epoch, number, start, stop).await,
+                StreamDirection::Down => stream::receive(&socket, epoch, number, stop).await,
             })
         });
     }
@@ -127,36 +260,4 @@ async fn move_all(
     }
     logs.sort_by_key(|log| log.stream);
     Ok(logs)
-}
-
-/// Round trips from the start to the stop, in microseconds.
-async fn ping(echo: &mut Echo, start: Instant, stop: Instant) -> Result<Vec<u64>> {
-    let whole = stop.saturating_duration_since(start);
-    let every = PING_EVERY.max(whole / u32::try_from(PINGS_MAX).unwrap_or(u32::MAX));
-    tokio::time::sleep_until(start.into()).await;
-    let mut round_trips = Vec::new();
-    let mut next = start;
-    while Instant::now() < stop {
-        round_trips.push(echo.exchange().await?.round_trip());
-        next = (next + every).max(Instant::now());
-        tokio::time::sleep_until(next.min(stop).into()).await;
-    }
-    Ok(round_trips)
-}
-
-/// What the other end has done, by our clock.
-async fn fetch(place: &str, session: u64, offset: ClockOffset) -> Result<Vec<StreamLog>> {
-    let logs = match ask(place, &Question::Logs { session }, PATIENCE * 2).await? {
-        (_, Answer::Logs(logs)) => logs,
-        _ => return Err(confused(place)),
-    };
-    Ok(logs.into_iter().map(|log| moved(log, offset)).collect())
-}
-
-/// A log by our clock.
-pub fn moved(mut log: StreamLog, offset: ClockOffset) -> StreamLog {
-    log.start_us = offset.to_ours(log.start_us);
-    log.end_us = offset.to_ours(log.end_us);
-    log.progress.iter_mut().for_each(|(at, _)| *at = offset.to_ours(*at));
-    log
 }

@@ -1,27 +1,30 @@
 //! Which pairs run when: each alone, in each direction, and then all at once; everything again for each repetition, so
 //! that a drift falls on all alike.
+//!
+//! This process and the agents that open pairs are the ranks of a run: rank 0 gives the orders, and each rank carries out what
+//! concerns the pairs that it opens. Pairs of this process alone are a run of one rank.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use bench_fleet::ClockOffset;
+use bench_fleet::{Fleet, Member, RunToken, Seat};
+use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use super::clock::Epoch;
-use super::pair::{self, Echo, moved};
-use super::wire::{Answer, PairLog, Plan, Question, RunQuestion, Way, ask, confused};
+use super::pair::{MoveTimes, OpenPair, OpenStreams, StreamsPlan, gather, order, wrong};
+use super::stream::micros;
+use super::wire::{self, JoinRole, PairLog, STREAMS_MAX, StreamDirection, fleet_options};
 use super::{Config, Pair};
 
 pub const PAIRS_MAX: usize = 64;
-/// Before the streams begin: for comparing clocks and opening connections, in time and in round trips.
+/// Before the streams begin, besides the time that it took to open them: for the order to reach all.
 const LEAD: Duration = Duration::from_millis(300);
-const LEAD_ROUND_TRIPS: u32 = 48;
 /// For the streams to drain and the logs to come, on top of the schedule.
 const END: Duration = Duration::from_secs(60);
 
 /// Pairs that ran at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
-    pub way: Way,
+    pub way: StreamDirection,
     pub streams: u32,
     /// All pairs at once; otherwise there is one.
     pub together: bool,
@@ -38,95 +41,168 @@ pub struct Ran {
     pub log: PairLog,
 }
 
-/// All that is needed to start a pair.
-struct Starter<'a> {
-    pair: &'a Pair,
-    /// The clock of the agent that opens the connections; zero if it is ours.
-    offset: ClockOffset,
-    round_trip: Duration,
+/// What rank 0 has all ranks do. Pairs are known by their place in the list that they are opened from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum RoundOrder {
+    /// Who opens each pair, and where it leads.
+    Open(Vec<(u32, String)>),
+    Prepare {
+        pairs: Vec<usize>,
+        plan: StreamsPlan,
+    },
+    Move(MoveTimes),
+    End,
 }
 
+/// What a rank answers to an order: its pairs' logs after the last one of a round. An error is told in words.
+type Carried = std::result::Result<Vec<(usize, PairLog)>, String>;
+
 pub async fn run(config: &Config) -> Result<Vec<Round>> {
-    let epoch = Epoch::new();
-    let mut starters = Vec::new();
-    for pair in &config.pairs {
-        starters.push(Starter::new(pair, epoch).await?);
-    }
+    let mut openers: Vec<&String> = config.pairs.iter().filter_map(|pair| pair.from.as_ref()).collect();
+    openers.sort();
+    openers.dedup();
+    let rank_of = |pair: &Pair| {
+        let at = pair.from.as_ref().and_then(|from| openers.iter().position(|opener| *opener == from));
+        at.and_then(|at| u32::try_from(at + 1).ok()).unwrap_or(0)
+    };
+    let all = config.pairs.iter().map(|pair| (rank_of(pair), pair.to.clone())).collect();
+    let mut run = RankOfRun::new(lead(&openers, config.token.as_deref().unwrap_or_default()).await?);
+    run.told(RoundOrder::Open(all)).await?;
     let mut rounds = Vec::new();
     for _ in 0..config.repetitions {
-        for starter in &starters {
+        for at in 0..config.pairs.len() {
             for way in &config.ways {
-                rounds.push(round(config, std::slice::from_ref(starter), *way, config.streams, epoch).await?);
+                rounds.push(round(config, &mut run, vec![at], *way).await?);
             }
         }
-        if starters.len() > 1 {
+        if config.pairs.len() > 1 {
             for way in &config.ways {
-                let together = round(config, &starters, *way, config.streams_together, epoch).await?;
-                rounds.push(Round { together: true, ..together });
+                rounds.push(round(config, &mut run, (0..config.pairs.len()).collect(), *way).await?);
             }
         }
     }
+    run.told(RoundOrder::End).await?;
+    run.member.finish().await?;
     Ok(rounds)
 }
 
-impl<'a> Starter<'a> {
-    async fn new(pair: &'a Pair, epoch: Epoch) -> Result<Starter<'a>> {
-        let mut echo = Echo::open(pair.from.as_deref().unwrap_or(&pair.to), epoch).await?;
-        let (offset, round_trips) = echo.compare().await?;
-        let round_trip = Duration::from_micros(round_trips.into_iter().max().unwrap_or_default());
-        let offset = if pair.from.is_some() { offset } else { ClockOffset::default() };
-        Ok(Starter { pair, offset, round_trip })
+async fn lead(openers: &[&String], token: &str) -> Result<Member> {
+    if openers.is_empty() {
+        return Ok(Fleet::alone());
     }
+    let size = u32::try_from(openers.len() + 1).unwrap_or(u32::MAX);
+    let mut agents = Vec::new();
+    for (rank, name) in (1..).zip(openers) {
+        let seat = Seat { rank, size, name: (*name).clone() };
+        agents.push(wire::call(name, seat, JoinRole::Opener, RunToken::chosen(token.to_owned())).await?);
+    }
+    // Who was reached and is not let in has another token, or another build of this program.
+    let refused = |e: Error| Error::new(ErrorKind::Config, "link:", e.to_string());
+    Fleet::lead(agents, fleet_options()).await.map_err(refused)
+}
 
-    /// By our clock.
-    async fn run(&self, plan: Plan, token: &str, epoch: Epoch, time: Duration) -> Result<PairLog> {
-        let Some(from) = &self.pair.from else {
-            return pair::run(&self.pair.to, plan, epoch).await;
-        };
-        let plan = Plan {
-            start_us: self.offset.to_theirs(plan.start_us),
-            stop_us: self.offset.to_theirs(plan.stop_us),
-            ..plan
-        };
-        let question = RunQuestion { token: token.to_owned(), to: self.pair.to.clone(), plan };
-        let log = match ask(from, &Question::Run(question), time).await? {
-            (_, Answer::Pair(log)) => log,
-            _ => return Err(confused(from)),
-        };
-        Ok(PairLog {
-            sent: log.sent.into_iter().map(|l| moved(l, self.offset)).collect(),
-            received: log.received.into_iter().map(|l| moved(l, self.offset)).collect(),
-            clock_error_us: log.clock_error_us.saturating_add(self.offset.error),
-            ..log
-        })
+async fn round(config: &Config, run: &mut RankOfRun, at: Vec<usize>, way: StreamDirection) -> Result<Round> {
+    let together = at.len() > 1;
+    let streams = if together { config.streams_together } else { config.streams };
+    let begun = Instant::now();
+    let plan = StreamsPlan { streams, way };
+    run.told(RoundOrder::Prepare { pairs: at.clone(), plan }).await?;
+    // An order needs fewer round trips than what was just done.
+    let start = run.member.stamp(Instant::now()).at + LEAD + begun.elapsed();
+    let interval = MoveTimes { start, stop: start + config.time };
+    let moved = run.told(RoundOrder::Move(interval));
+    let late = || Error::new(ErrorKind::Unavailable, "run", "the link test: it does not end");
+    let time = LEAD + begun.elapsed() + config.time + END;
+    let mut logs = tokio::time::timeout(time, moved).await.map_err(|_| late())??;
+    logs.sort_by_key(|(at, _)| *at);
+    let ran = |(at, log): (usize, PairLog)| Some(Ran { pair: config.pairs.get(at)?.clone(), log });
+    let pairs: Vec<Ran> = logs.into_iter().filter_map(ran).collect();
+    let (start_us, stop_us) = (micros(interval.start), micros(interval.stop));
+    Ok(Round { way, streams, together, start_us, stop_us, pairs })
+}
+
+/// An agent that opens pairs for whoever leads the run, until that ends it.
+pub async fn follow(member: Member) -> Result<()> {
+    let mut run = RankOfRun::new(member);
+    loop {
+        let order = order(&run.member, None).await?;
+        let is_end = matches!(order, RoundOrder::End);
+        let carried = run.carry_out(order).await;
+        gather(&run.member, &carried).await?;
+        if is_end {
+            return run.member.finish().await;
+        }
     }
 }
 
-async fn round(
-    config: &Config,
-    starters: &[Starter<'_>],
-    way: Way,
-    streams: u32,
-    epoch: Epoch,
-) -> Result<Round> {
-    let farthest = starters.iter().map(|s| s.round_trip).max().unwrap_or_default();
-    let lead = LEAD + farthest * LEAD_ROUND_TRIPS;
-    let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let start_us = epoch.now_us().saturating_add(us(lead));
-    let stop_us = start_us.saturating_add(us(config.time));
-    let plan = Plan { streams, way, start_us, stop_us };
-    let time = lead + config.time + END;
-    let token = config.token.as_deref().unwrap_or_default();
-    let runs = starters.iter().map(|starter| starter.run(plan, token, epoch, time));
-    let all = tokio::time::timeout(time, join_all(runs));
-    let late = || Error::new(ErrorKind::Unavailable, "run", "the link test: it does not end");
-    let logs = all.await.map_err(|_| late())?;
-    let mut pairs = Vec::new();
-    for (starter, log) in starters.iter().zip(logs) {
-        let failed = |e: Error| Error::new(e.kind(), "link:", format!("{}: {e}", starter.pair));
-        pairs.push(Ran { pair: starter.pair.clone(), log: log.map_err(failed)? });
+/// This process as a rank of the run: the pairs that it opens.
+struct RankOfRun {
+    member: Member,
+    /// By their place in the list of all.
+    pairs: Vec<(usize, OpenPair)>,
+    /// Of the round that is prepared, in the same order.
+    open: Vec<(usize, OpenStreams)>,
+}
+
+impl RankOfRun {
+    fn new(member: Member) -> RankOfRun {
+        RankOfRun { member, pairs: Vec::new(), open: Vec::new() }
     }
-    Ok(Round { way, streams, together: false, start_us, stop_us, pairs })
+
+    /// On rank 0: all ranks carry it out, and what they tell comes back.
+    async fn told(&mut self, given: RoundOrder) -> Result<Vec<(usize, PairLog)>> {
+        order(&self.member, Some(&given)).await?;
+        let carried = self.carry_out(given).await;
+        let all = gather(&self.member, &carried).await?;
+        let told: std::result::Result<Vec<_>, String> = all.into_iter().collect();
+        told.map(|logs| logs.into_iter().flatten().collect())
+            .map_err(|why| Error::new(ErrorKind::Unavailable, "link:", why))
+    }
+
+    async fn carry_out(&mut self, order: RoundOrder) -> Carried {
+        Box::pin(self.try_carry_out(order)).await.map_err(|e| e.to_string())
+    }
+
+    async fn try_carry_out(&mut self, order: RoundOrder) -> Result<Vec<(usize, PairLog)>> {
+        match order {
+            RoundOrder::Open(all) => {
+                if all.len() > PAIRS_MAX {
+                    return wrong("so many pairs are not allowed");
+                }
+                let rank = self.member.rank();
+                for (at, (_, to)) in all.iter().enumerate().filter(|(_, (opener, _))| *opener == rank) {
+                    self.pairs.push((at, OpenPair::open(to).await?));
+                }
+            }
+            RoundOrder::Prepare { pairs, plan } => {
+                if !(1..=STREAMS_MAX).contains(&plan.streams) {
+                    return wrong("so many streams are not allowed");
+                }
+                self.open.clear();
+                for (at, pair) in self.pairs.iter_mut().filter(|(at, _)| pairs.contains(at)) {
+                    self.open.push((*at, pair.prepare(plan).await?));
+                }
+            }
+            RoundOrder::Move(interval) => {
+                let times = interval.here(&self.member)?;
+                let member = &self.member;
+                let mut open = std::mem::take(&mut self.open).into_iter().peekable();
+                let mut moving = Vec::new();
+                for (at, pair) in &mut self.pairs {
+                    if let Some((at, streams)) = open.next_if(|(prepared, _)| prepared == at) {
+                        moving.push(async move { Ok((at, pair.carry(streams, member, times).await?)) });
+                    }
+                }
+                return join_all(moving.into_iter()).await.into_iter().collect();
+            }
+            RoundOrder::End => {
+                for (_, pair) in self.pairs.drain(..) {
+                    pair.end().await?;
+                }
+            }
+        }
+        Ok(Vec::new())
+    }
 }
 
 /// All at the same time, in their order. Those that move data are tasks already; here is only waiting.

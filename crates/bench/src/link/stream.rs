@@ -1,12 +1,11 @@
-//! One end of a stream: bytes are moved until the schedule ends, and counted against the clock.
+//! One end of a stream: bytes are moved until the schedule ends, and noted in microseconds since an instant of this process.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use relay::Random;
+use relay::SplitMix;
 use tokio::net::TcpStream;
 
-use super::clock::Epoch;
 use super::retransmits;
 use super::wire::StreamLog;
 
@@ -20,24 +19,28 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// Counts bytes and notes how they came, in bounded memory.
 struct Meter {
-    epoch: Epoch,
+    epoch: Instant,
     log: StreamLog,
     apart_us: u64,
 }
 
 impl Meter {
-    fn new(epoch: Epoch, stream: u32) -> Meter {
+    fn new(epoch: Instant, stream: u32) -> Meter {
         let log = StreamLog { stream, ..StreamLog::default() };
         Meter { epoch, log, apart_us: SAMPLE_US }
     }
 
+    fn now_us(&self) -> u64 {
+        micros(self.epoch.elapsed())
+    }
+
     fn begin(&mut self) {
-        let now = self.epoch.now_us();
+        let now = self.now_us();
         (self.log.start_us, self.log.end_us) = (now, now);
     }
 
     fn count(&mut self, bytes: usize) {
-        self.count_at(self.epoch.now_us(), bytes as u64);
+        self.count_at(self.now_us(), bytes as u64);
     }
 
     fn count_at(&mut self, now: u64, bytes: u64) {
@@ -59,11 +62,21 @@ impl Meter {
     }
 }
 
+pub fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// Sends from `start` until `stop`, then ends the stream. What the socket took counts as sent.
-pub async fn send(socket: &TcpStream, epoch: Epoch, stream: u32, start: Instant, stop: Instant) -> StreamLog {
+pub async fn send(
+    socket: &TcpStream,
+    epoch: Instant,
+    stream: u32,
+    start: Instant,
+    stop: Instant,
+) -> StreamLog {
     let mut meter = Meter::new(epoch, stream);
     // Noise, so that nothing on the way makes less of it.
-    let mut random = Random::new(0x6c69_6e6b ^ u64::from(stream));
+    let mut random = SplitMix::new(0x6c69_6e6b ^ u64::from(stream));
     let data: Vec<u8> = (0..BUFFER / 8).flat_map(|_| random.draw().to_le_bytes()).collect();
     let mut from = 0;
     tokio::time::sleep_until(start.into()).await;
@@ -89,7 +102,7 @@ pub async fn send(socket: &TcpStream, epoch: Epoch, stream: u32, start: Instant,
 }
 
 /// Receives to the end of the stream, or until long after `stop`.
-pub async fn receive(socket: &TcpStream, epoch: Epoch, stream: u32, stop: Instant) -> StreamLog {
+pub async fn receive(socket: &TcpStream, epoch: Instant, stream: u32, stop: Instant) -> StreamLog {
     let mut meter = Meter::new(epoch, stream);
     let mut buffer = vec![0; BUFFER];
     let deadline = tokio::time::Instant::from_std(stop + DRAIN);
@@ -116,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_long_stream_is_noted_in_bounded_memory() {
-        let mut meter = Meter::new(Epoch::new(), 0);
+        let mut meter = Meter::new(Instant::now(), 0);
         for step in 1..=100_000_u64 {
             meter.count_at(step * SAMPLE_US, 10);
         }

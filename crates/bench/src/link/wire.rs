@@ -1,10 +1,11 @@
-//! What link agents say to each other. Each connection begins with one question, in a frame as ranks of a run have them; so do
-//! answers. An echo connection then carries single bytes, each answered with the agent's clock; a stream carries data.
+//! What a connection to a link agent begins with: one question and its answer, in frames as ranks of a run have them. Then it
+//! is an echo of single bytes, a stream of data, or the connection of a rank (crate `bench-fleet`).
 
 use std::io;
 use std::time::Duration;
 
 use bench_fleet::frame::{read_message, write_message};
+use bench_fleet::{CalledAgent, FleetOptions, RunToken, Seat};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use types::{Error, ErrorKind, Result};
@@ -15,69 +16,57 @@ pub const TIME_MIN: Duration = Duration::from_millis(200);
 pub const TIME_MAX: Duration = Duration::from_secs(3600);
 /// A schedule may begin so much later than now.
 pub const LEAD_MAX: Duration = Duration::from_secs(120);
-/// A question; and an answer, which has the samples of all streams.
-const QUESTION_MAX: usize = 64 << 10;
-const ANSWER_MAX: usize = 32 << 20;
-/// For a question that has been begun, and for an answer that is there to be sent.
+const MESSAGE_MAX: usize = 4 << 10;
+/// For a question that has been begun, for its answer, and for the handshake of a run.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Seen from who opens the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Way {
+pub enum StreamDirection {
     /// The opener sends.
     Up,
     /// The opener receives.
     Down,
 }
 
+impl StreamDirection {
+    /// Seen from the other end.
+    pub fn reversed(self) -> StreamDirection {
+        match self {
+            StreamDirection::Up => StreamDirection::Down,
+            StreamDirection::Down => StreamDirection::Up,
+        }
+    }
+}
+
+/// What a connection to an agent is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
+    /// Each byte is sent back.
     Echo,
-    Stream(StreamQuestion),
-    /// What the streams of this session have done; asked when they have ended.
-    Logs {
-        session: u64,
-    },
-    /// Run a pair from there.
-    Run(RunQuestion),
+    /// One stream of a test that the agent has been told of as a rank of a pair's run.
+    Stream { session: u64, stream: u32 },
+    /// The agent becomes a rank of a run of the fleet: the handshake follows on this connection.
+    Join { seat: Seat, role: JoinRole },
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StreamQuestion {
-    pub session: u64,
-    pub stream: u32,
-    pub way: Way,
-    /// By the clock of the agent that is asked, microseconds.
-    pub start_us: u64,
-    pub stop_us: u64,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct RunQuestion {
-    pub token: String,
-    pub to: String,
-    pub plan: Plan,
-}
-
-/// What one pair does.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Plan {
-    pub streams: u32,
-    pub way: Way,
-    /// By the clock of who runs it, microseconds.
-    pub start_us: u64,
-    pub stop_us: u64,
+/// What a called agent does in the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JoinRole {
+    /// It is the other end of a pair that the caller has opened.
+    OtherEnd,
+    /// It opens pairs of its own, that is sends to others: for those who know its token.
+    Opener,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum LinkAnswer {
     /// The connection is what was asked for from here on.
     Ready,
-    Logs(Vec<StreamLog>),
-    Pair(PairLog),
     Refused {
         why: String,
     },
@@ -87,7 +76,7 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamLog {
     pub stream: u32,
-    /// First and last byte, microseconds by the clock of the log's owner. Equal if nothing moved.
+    /// First and last byte, microseconds; [`StreamLog::by`] says of which clock. Equal if nothing moved.
     pub start_us: u64,
     pub end_us: u64,
     pub bytes: u64,
@@ -109,6 +98,38 @@ pub struct PairLog {
     pub clock_error_us: u64,
 }
 
+impl StreamLog {
+    /// The same log by another clock.
+    pub fn by(mut self, clock: impl Fn(u64) -> u64) -> StreamLog {
+        self.start_us = clock(self.start_us);
+        self.end_us = clock(self.end_us);
+        self.progress.iter_mut().for_each(|(at, _)| *at = clock(*at));
+        self
+    }
+}
+
+/// How the fleet's runs of this test are held together. The load shares the line with their heartbeats, which then wait in
+/// its queues: so a rank may be silent for long.
+pub fn fleet_options() -> FleetOptions {
+    FleetOptions {
+        join_deadline: PATIENCE,
+        silence_max: Duration::from_secs(60),
+        catch_terminate: false,
+        ..FleetOptions::default()
+    }
+}
+
+/// What the other end of a pair asks for: everybody may measure against an agent.
+pub fn open_token() -> RunToken {
+    RunToken::chosen("forebay bench link".to_owned())
+}
+
+/// Connects to the agent at `place` and has it join a run; `token` is what it is to know.
+pub async fn call(place: &str, seat: Seat, role: JoinRole, token: RunToken) -> Result<CalledAgent> {
+    let stream = ask(place, &Question::Join { seat, role }).await?;
+    Ok(CalledAgent { name: place.to_owned(), stream, token })
+}
+
 pub fn unavailable(operation: &'static str, place: &str, error: io::Error) -> Error {
     let kind = match error.kind() {
         io::ErrorKind::InvalidData => ErrorKind::Corrupt,
@@ -117,34 +138,32 @@ pub fn unavailable(operation: &'static str, place: &str, error: io::Error) -> Er
     Error::new(kind, operation, place).with_source(error)
 }
 
-async fn patiently<T>(time: Duration, what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    tokio::time::timeout(time, what).await.unwrap_or_else(|e| Err(e.into()))
+async fn patiently<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::time::timeout(PATIENCE, what).await.unwrap_or_else(|e| Err(e.into()))
 }
 
 pub async fn read_question(stream: &mut TcpStream) -> io::Result<Question> {
-    patiently(PATIENCE, read_message(stream, QUESTION_MAX)).await
+    patiently(read_message(stream, MESSAGE_MAX)).await
 }
 
-pub async fn write_answer(stream: &mut TcpStream, answer: &Answer) -> io::Result<()> {
-    patiently(PATIENCE, write_message(stream, answer)).await
+pub async fn write_answer(stream: &mut TcpStream, answer: &LinkAnswer) -> io::Result<()> {
+    patiently(write_message(stream, answer)).await
 }
 
-/// Connects and asks; the answer comes within `time`.
-pub async fn ask(place: &str, question: &Question, time: Duration) -> Result<(TcpStream, Answer)> {
+/// Connects and asks; the connection is then what was asked for.
+pub async fn ask(place: &str, question: &Question) -> Result<TcpStream> {
     let talk = async {
         let mut stream = TcpStream::connect(place).await?;
         stream.set_nodelay(true)?;
         write_message(&mut stream, question).await?;
-        let answer = read_message(&mut stream, ANSWER_MAX).await?;
+        let answer = read_message(&mut stream, MESSAGE_MAX).await?;
         Ok((stream, answer))
     };
-    let (stream, answer) =
-        patiently(time, talk).await.map_err(|e| unavailable("ask the link agent at", place, explained(e)))?;
-    match answer {
-        Answer::Refused { why } => {
+    match patiently(talk).await.map_err(|e| unavailable("ask the link agent at", place, explained(e)))? {
+        (stream, LinkAnswer::Ready) => Ok(stream),
+        (_, LinkAnswer::Refused { why }) => {
             Err(Error::new(ErrorKind::Config, "link:", format!("{place} refuses: {why}")))
         }
-        answer => Ok((stream, answer)),
     }
 }
 
@@ -156,10 +175,4 @@ fn explained(error: io::Error) -> io::Error {
         }
         _ => error,
     }
-}
-
-/// The agent answered something else than what was asked.
-pub fn confused(place: &str) -> Error {
-    let why = io::Error::new(io::ErrorKind::InvalidData, "it answers another question");
-    unavailable("ask the link agent at", place, why)
 }

@@ -1,37 +1,32 @@
 //! What a load comes to in a result.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bench_load::outcome::{PhaseOutcome, Stop};
 use bench_load::target::limited::BUSY_CALL;
 use bench_report::histogram::Histogram;
-use bench_report::model::{Better, Cell, Finding, Measure, Row, Table};
+use bench_report::model::{Better, Cell, Finding, Measure, Table, TableRow};
 use bench_report::overlap;
 use bench_report::sanity;
 use bench_report::summary::estimate;
 
 use super::args::LoadArgs;
-use crate::limit::Bounds;
+use crate::limit::LoadBounds;
 use crate::results::ResultBuilder;
-use crate::worker_phases;
+use crate::worker_phases::{self, MIB};
 
-const MIB: f64 = 1_048_576.0;
-
-pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &Bounds) {
-    let phases: Vec<overlap::Phase> = runs.iter().filter_map(worker_phases::phase).collect();
+pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &LoadBounds) {
+    let phases: Vec<overlap::PhaseSpans> = runs.iter().filter_map(worker_phases::phase).collect();
     let seconds: Vec<f64> = runs.iter().map(|run| run.last_done_s().unwrap_or(0.0)).collect();
     let per_second = |value: fn(&PhaseOutcome) -> u64| -> Vec<f64> {
         runs.iter().zip(&seconds).map(|(run, s)| value(run) as f64 / s.max(1e-9)).collect()
     };
     let rates: Vec<f64> = per_second(PhaseOutcome::bytes).iter().map(|rate| rate / MIB).collect();
     let touches = per_second(|run| run.units);
-    let mut invalid: Vec<String> = runs.iter().flat_map(|run| run.faults()).collect();
-    invalid.extend(seconds.iter().find_map(|s| sanity::too_short(*s)));
-    if args.verify == 100 && args.compressible == 0 {
-        invalid.extend(bounds.exceeded(runs));
-    }
-    invalid.sort();
-    invalid.dedup();
+    // What was not compared byte by byte, or was made small on its way, may be faster than a link.
+    let compared = args.verify == 100 && args.compressible == 0;
+    let exceeded = if compared { bounds.exceeded(runs) } else { None };
+    let invalid = worker_phases::reasons(runs, &seconds, exceeded);
     let cells = vec![
         Cell::Count(runs.len() as u64),
         estimate(&seconds),
@@ -40,7 +35,7 @@ pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], b
         estimate(&rates),
         estimate(&touches),
         estimate(&phases.iter().map(|phase| phase.overlap() * 100.0).collect::<Vec<_>>()),
-        estimate(&phases.iter().map(overlap::Phase::fairness).collect::<Vec<_>>()),
+        estimate(&phases.iter().map(overlap::PhaseSpans::fairness).collect::<Vec<_>>()),
         Cell::Count(runs.iter().map(|run| run.errors.count).sum()),
         Cell::Bytes(runs.iter().map(|run| run.verification.checked_bytes).sum()),
     ];
@@ -59,26 +54,10 @@ pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], b
     draft.file.tables.push(Table::new(
         "The load",
         columns,
-        vec![Row { invalid: invalid.clone(), ..Row::new(cells) }],
+        vec![TableRow { invalid: invalid.clone(), ..TableRow::new(cells) }],
     ));
-    draft.measure(
-        Measure {
-            name: "rate".to_owned(),
-            unit: "MiB/s".to_owned(),
-            better: Better::Higher,
-            values: rates.clone(),
-        },
-        &invalid,
-    );
-    draft.measure(
-        Measure {
-            name: "touches".to_owned(),
-            unit: "1/s".to_owned(),
-            better: Better::Higher,
-            values: touches.clone(),
-        },
-        &invalid,
-    );
+    draft.measure(Measure::new("rate", "MiB/s", Better::Higher, rates.clone()), &invalid);
+    draft.measure(Measure::new("touches", "1/s", Better::Higher, touches.clone()), &invalid);
     if let Some(first) = runs.first() {
         draft.file.plots.push(worker_phases::throughput(
             "Throughput, first repetition",
@@ -121,12 +100,7 @@ fn latencies(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome]) 
     some("more than a block: to the first block", |run| &run.first_block);
     some("more than a block: to the last", |run| &run.all_blocks);
     named.extend(by_size(runs));
-    let calls: BTreeSet<&String> = runs.iter().flat_map(|run| run.service.keys()).collect();
-    for call in calls {
-        let mut all = Histogram::new();
-        runs.iter().filter_map(|run| run.service.get(call)).for_each(|one| all.merge(one));
-        named.push((format!("call: {call}"), all));
-    }
+    named.extend(worker_phases::by_call(runs).into_iter().map(|(call, all)| (format!("call: {call}"), all)));
     draft.file.histograms.extend(named.iter().map(|(name, histogram)| histogram.to_named(name.clone())));
     // In a closed loop the two say the same: rate x latency is the number of workers.
     if args.open.is_none() && args.think.is_zero() && args.stagger.is_none() {

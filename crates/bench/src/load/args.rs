@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use bench_load::engine::{Job, Limits, Phase};
-use bench_load::pace::{Pace, Stagger};
-use bench_load::shape::{Amount, Fleet, Layout, Mix, Operation, Order, Share, Sizes, Unit, Work};
+use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
+use bench_load::pace::{LoadPace, Stagger};
+use bench_load::shape::{
+    AccessOrder, Amount, ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit,
+};
 use clap::{Args, ValueEnum};
 use types::Result;
 
@@ -21,14 +23,14 @@ pub struct LoadArgs {
     /// What is done: read, write, stat, walk (list, then ask for the attributes of each file), or a mixture such as
     /// read=60,range=10,write=15,stat=8,list=2,delete=5 (range: one block of a file; delete: make an empty file, remove it)
     #[arg(long, value_name = "WHAT", default_value = "read", value_parser = parse_operation)]
-    pub operation: Operation,
+    pub operation: LoadOperation,
     /// What one touch is
     #[arg(long, value_name = "UNIT", default_value = "file")]
     pub unit: UnitArg,
     /// sequential, random (each once per epoch), strided:8, uniform, zipf:0.99, hotspot:10/90 (10 % of the units get
     /// 90 % of the touches)
     #[arg(long, value_name = "ORDER", default_value = "sequential", value_parser = parse_order)]
-    pub order: Order,
+    pub order: AccessOrder,
     /// Who goes through it: all together in contiguous parts (split) or in turns (interleaved), each client or each worker
     /// by itself
     #[arg(long, value_name = "WHO", default_value = "client")]
@@ -121,12 +123,12 @@ impl ShareArg {
 
 type Parsed<T> = std::result::Result<T, String>;
 
-fn parse_operation(text: &str) -> Parsed<Operation> {
+fn parse_operation(text: &str) -> Parsed<LoadOperation> {
     match text {
-        "read" => return Ok(Operation::Read),
-        "write" => return Ok(Operation::Write),
-        "stat" => return Ok(Operation::Stat),
-        "walk" => return Ok(Operation::Walk),
+        "read" => return Ok(LoadOperation::Read),
+        "write" => return Ok(LoadOperation::Write),
+        "stat" => return Ok(LoadOperation::Stat),
+        "walk" => return Ok(LoadOperation::Walk),
         _ => {}
     }
     let wrong = || {
@@ -148,10 +150,10 @@ fn parse_operation(text: &str) -> Parsed<Operation> {
             _ => return Err(wrong()),
         }
     }
-    Ok(Operation::Mixed(mix))
+    Ok(LoadOperation::Mixed(mix))
 }
 
-fn parse_order(text: &str) -> Parsed<Order> {
+fn parse_order(text: &str) -> Parsed<AccessOrder> {
     let wrong = || {
         format!(
             "\"{text}\" is no order; write sequential, random, strided:8, uniform, zipf:0.99 or hotspot:10/90"
@@ -159,14 +161,14 @@ fn parse_order(text: &str) -> Parsed<Order> {
     };
     let number = |text: &str| text.parse::<f64>().map_err(|_| wrong());
     match text.split_once(':') {
-        None if text == "sequential" => Ok(Order::Sequential),
-        None if text == "random" => Ok(Order::Random),
-        None if text == "uniform" => Ok(Order::Uniform),
-        Some(("strided", blocks)) => blocks.parse().map(Order::Strided).map_err(|_| wrong()),
-        Some(("zipf", theta)) => Ok(Order::Zipf { theta: number(theta)? }),
+        None if text == "sequential" => Ok(AccessOrder::Sequential),
+        None if text == "random" => Ok(AccessOrder::Random),
+        None if text == "uniform" => Ok(AccessOrder::Uniform),
+        Some(("strided", blocks)) => blocks.parse().map(AccessOrder::Strided).map_err(|_| wrong()),
+        Some(("zipf", theta)) => Ok(AccessOrder::Zipf { theta: number(theta)? }),
         Some(("hotspot", shares)) => {
             let (hot, access) = shares.split_once('/').ok_or_else(wrong)?;
-            Ok(Order::Hotspot { hot_percent: number(hot)?, access_percent: number(access)? })
+            Ok(AccessOrder::Hotspot { hot_percent: number(hot)?, access_percent: number(access)? })
         }
         _ => Err(wrong()),
     }
@@ -187,19 +189,19 @@ impl LoadArgs {
         Layout { files: self.files, sizes: self.file_size, files_per_directory, private }
     }
 
-    pub fn work(&self) -> Work {
-        Work {
+    pub fn work(&self) -> LoadWork {
+        LoadWork {
             operation: self.operation,
             unit: match self.unit {
-                UnitArg::File => Unit::File,
-                UnitArg::Block => Unit::Block,
+                UnitArg::File => TouchUnit::File,
+                UnitArg::Block => TouchUnit::Block,
             },
             order: self.order,
             share: match self.share {
-                ShareArg::Split => Share::Split,
-                ShareArg::Interleaved => Share::Interleaved,
-                ShareArg::Client => Share::Client,
-                ShareArg::Worker => Share::Worker,
+                ShareArg::Split => Sharing::Split,
+                ShareArg::Interleaved => Sharing::Interleaved,
+                ShareArg::Client => Sharing::Client,
+                ShareArg::Worker => Sharing::Worker,
             },
             amount: self.draws.map_or(Amount::Epochs(self.epochs), Amount::Draws),
             block_bytes: self.block,
@@ -207,35 +209,35 @@ impl LoadArgs {
         }
     }
 
-    pub fn pace(&self) -> Pace {
+    pub fn pace(&self) -> LoadPace {
         match self.open {
-            Some(per_second) => Pace::Open { per_second, arrivals: self.knee.arrivals.into() },
-            None => Pace::Closed { think_s: self.think.as_secs_f64(), stagger: self.stagger },
+            Some(per_second) => LoadPace::Open { per_second, arrivals: self.knee.arrivals.into() },
+            None => LoadPace::Closed { think_s: self.think.as_secs_f64(), stagger: self.stagger },
         }
     }
 
     /// Of one repetition. Only if --seconds ends it is that what was asked for.
-    fn limits(&self, budget: &Budget) -> Limits {
+    fn limits(&self, budget: &Budget) -> LoadLimits {
         let limits = budget.limits();
         match self.seconds.map(|time| time.as_secs_f64()) {
-            Some(seconds) if seconds <= limits.seconds => Limits { seconds, asked: true, ..limits },
+            Some(seconds) if seconds <= limits.seconds => LoadLimits { seconds, asked: true, ..limits },
             _ => limits,
         }
     }
 
-    pub fn job(&self, target_dir: &TargetDir, version: u32, budget: &Budget) -> Job {
-        Job {
+    pub fn job(&self, target_dir: &TargetDir, version: u32, budget: &Budget) -> LoadJob {
+        LoadJob {
             root: target_dir.root(),
             layout: self.layout(),
             content: target_dir.content,
-            fleet: Fleet { clients: self.nodes, first_client: 0, workers: self.workers },
-            phases: vec![Phase {
+            fleet: ClientSet { clients: self.nodes, first_client: 0, workers: self.workers },
+            phases: vec![LoadPhase {
                 name: "load".to_owned(),
                 work: self.work(),
                 pace: self.pace(),
                 version,
                 verify_percent: self.verify,
-                ..Phase::default()
+                ..LoadPhase::default()
             }],
             limits: self.limits(budget),
         }
@@ -267,21 +269,21 @@ mod tests {
 
     #[test]
     fn what_can_be_typed_is_understood_and_what_cannot_says_what_can() {
-        assert_eq!(parse_order("zipf:0.99"), Ok(Order::Zipf { theta: 0.99 }));
-        assert_eq!(parse_order("strided:8"), Ok(Order::Strided(8)));
+        assert_eq!(parse_order("zipf:0.99"), Ok(AccessOrder::Zipf { theta: 0.99 }));
+        assert_eq!(parse_order("strided:8"), Ok(AccessOrder::Strided(8)));
         assert_eq!(
             parse_order("hotspot:10/90"),
-            Ok(Order::Hotspot { hot_percent: 10.0, access_percent: 90.0 })
+            Ok(AccessOrder::Hotspot { hot_percent: 10.0, access_percent: 90.0 })
         );
         assert_eq!(parse_sizes("4KiB-1MiB"), Ok(Sizes::Spread { min: 4096, max: 1 << 20 }));
         assert_eq!(parse_sizes("1MiB"), Ok(Sizes::Equal(1 << 20)));
         let mix = Mix { read: 70, write: 20, stat: 10, ..Mix::default() };
-        assert_eq!(parse_operation("read=70,write=20,stat=10"), Ok(Operation::Mixed(mix)));
+        assert_eq!(parse_operation("read=70,write=20,stat=10"), Ok(LoadOperation::Mixed(mix)));
         for wrong in ["backwards", "zipf:x", "hotspot:10", "strided:"] {
             assert!(parse_order(wrong).is_err_and(|e| e.contains("zipf:0.99")), "{wrong}");
         }
         let mix = Mix { delete: 3, range: 5, ..Mix::default() };
-        assert_eq!(parse_operation("range=5,delete=3"), Ok(Operation::Mixed(mix)));
+        assert_eq!(parse_operation("range=5,delete=3"), Ok(LoadOperation::Mixed(mix)));
         for wrong in ["delete", "read=x", "read70", "truncate=5"] {
             assert!(parse_operation(wrong).is_err_and(|e| e.contains("read=70")), "{wrong}");
         }

@@ -1,15 +1,15 @@
 //! What a load does, for dry runs and results, in the words in which it is typed.
 
-use bench_load::pace::{Arrivals, Pace};
-use bench_load::shape::{Operation, Order, Sizes};
+use bench_load::pace::{Arrivals, LoadPace};
+use bench_load::shape::{AccessOrder, LoadOperation, Sizes};
 
-pub fn operation(operation: Operation) -> String {
+pub fn operation(operation: LoadOperation) -> String {
     let mix = match operation {
-        Operation::Read => return "read".to_owned(),
-        Operation::Write => return "write".to_owned(),
-        Operation::Stat => return "stat".to_owned(),
-        Operation::Walk => return "walk".to_owned(),
-        Operation::Mixed(mix) => mix,
+        LoadOperation::Read => return "read".to_owned(),
+        LoadOperation::Write => return "write".to_owned(),
+        LoadOperation::Stat => return "stat".to_owned(),
+        LoadOperation::Walk => return "walk".to_owned(),
+        LoadOperation::Mixed(mix) => mix,
     };
     let parts = [
         ("read", mix.read),
@@ -23,14 +23,16 @@ pub fn operation(operation: Operation) -> String {
     some.map(|(name, weight)| format!("{name}={weight}")).collect::<Vec<_>>().join(",")
 }
 
-pub fn order(order: Order) -> String {
+pub fn order(order: AccessOrder) -> String {
     match order {
-        Order::Sequential => "sequential".to_owned(),
-        Order::Random => "random".to_owned(),
-        Order::Uniform => "uniform".to_owned(),
-        Order::Strided(blocks) => format!("strided:{blocks}"),
-        Order::Zipf { theta } => format!("zipf:{theta}"),
-        Order::Hotspot { hot_percent, access_percent } => format!("hotspot:{hot_percent}/{access_percent}"),
+        AccessOrder::Sequential => "sequential".to_owned(),
+        AccessOrder::Random => "random".to_owned(),
+        AccessOrder::Uniform => "uniform".to_owned(),
+        AccessOrder::Strided(blocks) => format!("strided:{blocks}"),
+        AccessOrder::Zipf { theta } => format!("zipf:{theta}"),
+        AccessOrder::Hotspot { hot_percent, access_percent } => {
+            format!("hotspot:{hot_percent}/{access_percent}")
+        }
     }
 }
 
@@ -42,13 +44,13 @@ pub fn sizes(sizes: Sizes) -> String {
     }
 }
 
-pub fn pace(pace: Pace) -> String {
+pub fn pace(pace: LoadPace) -> String {
     match pace {
-        Pace::Closed { think_s, stagger } => {
+        LoadPace::Closed { think_s, stagger } => {
             let stagger = stagger.map(|s| format!(", stagger {}/{}s", s.group, s.every_s));
             format!("closed, think {think_s}s{}", stagger.unwrap_or_default())
         }
-        Pace::Open { per_second, arrivals } => {
+        LoadPace::Open { per_second, arrivals } => {
             let how = match arrivals {
                 Arrivals::Constant => "constant",
                 Arrivals::Poisson => "poisson",

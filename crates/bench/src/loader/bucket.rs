@@ -1,19 +1,19 @@
 //! Of a data set in a bucket: the predecessor's table, and what each pass costs at the store.
 
-use bench_report::model::{Cell, Row, Table};
+use bench_report::model::{Cell, Table, TableRow};
 use bench_report::published::PUBLISHED;
 use bench_report::summary::estimate;
 
-use super::{GIB, Plan};
+use super::{GIB, LoaderPlan};
 use crate::cost;
 use crate::results::ResultBuilder;
-use crate::sample::{Mode, Sample, Triple};
+use crate::sample::{CacheMode, Sample, Triple};
 
 /// Of the first repetition.
-pub fn costs(draft: &mut ResultBuilder, plan: &Plan, prices: &cost::Prices, first: &Triple) {
-    let taken = Mode::ALL.map(|mode| {
+pub fn costs(draft: &mut ResultBuilder, plan: &LoaderPlan, prices: &cost::PriceList, first: &Triple) {
+    let taken = CacheMode::ALL.map(|mode| {
         let sample = first.of(mode);
-        cost::Taken {
+        cost::StorageUse {
             calls: sample.origin_kinds.clone(),
             bytes_out: sample.origin_bytes,
             bytes_kept: plan.layout.total_bytes(),
@@ -26,9 +26,9 @@ pub fn costs(draft: &mut ResultBuilder, plan: &Plan, prices: &cost::Prices, firs
 }
 
 /// The columns of the study's predecessor, which read a bucket through the cache and around it.
-pub fn gets(draft: &mut ResultBuilder, plan: &Plan, triples: &[Triple], invalid: &[String]) {
+pub fn gets(draft: &mut ResultBuilder, plan: &LoaderPlan, triples: &[Triple], invalid: &[String]) {
     let mib = plan.layout.size_limits().1 as f64 / f64::from(1 << 20);
-    let row = |name: &str, mode: Mode| {
+    let row = |name: &str, mode: CacheMode| {
         let of = |value: &dyn Fn(&Sample) -> f64| {
             estimate(&triples.iter().map(|triple| value(triple.of(mode))).collect::<Vec<_>>())
         };
@@ -39,16 +39,14 @@ pub fn gets(draft: &mut ResultBuilder, plan: &Plan, triples: &[Triple], invalid:
             of(&|s| s.unit.mean().map_or(f64::NAN, |us| us / 1000.0)),
             Cell::missing("the disks of others are not looked at"),
         ];
-        Row { invalid: invalid.to_vec(), ..Row::new(cells) }
+        TableRow { invalid: invalid.to_vec(), ..TableRow::new(cells) }
     };
     let rows = vec![
-        row("S3 COLD through Forebay", Mode::Cold),
-        row("S3 WARM through Forebay", Mode::Warm),
-        row("S3 DIRECT", Mode::Direct),
+        row("S3 COLD through Forebay", CacheMode::Cold),
+        row("S3 WARM through Forebay", CacheMode::Warm),
+        row("S3 DIRECT", CacheMode::Direct),
     ];
-    let mut table = Table::new("GET of objects", &PUBLISHED.aistore.gets.columns, rows);
-    table.notes = vec![
-        "Clients list the bucket first and then GET each object, directly and from the tier's S3 front alike.".to_owned(),
-    ];
-    draft.file.tables.push(table);
+    draft.file.tables.push(Table::new("GET of objects", &PUBLISHED.aistore.gets.columns, rows).noted([
+        "Clients list the bucket first and then GET each object, directly and from the tier's S3 front alike.",
+    ]));
 }

@@ -8,16 +8,16 @@ mod tables;
 
 use std::time::Duration;
 
-use bench_report::fit::{self, Distance, Line, Observation};
+use bench_report::fit::{self, DistanceModel, FittedLine, Observation};
 use bench_report::histogram::Histogram;
 use bench_report::model::{Better, Measure, ResultFile, SCHEMA};
 use bench_report::summary::median;
 use relay::Profile;
 use serde_json::json;
 
-use super::operation::Operation;
+use super::operation::ProbeOperation;
 use super::samples::Timed;
-use super::streams::Rate;
+use super::streams::StreamRate;
 use super::{Config, nfs, posix};
 
 /// A line that explains less of the variance than this is no line.
@@ -27,12 +27,12 @@ const FLAT: f64 = 0.2;
 
 /// One operation, understood.
 struct Understood {
-    operation: Operation,
+    operation: ProbeOperation,
     /// Medians of what was measured without a relay, and with each.
     direct: f64,
     far: Vec<f64>,
     /// Seconds over the seconds that were added.
-    line: Option<Line>,
+    line: Option<FittedLine>,
 }
 
 impl Understood {
@@ -74,26 +74,26 @@ impl Understood {
 }
 
 /// All that the tables, plots and findings are made of.
-struct Answer<'a> {
+struct ProbeAnswer<'a> {
     config: &'a Config,
-    measured: &'a nfs::Measured,
+    measured: &'a nfs::NfsProbe,
     operations: Vec<Understood>,
     /// Seconds, by TCP handshake or NULL, whichever is shorter; by NULL where somebody nearer answers handshakes.
     rtt_here: f64,
     /// The handshake, if it is so much shorter than a NULL call that it ends somewhere else.
     answered_nearer: Option<f64>,
     /// T = a + n * RTT + bytes / BW, over READs of several sizes.
-    reads: Option<Distance>,
+    reads: Option<DistanceModel>,
     /// Medians of the nearer server.
-    near: Vec<(Operation, f64)>,
+    near: Vec<(ProbeOperation, f64)>,
 }
 
-impl<'a> Answer<'a> {
-    fn new(config: &'a Config, measured: &'a nfs::Measured) -> Answer<'a> {
+impl<'a> ProbeAnswer<'a> {
+    fn new(config: &'a Config, measured: &'a nfs::NfsProbe) -> ProbeAnswer<'a> {
         let operations: Vec<Understood> =
             measured.timed.iter().filter_map(|timed| Understood::of(timed, &config.delays)).collect();
         // A handshake is the path alone, but also the making of a socket at both ends, which a NULL call has not.
-        let null = operations.iter().find(|o| o.operation == Operation::Null).map(|o| o.direct);
+        let null = operations.iter().find(|o| o.operation == ProbeOperation::Null).map(|o| o.direct);
         let handshake = median(&measured.handshakes);
         let answered_nearer =
             handshake.filter(|handshake| null.is_some_and(|null| ends_nearer(*handshake, null)));
@@ -103,10 +103,10 @@ impl<'a> Answer<'a> {
         };
         let reads = reads(&operations, &config.delays, rtt_here);
         let near = measured.near.iter().filter_map(|t| Some((t.operation, median(&t.direct)?))).collect();
-        Answer { config, measured, operations, rtt_here, answered_nearer, reads, near }
+        ProbeAnswer { config, measured, operations, rtt_here, answered_nearer, reads, near }
     }
 
-    fn operation(&self, operation: Operation) -> Option<&Understood> {
+    fn operation(&self, operation: ProbeOperation) -> Option<&Understood> {
         self.operations.iter().find(|o| o.operation == operation)
     }
 
@@ -124,7 +124,7 @@ impl<'a> Answer<'a> {
     }
 
     /// What all the streams together read, by number of streams.
-    fn rates(&self, added: Option<Duration>) -> Vec<&Rate> {
+    fn rates(&self, added: Option<Duration>) -> Vec<&StreamRate> {
         self.measured.streams.iter().filter(|rate| rate.added == added).collect()
     }
 
@@ -138,7 +138,7 @@ fn ends_nearer(handshake: f64, null: f64) -> bool {
     null > 2.0 * handshake + 0.001
 }
 
-fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Option<Distance> {
+fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Option<DistanceModel> {
     let observations: Vec<Observation> = operations
         .iter()
         .filter_map(|o| Some((o.operation.read_bytes()? as f64, o)))
@@ -154,8 +154,8 @@ fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Optio
 }
 
 /// The number of streams after which twice as many bring less than a tenth more.
-fn knee(rates: &[&Rate]) -> Option<usize> {
-    let little = |rate: &Rate, next: &Rate| next.median() < rate.median() * 1.1;
+fn knee(rates: &[&StreamRate]) -> Option<usize> {
+    let little = |rate: &StreamRate, next: &StreamRate| next.median() < rate.median() * 1.1;
     let knee = rates.windows(2).find_map(|pair| match pair {
         [rate, next] if little(rate, next) => Some(rate.streams),
         _ => None,
@@ -163,8 +163,8 @@ fn knee(rates: &[&Rate]) -> Option<usize> {
     knee.or(rates.last().map(|rate| rate.streams))
 }
 
-pub fn of_server(config: &Config, measured: &nfs::Measured) -> ResultFile {
-    let answer = Answer::new(config, measured);
+pub fn of_server(config: &Config, measured: &nfs::NfsProbe) -> ResultFile {
+    let answer = ProbeAnswer::new(config, measured);
     let mut file = frame(config);
     file.tables = tables::of_server(&answer);
     file.plots = plots::of_server(&answer);
@@ -173,7 +173,7 @@ pub fn of_server(config: &Config, measured: &nfs::Measured) -> ResultFile {
     for timed in &measured.timed {
         let name = timed.operation.to_string();
         file.histograms.push(histogram(&timed.direct).to_named(format!("{name}, without a relay")));
-        file.measures.push(measure(
+        file.measures.push(Measure::new(
             format!("{name}, without a relay"),
             "s",
             Better::Lower,
@@ -181,12 +181,12 @@ pub fn of_server(config: &Config, measured: &nfs::Measured) -> ResultFile {
         ));
         for (added, times) in config.delays.iter().zip(&timed.far) {
             let name = format!("{name}, {} ms added", ms(*added));
-            file.measures.push(measure(name, "s", Better::Lower, times.clone()));
+            file.measures.push(Measure::new(name, "s", Better::Lower, times.clone()));
         }
     }
     for rate in &measured.streams {
         let name = format!("read with {} streams, {}", rate.streams, place(rate.added));
-        file.measures.push(measure(
+        file.measures.push(Measure::new(
             name,
             "MiB/s",
             Better::Higher,
@@ -196,14 +196,14 @@ pub fn of_server(config: &Config, measured: &nfs::Measured) -> ResultFile {
     file
 }
 
-pub fn of_path(config: &Config, measured: &posix::Measured) -> ResultFile {
+pub fn of_path(config: &Config, measured: &posix::LocalProbe) -> ResultFile {
     let mut file = frame(config);
     file.tables = vec![tables::of_path(measured)];
     file.findings = findings::of_path(measured);
     file.answer = lines::of_path(measured);
     for (name, times) in &measured.operations {
         file.histograms.push(histogram(times).to_named(*name));
-        file.measures.push(measure((*name).to_owned(), "s", Better::Lower, times.clone()));
+        file.measures.push(Measure::new((*name).to_owned(), "s", Better::Lower, times.clone()));
     }
     file
 }
@@ -233,10 +233,6 @@ fn frame(config: &Config) -> ResultFile {
         // `run` knows when it was and on what.
         ..ResultFile::default()
     }
-}
-
-fn measure(name: String, unit: &str, better: Better, values: Vec<f64>) -> Measure {
-    Measure { name, unit: unit.to_owned(), better, values }
 }
 
 fn histogram(seconds: &[f64]) -> Histogram {

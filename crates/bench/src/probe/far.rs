@@ -1,6 +1,7 @@
 //! The target moved away by a relay: one line to NFS, one to MOUNT, and a client at its end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use origin_nfs::{Config, NfsOrigin};
@@ -9,13 +10,19 @@ use rpc_nfs3::nfs3;
 use tokio::net::TcpStream;
 use types::{Error, Result};
 
-use super::operation::View;
 use super::ports::{Ports, call};
 
 /// For a connection: a lost SYN is sent again after 1 s and after 3 s.
 const CONNECT: Duration = Duration::from_secs(10);
 
-pub struct Far {
+/// A server as seen over one line.
+pub struct View {
+    pub client: Arc<NfsOrigin>,
+    /// Where NFS is served, the relay's address if there is one.
+    pub nfs: SocketAddr,
+}
+
+pub struct FarNfs {
     pub view: View,
     /// What the client was given: more of them can be made.
     config: Config,
@@ -23,34 +30,34 @@ pub struct Far {
     _relays: Vec<Relay>,
 }
 
-impl Far {
+impl FarNfs {
     /// The server itself, without a relay: the difference is what a relay costs.
-    pub async fn direct(config: &Config, ports: Ports) -> Result<Far> {
-        Far::connect(pinned(config, ports), ports.nfs, Vec::new()).await
+    pub async fn direct(config: &Config, ports: Ports) -> Result<FarNfs> {
+        FarNfs::connect(pinned(config, ports), ports.nfs, Vec::new()).await
     }
 
     /// With `added` on each round trip.
-    pub async fn relayed(config: &Config, ports: Ports, added: Duration) -> Result<Far> {
+    pub async fn relayed(config: &Config, ports: Ports, added: Duration) -> Result<FarNfs> {
         let line = relay::Config { rtt: added, ..relay::Config::default() };
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let nfs = Relay::bind(any, ports.nfs, line.clone())?;
         let near_nfs = nfs.local_addr();
         if ports.mount == ports.nfs {
             let ports = Ports { nfs: near_nfs, mount: near_nfs };
-            return Far::connect(pinned(config, ports), near_nfs, vec![nfs]).await;
+            return FarNfs::connect(pinned(config, ports), near_nfs, vec![nfs]).await;
         }
         let mount = Relay::bind(any, ports.mount, line)?;
         let ports = Ports { nfs: near_nfs, mount: mount.local_addr() };
-        Far::connect(pinned(config, ports), near_nfs, vec![nfs, mount]).await
+        FarNfs::connect(pinned(config, ports), near_nfs, vec![nfs, mount]).await
     }
 
-    async fn connect(config: Config, nfs: SocketAddr, relays: Vec<Relay>) -> Result<Far> {
+    async fn connect(config: Config, nfs: SocketAddr, relays: Vec<Relay>) -> Result<FarNfs> {
         let client = NfsOrigin::connect(config.clone()).await?;
-        Ok(Far { view: View { client, nfs }, config, _relays: relays })
+        Ok(FarNfs { view: View { client, nfs }, config, _relays: relays })
     }
 
     /// Another client on a connection of its own.
-    pub async fn another(&self) -> Result<std::sync::Arc<NfsOrigin>> {
+    pub async fn another(&self) -> Result<Arc<NfsOrigin>> {
         NfsOrigin::connect(self.config.clone()).await
     }
 }

@@ -4,59 +4,58 @@
 use types::Result;
 
 use super::Config;
-use super::far::{Far, handshake};
-use super::objects::Objects;
-use super::operation::View;
+use super::far::{FarNfs, View, handshake};
+use super::objects::ProbeObjects;
 use super::ports::Ports;
 use super::samples::{self, Effort, Seconds, Timed};
-use super::streams::{self, Rate, Reading};
+use super::streams::{self, StreamRate, StreamReading};
 
 /// Handshakes that the round trip of the path is taken from.
 const HANDSHAKES: usize = 11;
 
-pub struct Measured {
+pub struct NfsProbe {
     /// Of the path itself: TCP handshakes, seconds.
     pub handshakes: Seconds,
     pub timed: Vec<Timed>,
-    pub streams: Vec<Rate>,
+    pub streams: Vec<StreamRate>,
     /// The nearer server, without a relay.
     pub near: Vec<Timed>,
     /// Bytes of one READ of a stream.
     pub read_bytes: u64,
-    pub found: Found,
+    pub found: ProbedFiles,
 }
 
 /// What the operations were tried on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ProbedFiles {
     pub small_bytes: Option<u64>,
     pub big_bytes: Option<u64>,
     pub names: usize,
 }
 
-pub async fn measure(config: &Config) -> Result<Measured> {
+pub async fn measure(config: &Config) -> Result<NfsProbe> {
     let client = origin_nfs::Config::from_url(&config.target)?;
     let near = config.near.as_deref().map(origin_nfs::Config::from_url).transpose()?;
     let ports = Ports::of(&client).await?;
-    let direct = Far::direct(&client, ports).await?;
+    let direct = FarNfs::direct(&client, ports).await?;
     let mut handshakes = Vec::new();
     for _ in 0..HANDSHAKES {
         handshakes.push(handshake(ports.nfs).await?);
     }
     let (small, big) = (config.small_file.as_deref(), config.big_file.as_deref());
-    let objects = Objects::find(&*direct.view.client, small, big).await?;
+    let objects = ProbeObjects::find(&*direct.view.client, small, big).await?;
     let effort = Effort { samples: config.samples, time: config.sample_time, write: config.write };
     let mut timed = samples::direct(&direct.view, &objects, effort).await?;
 
     let mut fars = Vec::new();
     for added in &config.delays {
-        fars.push(Far::relayed(&client, ports, *added).await?);
+        fars.push(FarNfs::relayed(&client, ports, *added).await?);
     }
     let views: Vec<&View> = fars.iter().map(|far| &far.view).collect();
     samples::far(&mut timed, &views, &objects, config.repetitions, config.seed).await?;
 
     let (time, read_ahead) = (config.stream_time, config.read_ahead);
-    let reading = Reading { time, read_ahead, repetitions: config.stream_repetitions };
+    let reading = StreamReading { time, read_ahead, repetitions: config.stream_repetitions };
     let mut rates = Vec::new();
     let farthest = config.delays.iter().zip(&fars).max_by_key(|(added, _)| **added);
     if let Some(big) = &objects.big {
@@ -72,17 +71,17 @@ pub async fn measure(config: &Config) -> Result<Measured> {
     let read_max = u64::from(origin::Origin::traits(&*direct.view.client).read_max);
     let size = |object: &origin::Object| object.attr.size;
     let big_bytes = objects.big.as_ref().map(size);
-    let found = Found {
+    let found = ProbedFiles {
         small_bytes: objects.small.as_ref().map(|(_, _, file)| size(file)),
         big_bytes,
         names: objects.names(),
     };
     let read_bytes = big_bytes.unwrap_or_default().min(read_max);
-    Ok(Measured { handshakes, timed, streams: rates, near, read_bytes, found })
+    Ok(NfsProbe { handshakes, timed, streams: rates, near, read_bytes, found })
 }
 
 async fn measure_near(near: &origin_nfs::Config, effort: Effort) -> Result<Vec<Timed>> {
-    let far = Far::direct(near, Ports::of(near).await?).await?;
-    let objects = Objects::find(&*far.view.client, None, None).await?;
+    let far = FarNfs::direct(near, Ports::of(near).await?).await?;
+    let objects = ProbeObjects::find(&*far.view.client, None, None).await?;
     samples::direct(&far.view, &objects, effort).await
 }

@@ -14,7 +14,7 @@ pub const SMALL_MAX: u64 = 64 << 10;
 /// Large enough to keep streams busy.
 const BIG: u64 = 16 << 20;
 
-pub struct Objects {
+pub struct ProbeObjects {
     pub root: Reference,
     /// A file of 1 byte to 64 KiB: its directory, its name, itself.
     pub small: Option<(Reference, Name, Object)>,
@@ -25,7 +25,7 @@ pub struct Objects {
     first: Option<(Reference, Name)>,
 }
 
-impl Objects {
+impl ProbeObjects {
     /// Something that can be looked up.
     pub fn any_name(&self) -> Option<(&Reference, &Name)> {
         let small = self.small.as_ref().map(|(dir, name, _)| (dir, name));
@@ -52,9 +52,9 @@ impl Objects {
         origin: &dyn Origin,
         small_file: Option<&str>,
         big_file: Option<&str>,
-    ) -> Result<Objects> {
+    ) -> Result<ProbeObjects> {
         let root = origin.root().await?.reference;
-        let mut objects = Objects { root, small: None, big: None, crowded: None, names: 0, first: None };
+        let mut objects = ProbeObjects { root, small: None, big: None, crowded: None, names: 0, first: None };
         if let Some(path) = small_file {
             let (dir, name, file) = walk(origin, &objects.root, path).await?;
             if !(1..=SMALL_MAX).contains(&file.attr.size) {
@@ -185,7 +185,7 @@ mod tests {
         origin.write_file(b"/a/empty", b"").expect("written");
         origin.write_file(b"/a/b/small", b"hello").expect("written");
         origin.generate_file(b"/a/b/big", 1, 20 << 20).expect("made");
-        let objects = Objects::find(&*origin, None, None).await.expect("found");
+        let objects = ProbeObjects::find(&*origin, None, None).await.expect("found");
         let (_, name, small) = objects.small.as_ref().expect("found");
         assert_eq!((name.as_bytes(), small.attr.size), (&b"small"[..], 5));
         assert_eq!(objects.big.as_ref().expect("found").attr.size, 20 << 20);
@@ -198,9 +198,10 @@ mod tests {
         let origin = MemoryOrigin::new();
         origin.write_file(b"/one", b"1").expect("written");
         origin.write_file(b"/two", b"22").expect("written");
-        let objects = Objects::find(&*origin, Some("two"), None).await.expect("found");
+        let objects = ProbeObjects::find(&*origin, Some("two"), None).await.expect("found");
         assert_eq!(objects.small.expect("found").2.attr.size, 2);
-        let error = Objects::find(&*origin, Some("three"), None).await.err().expect("there is no such file");
+        let error =
+            ProbeObjects::find(&*origin, Some("three"), None).await.err().expect("there is no such file");
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains("three"), "{error}");
     }
@@ -208,7 +209,7 @@ mod tests {
     #[tokio::test]
     async fn an_empty_export_has_nothing_to_try() {
         let origin = MemoryOrigin::new();
-        let objects = Objects::find(&*origin, None, None).await.expect("found");
+        let objects = ProbeObjects::find(&*origin, None, None).await.expect("found");
         assert!(objects.any_name().is_none() && objects.small.is_none() && objects.big.is_none());
         assert_eq!(objects.listed(), &objects.root);
     }

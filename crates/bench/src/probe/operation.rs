@@ -1,8 +1,6 @@
 //! The operations that are probed, and how each is done at a server through our own client.
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -10,11 +8,11 @@ use origin::{Change, DirCursor, Object, Origin, Reference};
 use origin_nfs::NfsOrigin;
 use types::{ByteRange, CreateHow, Name, Result, SetAttr, Stability};
 
-use super::far::null_on_a_new_connection;
-use super::objects::Objects;
+use super::far::{View, null_on_a_new_connection};
+use super::objects::ProbeObjects;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
+pub enum ProbeOperation {
     Connect,
     Null,
     Getattr,
@@ -27,53 +25,46 @@ pub enum Operation {
     CreateWriteClose,
 }
 
-impl Operation {
-    pub const ALL: [Operation; 10] = [
-        Operation::Connect,
-        Operation::Null,
-        Operation::Getattr,
-        Operation::Lookup,
-        Operation::Read4K,
-        Operation::Read64K,
-        Operation::Read1M,
-        Operation::OpenReadClose,
-        Operation::List,
-        Operation::CreateWriteClose,
+impl ProbeOperation {
+    pub const ALL: [ProbeOperation; 10] = [
+        ProbeOperation::Connect,
+        ProbeOperation::Null,
+        ProbeOperation::Getattr,
+        ProbeOperation::Lookup,
+        ProbeOperation::Read4K,
+        ProbeOperation::Read64K,
+        ProbeOperation::Read1M,
+        ProbeOperation::OpenReadClose,
+        ProbeOperation::List,
+        ProbeOperation::CreateWriteClose,
     ];
 
     /// The bytes that a READ brings.
     pub fn read_bytes(self) -> Option<u64> {
         match self {
-            Operation::Read4K => Some(4 << 10),
-            Operation::Read64K => Some(64 << 10),
-            Operation::Read1M => Some(1 << 20),
+            ProbeOperation::Read4K => Some(4 << 10),
+            ProbeOperation::Read64K => Some(64 << 10),
+            ProbeOperation::Read1M => Some(1 << 20),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for ProbeOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Operation::Connect => "TCP connect and first NULL",
-            Operation::Null => "NULL",
-            Operation::Getattr => "GETATTR",
-            Operation::Lookup => "LOOKUP",
-            Operation::Read4K => "READ 4 KiB",
-            Operation::Read64K => "READ 64 KiB",
-            Operation::Read1M => "READ 1 MiB",
-            Operation::OpenReadClose => "open, read, close a small file",
-            Operation::List => "list a directory",
-            Operation::CreateWriteClose => "create, write 4 KiB, close",
+            ProbeOperation::Connect => "TCP connect and first NULL",
+            ProbeOperation::Null => "NULL",
+            ProbeOperation::Getattr => "GETATTR",
+            ProbeOperation::Lookup => "LOOKUP",
+            ProbeOperation::Read4K => "READ 4 KiB",
+            ProbeOperation::Read64K => "READ 64 KiB",
+            ProbeOperation::Read1M => "READ 1 MiB",
+            ProbeOperation::OpenReadClose => "open, read, close a small file",
+            ProbeOperation::List => "list a directory",
+            ProbeOperation::CreateWriteClose => "create, write 4 KiB, close",
         })
     }
-}
-
-/// A server as seen over one line.
-pub struct View {
-    pub client: Arc<NfsOrigin>,
-    /// Where NFS is served, the relay's address if there is one.
-    pub nfs: SocketAddr,
 }
 
 /// Pages of a listing that are read at most: enough to see that it takes several round trips.
@@ -81,23 +72,28 @@ const PAGES_MAX: usize = 16;
 
 impl View {
     /// Seconds that the operation took. `None` if the target has nothing to do it with.
-    pub async fn time(&self, operation: Operation, objects: &Objects, write: bool) -> Result<Option<f64>> {
+    pub async fn time(
+        &self,
+        operation: ProbeOperation,
+        objects: &ProbeObjects,
+        write: bool,
+    ) -> Result<Option<f64>> {
         let start = Instant::now();
         match operation {
-            Operation::Connect => {
+            ProbeOperation::Connect => {
                 let (connected_and_answered, _) = null_on_a_new_connection(self.nfs).await?;
                 return Ok(Some(connected_and_answered));
             }
-            Operation::Null => {
+            ProbeOperation::Null => {
                 let (_, second) = null_on_a_new_connection(self.nfs).await?;
                 return Ok(Some(second));
             }
-            Operation::Getattr => drop(self.client.getattr(&objects.root).await?),
-            Operation::Lookup => {
+            ProbeOperation::Getattr => drop(self.client.getattr(&objects.root).await?),
+            ProbeOperation::Lookup => {
                 let Some((dir, name)) = objects.any_name() else { return Ok(None) };
                 self.client.lookup(dir, name).await?;
             }
-            Operation::Read4K | Operation::Read64K | Operation::Read1M => {
+            ProbeOperation::Read4K | ProbeOperation::Read64K | ProbeOperation::Read1M => {
                 let bytes = operation.read_bytes().unwrap_or_default();
                 let Some(file) = objects.with_bytes(bytes) else { return Ok(None) };
                 if bytes > u64::from(self.client.traits().read_max) {
@@ -105,16 +101,16 @@ impl View {
                 }
                 read(&self.client, file, bytes).await?;
             }
-            Operation::OpenReadClose => {
+            ProbeOperation::OpenReadClose => {
                 let Some((dir, name, file)) = &objects.small else { return Ok(None) };
                 let found = self.client.lookup(dir, name).await?;
                 read(&self.client, &found, file.attr.size).await?;
             }
-            Operation::List => list(&self.client, objects.listed()).await?,
-            Operation::CreateWriteClose if write => {
+            ProbeOperation::List => list(&self.client, objects.listed()).await?,
+            ProbeOperation::CreateWriteClose if write => {
                 return self.create_write_close(&objects.root).await.map(Some);
             }
-            Operation::CreateWriteClose => return Ok(None),
+            ProbeOperation::CreateWriteClose => return Ok(None),
         }
         Ok(Some(start.elapsed().as_secs_f64()))
     }

@@ -13,7 +13,7 @@ use types::{Error, ErrorKind, Result};
 use super::Config;
 use super::far::handshake;
 use super::samples::Seconds;
-use crate::mounts::Mount;
+use crate::mounts::TargetMount;
 
 /// Entries that are looked at in search of files.
 const ENTRIES_MAX: usize = 4096;
@@ -26,7 +26,7 @@ const ADVICE: &str = "No distance can be added in front of what is mounted alrea
                       nfs://HOST/EXPORT, or mount it through `forebay bench relay`.";
 
 /// What is measured where it is, without a relay in front of it.
-pub struct Measured {
+pub struct LocalProbe {
     /// "a mount of type nfs4", "a bucket"; and what its small files are called.
     pub kind: String,
     pub small: &'static str,
@@ -38,7 +38,7 @@ pub struct Measured {
     pub files: usize,
 }
 
-pub async fn measure(config: &Config) -> Result<Measured> {
+pub async fn measure(config: &Config) -> Result<LocalProbe> {
     if config.near.is_some() {
         let what = "--near compares two servers; give the target as nfs://HOST/EXPORT, too";
         return Err(Error::new(ErrorKind::Config, "probe:", what));
@@ -52,7 +52,7 @@ pub async fn measure(config: &Config) -> Result<Measured> {
         let what = format!("{} is no directory; give a directory or nfs://HOST/EXPORT", path.display());
         return Err(Error::new(ErrorKind::Config, "probe:", what));
     }
-    let mount = Mount::of(&path).unwrap_or_default();
+    let mount = TargetMount::of(&path).unwrap_or_default();
     let server = match mount.server {
         Some(address) => {
             let mut times = Vec::new();
@@ -68,7 +68,7 @@ pub async fn measure(config: &Config) -> Result<Measured> {
     let (operations, files) =
         work.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "probe", "a directory").with_source(e)))?;
     let kind = format!("a mount of type {}", mount.kind);
-    Ok(Measured { kind, small: "small files", server, advice: ADVICE, operations, files })
+    Ok(LocalProbe { kind, small: "small files", server, advice: ADVICE, operations, files })
 }
 
 fn operations(dir: &Path, config: &Config) -> Result<(Vec<(&'static str, Seconds)>, usize)> {

@@ -3,11 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use relay::Random;
+use relay::SplitMix;
 use types::{Error, ErrorKind, Result};
 
-use super::objects::Objects;
-use super::operation::{Operation, View};
+use super::far::View;
+use super::objects::ProbeObjects;
+use super::operation::ProbeOperation;
 
 /// Fewer have no confidence interval of the median.
 const SAMPLES_MIN: usize = 6;
@@ -18,7 +19,7 @@ pub type Seconds = Vec<f64>;
 /// What was measured at one target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
-    pub operation: Operation,
+    pub operation: ProbeOperation,
     /// Without a relay.
     pub direct: Seconds,
     /// At each of the injected distances, in their order.
@@ -35,9 +36,9 @@ pub struct Effort {
 }
 
 /// Each operation that the target has something for, one after the other.
-pub async fn direct(view: &View, objects: &Objects, effort: Effort) -> Result<Vec<Timed>> {
+pub async fn direct(view: &View, objects: &ProbeObjects, effort: Effort) -> Result<Vec<Timed>> {
     let mut all = Vec::new();
-    for operation in Operation::ALL {
+    for operation in ProbeOperation::ALL {
         let start = Instant::now();
         let mut times = Vec::new();
         // The first one may find caches and connections cold that the others find warm.
@@ -54,9 +55,9 @@ pub async fn direct(view: &View, objects: &Objects, effort: Effort) -> Result<Ve
 }
 
 /// An operation that was asked for, and that the target does not take.
-fn explained(operation: Operation, error: Error) -> Error {
+fn explained(operation: ProbeOperation, error: Error) -> Error {
     match operation {
-        Operation::CreateWriteClose => Error::new(
+        ProbeOperation::CreateWriteClose => Error::new(
             ErrorKind::Config,
             "probe:",
             format!("--write: {error}; leave --write out, or give an export that may be written to"),
@@ -69,11 +70,11 @@ fn explained(operation: Operation, error: Error) -> Error {
 pub async fn far(
     timed: &mut [Timed],
     lines: &[&View],
-    objects: &Objects,
+    objects: &ProbeObjects,
     repetitions: usize,
     seed: u64,
 ) -> Result<()> {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix::new(seed);
     let mut order: Vec<usize> = (0..lines.len()).collect();
     for one in timed.iter_mut() {
         one.far = vec![Vec::new(); lines.len()];

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bench_load::target::{self, Client, Kind, from_url};
+use bench_load::target::{self, Client, EntryKind, from_url};
 use bytes::Bytes;
 use types::{Error, ErrorKind, Result};
 
 use super::Config;
 use super::far::handshake;
-use super::posix::Measured;
+use super::posix::LocalProbe;
 use super::samples::Seconds;
 
 const HANDSHAKES: usize = 11;
@@ -28,7 +28,7 @@ const LARGE: u64 = 4 << 20;
 const ADVICE: &str = "Requests are signed for their host, so that no distance can be added in front of it: `forebay bench \
                       loader --origin URL` measures what a tier buys.";
 
-pub async fn measure(config: &Config) -> Result<Measured> {
+pub async fn measure(config: &Config) -> Result<LocalProbe> {
     if config.near.is_some() {
         let what = "--near compares two NFS servers; give the target as nfs://HOST/EXPORT, too";
         return Err(Error::new(ErrorKind::Config, "probe:", what));
@@ -50,7 +50,7 @@ pub async fn measure(config: &Config) -> Result<Measured> {
         operations.push(("PUT of 4 KiB", puts(&client, config).await?));
     }
     let (kind, small) = (format!("the store {}", target.describe()), "objects");
-    Ok(Measured { kind, small, server, advice: ADVICE, operations, files: objects.len() })
+    Ok(LocalProbe { kind, small, server, advice: ADVICE, operations, files: objects.len() })
 }
 
 /// With the endpoint, where the URL names it.
@@ -86,7 +86,7 @@ async fn find(client: &dyn Client, config: &Config) -> Result<Vec<(String, u64)>
             }
             let path = if dir.is_empty() { entry.name } else { format!("{dir}/{}", entry.name) };
             match entry.kind {
-                Some(Kind::Directory) => left.push_back(path),
+                Some(EntryKind::Directory) => left.push_back(path),
                 _ => found.extend(client.stat(&path).await.ok().map(|status| (path, status.size))),
             }
         }

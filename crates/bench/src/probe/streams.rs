@@ -11,7 +11,7 @@ use origin_nfs::NfsOrigin;
 use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result};
 
-use super::far::Far;
+use super::far::FarNfs;
 use super::losses::{Segments, share};
 
 /// A stream starts up for so many round trips, and so long at least, before it counts.
@@ -22,7 +22,7 @@ const END: Duration = Duration::from_secs(30);
 
 /// One number of streams over one distance.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rate {
+pub struct StreamRate {
     /// Added round trip; `None`: without a relay.
     pub added: Option<Duration>,
     pub streams: usize,
@@ -32,7 +32,7 @@ pub struct Rate {
     pub out_of_order: Vec<f64>,
 }
 
-impl Rate {
+impl StreamRate {
     /// 0 if nothing was measured.
     pub fn median(&self) -> f64 {
         median(&self.bytes_per_second).unwrap_or_default()
@@ -41,7 +41,7 @@ impl Rate {
 
 /// How the streams read.
 #[derive(Clone, Copy, Debug)]
-pub struct Reading {
+pub struct StreamReading {
     pub time: Duration,
     pub read_ahead: usize,
     pub repetitions: usize,
@@ -49,16 +49,17 @@ pub struct Reading {
 
 /// Each number of streams reads `file` for a while, all in turns.
 pub async fn measure(
-    far: &Far,
+    far: &FarNfs,
     added: Option<Duration>,
     file: &Object,
     counts: &[usize],
-    reading: Reading,
-) -> Result<Vec<Rate>> {
+    reading: StreamReading,
+) -> Result<Vec<StreamRate>> {
     let clients = connect(far, counts.iter().copied().max().unwrap_or(0)).await?;
     let start_up = START_MIN.max(added.unwrap_or_default() * START_ROUND_TRIPS);
-    let nothing = |&streams| Rate { added, streams, bytes_per_second: Vec::new(), out_of_order: Vec::new() };
-    let mut rates: Vec<Rate> = counts.iter().map(nothing).collect();
+    let nothing =
+        |&streams| StreamRate { added, streams, bytes_per_second: Vec::new(), out_of_order: Vec::new() };
+    let mut rates: Vec<StreamRate> = counts.iter().map(nothing).collect();
     for _ in 0..reading.repetitions {
         for one in &mut rates {
             let used = clients.get(..one.streams).unwrap_or(&clients);
@@ -70,7 +71,7 @@ pub async fn measure(
     Ok(rates)
 }
 
-async fn connect(far: &Far, count: usize) -> Result<Vec<Arc<NfsOrigin>>> {
+async fn connect(far: &FarNfs, count: usize) -> Result<Vec<Arc<NfsOrigin>>> {
     let mut clients = Vec::new();
     for _ in 0..count {
         clients.push(far.another().await?);
@@ -78,7 +79,12 @@ async fn connect(far: &Far, count: usize) -> Result<Vec<Arc<NfsOrigin>>> {
     Ok(clients)
 }
 
-async fn rate(clients: &[Arc<NfsOrigin>], file: &Object, start_up: Duration, how: Reading) -> Result<f64> {
+async fn rate(
+    clients: &[Arc<NfsOrigin>],
+    file: &Object,
+    start_up: Duration,
+    how: StreamReading,
+) -> Result<f64> {
     let begin = Instant::now() + start_up;
     let end = begin + how.time;
     let bytes = Arc::new(AtomicU64::new(0));

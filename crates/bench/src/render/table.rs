@@ -5,19 +5,19 @@ use bench_report::bottleneck::Bottleneck;
 use bench_report::fit;
 use bench_report::format::fixed;
 use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
 use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median, noise_floor, point};
 use relay::Profile;
 
-use super::{Plan, demanded};
-use crate::ceiling::Ceiling;
+use super::{RenderPlan, demanded};
+use crate::ceiling::MachineCeiling;
 use crate::limit;
 use crate::results::ResultBuilder;
-use crate::sample::{self, Mode, Sample, Triple};
+use crate::sample::{self, CacheMode, Sample, Triple};
 use crate::testbed::Line;
-use crate::value::Prices;
+use crate::value::TierPrices;
 use crate::worker_phases;
 
 /// A line through fewer distances is no line.
@@ -25,11 +25,11 @@ const DISTANCES_MIN: usize = 3;
 
 pub fn fill(
     draft: &mut ResultBuilder,
-    plan: &Plan,
-    ceiling: &Ceiling,
+    plan: &RenderPlan,
+    ceiling: &MachineCeiling,
     lines: &[Line],
     triples: &[Vec<Triple>],
-    prices: Option<&Prices>,
+    prices: Option<&TierPrices>,
 ) {
     parameters(draft, plan, lines);
     let verdicts: Vec<Vec<String>> = triples.iter().map(|t| invalid(plan, ceiling, t)).collect();
@@ -41,7 +41,7 @@ pub fn fill(
     draft.file.plots.push(against_rtt(lines, triples));
     if let (Some(far), Some(first)) = (lines.last(), triples.last().and_then(|t| t.first())) {
         let title = format!("Throughput at {} ms, first repetition", nominal_ms(far));
-        let moved = Mode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
+        let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
         draft.file.plots.push(worker_phases::throughput(&title, moved));
     }
     draft.file.plots.push(PUBLISHED.vfxt.plot());
@@ -49,7 +49,6 @@ pub fn fill(
     slopes(draft, lines, triples, &verdicts);
     histograms(draft, lines, triples);
     answers(draft, plan, lines, triples);
-    draft.file.answer = super::answer::ten_lines(plan, lines, triples, prices);
     if let Some(far) = triples.last() {
         sample::worth(draft, far, prices);
     }
@@ -60,7 +59,7 @@ pub fn fill(
     }
 }
 
-fn parameters(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line]) {
+fn parameters(draft: &mut ResultBuilder, plan: &RenderPlan, lines: &[Line]) {
     draft.parameter("nodes", plan.nodes);
     draft.parameter("files", plan.layout.files);
     draft.parameter("file_bytes", plan.layout.size_limits().1);
@@ -72,11 +71,11 @@ fn parameters(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line]) {
 }
 
 /// Why the row must not be believed.
-fn invalid(plan: &Plan, ceiling: &Ceiling, triples: &[Triple]) -> Vec<String> {
+fn invalid(plan: &RenderPlan, ceiling: &MachineCeiling, triples: &[Triple]) -> Vec<String> {
     let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
     let mut reasons = Vec::new();
     for triple in triples {
-        for mode in Mode::ALL {
+        for mode in CacheMode::ALL {
             let sample = triple.of(mode);
             let name = mode.name();
             reasons.extend(sample.faults.iter().map(|fault| format!("{name}: {fault}")));
@@ -93,16 +92,16 @@ fn invalid(plan: &Plan, ceiling: &Ceiling, triples: &[Triple]) -> Vec<String> {
     reasons
 }
 
-pub(super) fn makespans(triples: &[Triple], mode: Mode) -> Vec<f64> {
+pub(super) fn makespans(triples: &[Triple], mode: CacheMode) -> Vec<f64> {
     triples.iter().map(|triple| triple.of(mode).makespan).collect()
 }
 
-fn row(cells: Vec<Cell>, invalid: &[String]) -> Row {
-    Row { invalid: invalid.to_vec(), ..Row::new(cells) }
+fn row(cells: Vec<Cell>, invalid: &[String]) -> TableRow {
+    TableRow { invalid: invalid.to_vec(), ..TableRow::new(cells) }
 }
 
 /// The study's columns.
-fn faithful(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
+fn faithful(plan: &RenderPlan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
     let rows = lines.iter().zip(triples).zip(invalid).map(|((line, triples), invalid)| {
         let place = PUBLISHED.vfxt.place(nominal_ms(line));
         let name = place.map_or_else(|| format!("{} ms", nominal_ms(line)), |place| format!("as {place}"));
@@ -111,9 +110,9 @@ fn faithful(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
         let cells = vec![
             Cell::text(name),
             Cell::Number(round(line.rtt_ms, 1)),
-            time(Mode::Direct),
-            time(Mode::Cold),
-            time(Mode::Warm),
+            time(CacheMode::Direct),
+            time(CacheMode::Cold),
+            time(CacheMode::Warm),
         ];
         row(cells, invalid)
     });
@@ -124,32 +123,30 @@ fn faithful(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
         "Cold Forebay (s)",
         "Warm Forebay (s)",
     ];
-    let mut table = Table::new("The study's table, measured here", columns, rows.collect());
-    table.notes = vec![
+    Table::new("The study's table, measured here", columns, rows.collect()).noted([
         "Seconds from the start (of the last nodes, if they do not start together) to the last frame; the median of the repetitions and its 95 % interval. The round \
          trip is as measured through the line."
-            .into(),
-        "Frames are read and not written.".into(),
-    ];
-    table
+            ,
+        "Frames are read and not written.",
+    ])
 }
 
-fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
+fn extended(plan: &RenderPlan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) -> Table {
     let rows = lines.iter().zip(triples).zip(invalid).map(|((line, triples), invalid)| {
-        let of = |mode: Mode, value: fn(&Sample) -> f64| -> Vec<f64> {
+        let of = |mode: CacheMode, value: fn(&Sample) -> f64| -> Vec<f64> {
             triples.iter().map(|triple| value(triple.of(mode))).collect()
         };
-        let middle = |mode: Mode, value: fn(&Sample) -> f64| median(&of(mode, value));
+        let middle = |mode: CacheMode, value: fn(&Sample) -> f64| median(&of(mode, value));
         let three = |value: fn(&Sample) -> f64, digits: i32| {
-            let parts = Mode::ALL
+            let parts = CacheMode::ALL
                 .map(|mode| middle(mode, value).map_or("-".into(), |v| format!("{}", round(v, digits))));
             Cell::text(parts.join(" / "))
         };
-        let gain = |mode: Mode| -> Vec<f64> {
+        let gain = |mode: CacheMode| -> Vec<f64> {
             triples.iter().map(|triple| triple.direct.makespan / triple.of(mode).makespan).collect()
         };
         let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-        let cpu: Vec<String> = Mode::ALL
+        let cpu: Vec<String> = CacheMode::ALL
             .map(|mode| {
                 let cpu = |s: &Sample| {
                     (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0))
@@ -165,13 +162,13 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
             plan.rate.map_or(Cell::text("unlimited"), |rate| Cell::text(rate.to_string())),
             Cell::missing("not measured"),
             Cell::Count(triples.len() as u64),
-            estimate(&of(Mode::Direct, |s| s.makespan)),
-            estimate(&of(Mode::Cold, |s| s.makespan)),
-            estimate(&of(Mode::Warm, |s| s.makespan)),
-            estimate(&gain(Mode::Cold)),
-            estimate(&gain(Mode::Warm)),
+            estimate(&of(CacheMode::Direct, |s| s.makespan)),
+            estimate(&of(CacheMode::Cold, |s| s.makespan)),
+            estimate(&of(CacheMode::Warm, |s| s.makespan)),
+            estimate(&gain(CacheMode::Cold)),
+            estimate(&gain(CacheMode::Warm)),
             {
-                let parts = Mode::ALL.map(|mode| {
+                let parts = CacheMode::ALL.map(|mode| {
                     let bytes = middle(mode, |s| s.origin_bytes as f64).unwrap_or(0.0);
                     format!("{:.4}", gib(bytes as u64))
                 });
@@ -211,29 +208,25 @@ fn extended(plan: &Plan, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec
         "wire B / payload B D/C",
         "valid",
     ];
-    let mut table =
-        Table::new("Extended: what it costs the storage and the machines", columns, rows.collect());
-    table.notes = vec![
+    Table::new("Extended: what it costs the storage and the machines", columns, rows.collect()).noted([
         "Origin bytes and requests: payload and NFS calls, from the tier's own counters; direct, from the clients'. \
          D/C/W: direct, cold, warm."
             .into(),
-        "Amplification: bytes from the storage for each byte that a node read.".into(),
-        "Coalescing: reads that waited for absent bytes, for each READ at the storage.".into(),
+        "Amplification: bytes from the storage for each byte that a node read.".to_owned(),
+        "Coalescing: reads that waited for absent bytes, for each READ at the storage.".to_owned(),
         "CPU: user and system seconds of clients, tier and storage for each GiB that the clients read; the line's own \
          work is not in it."
             .into(),
         "Switches: how often a thread of the clients (of the tier) left the processor, voluntarily or not, for each NFS call \
          of the clients. Wire: bytes that came down the line for each byte of payload from the storage."
             .into(),
-        "Valid: direct if all bytes came over the line, cold if the storage gave the scene once, warm if it gave nothing."
-            .into(),
-    ];
-    table
+        "Valid: direct if all bytes came over the line, cold if the storage gave the scene once, warm if it gave nothing.".to_owned(),
+    ])
 }
 
 /// For each call that the clients made to it.
 fn tier_switches(triples: &[Triple]) -> Cell {
-    let parts = [Mode::Cold, Mode::Warm].map(|mode| {
+    let parts = [CacheMode::Cold, CacheMode::Warm].map(|mode| {
         let of = |triple: &Triple| {
             let sample = triple.of(mode);
             Some(sample.tier_switches?.all() as f64 / sample.client_calls.max(1) as f64)
@@ -245,7 +238,7 @@ fn tier_switches(triples: &[Triple]) -> Cell {
 
 /// A warm pass has no payload from there.
 fn wire_bytes(triples: &[Triple]) -> Cell {
-    let parts = [Mode::Direct, Mode::Cold].map(|mode| {
+    let parts = [CacheMode::Direct, CacheMode::Cold].map(|mode| {
         let of = |triple: &Triple| {
             let sample = triple.of(mode);
             (sample.origin_bytes > 0).then(|| sample.line_bytes as f64 / sample.origin_bytes as f64)
@@ -261,7 +254,7 @@ pub(super) fn coalescing(triple: &Triple) -> Option<f64> {
 }
 
 fn against_rtt(lines: &[Line], triples: &[Vec<Triple>]) -> Plot {
-    let series = Mode::ALL.map(|mode| {
+    let series = CacheMode::ALL.map(|mode| {
         let points = lines
             .iter()
             .zip(triples)
@@ -279,10 +272,10 @@ fn against_rtt(lines: &[Line], triples: &[Vec<Triple>]) -> Plot {
 
 fn measures(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>], invalid: &[Vec<String>]) {
     for ((line, triples), invalid) in lines.iter().zip(triples).zip(invalid) {
-        for mode in Mode::ALL {
+        for mode in CacheMode::ALL {
             let name = format!("{} time, rtt {} ms", mode.name(), nominal_ms(line));
             let (unit, better, values) = ("s".to_owned(), Better::Lower, makespans(triples, mode));
-            draft.measure(Measure { name, unit, better, values }, invalid);
+            draft.measure(Measure::new(name, unit, better, values), invalid);
         }
     }
 }
@@ -301,14 +294,14 @@ fn slopes(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>], in
     let values: Vec<f64> = (0..repetitions).filter_map(of).collect();
     if lines.len() >= DISTANCES_MIN && !values.is_empty() {
         let name = "serial round trips in a frame, direct".to_owned();
-        let measure = Measure { name, unit: "round trips".to_owned(), better: Better::Lower, values };
+        let measure = Measure::new(name, "round trips", Better::Lower, values);
         draft.measure(measure, &invalid.concat());
     }
 }
 
 fn histograms(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>]) {
     for (line, triples) in lines.iter().zip(triples) {
-        for mode in Mode::ALL {
+        for mode in CacheMode::ALL {
             let mut all = Histogram::new();
             triples.iter().for_each(|triple| all.merge(&triple.of(mode).service));
             draft.file.histograms.push(all.to_named(format!(
@@ -320,18 +313,18 @@ fn histograms(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>]
     }
 }
 
-fn answers(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
+fn answers(draft: &mut ResultBuilder, plan: &RenderPlan, lines: &[Line], triples: &[Vec<Triple>]) {
     if let (Some(far), Some(at_far)) = (lines.last(), triples.last()) {
         draft.verdict(in_a_sentence(far, at_far));
     }
     slope(draft, plan, lines, triples);
     let (Some(far), Some(at_far)) = (lines.last(), triples.last()) else { return };
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
-    let warm: Vec<Vec<f64>> = triples.iter().map(|t| makespans(t, Mode::Warm)).collect();
+    let warm: Vec<Vec<f64>> = triples.iter().map(|t| makespans(t, CacheMode::Warm)).collect();
     if let Some(noise) = noise_floor(warm.iter().map(Vec::as_slice)) {
         draft.note(format!("noise floor: warm repetitions vary by {:.1} %", noise * 100.0));
     }
-    for mode in Mode::ALL {
+    for mode in CacheMode::ALL {
         if let Some(last) = at_far.last() {
             let (told, compute) = limits(plan, far, last.of(mode), mode);
             draft.limit(format!("{} at {:.1} ms ({compute})", mode.name(), far.rtt_ms), &told);
@@ -346,7 +339,7 @@ fn answers(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line], triples: &[Ve
     let client = triples
         .iter()
         .flatten()
-        .flat_map(|t| Mode::ALL.map(|m| t.of(m).client_peak_bytes))
+        .flat_map(|t| CacheMode::ALL.map(|m| t.of(m).client_peak_bytes))
         .max()
         .unwrap_or(0);
     draft.note(format!(
@@ -355,13 +348,13 @@ fn answers(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line], triples: &[Ve
         mib(client as f64)
     ));
     let skew =
-        triples.iter().flatten().flat_map(|t| Mode::ALL.map(|mode| t.of(mode).skew)).fold(0.0, f64::max);
+        triples.iter().flatten().flat_map(|t| CacheMode::ALL.map(|mode| t.of(mode).skew)).fold(0.0, f64::max);
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
 }
 
 /// What the lines through the times say of other distances, and where the tier begins to pay.
 fn predictions(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>]) {
-    let fits = Mode::ALL.map(|mode| line_through(lines, triples, mode));
+    let fits = CacheMode::ALL.map(|mode| line_through(lines, triples, mode));
     let [Some(direct), Some(cold), Some(warm)] = fits else { return };
     let rows = Profile::ALL.iter().map(|profile| {
         let ms = profile.rtt.as_secs_f64() * 1000.0;
@@ -370,14 +363,12 @@ fn predictions(draft: &mut ResultBuilder, lines: &[Line], triples: &[Vec<Triple>
         let mut cells = vec![Cell::text(profile.name), Cell::Number(round(ms, 1))];
         cells.extend(times);
         cells.extend([Cell::Number(round(d / c, 2)), Cell::Number(round(d / w, 2))]);
-        Row::new(cells)
+        TableRow::new(cells)
     });
     let columns = ["Distance", "RTT ms", "Direct s", "Cold s", "Warm s", "x cold", "x warm"];
-    let mut table = Table::new("Predicted for named distances", columns, rows.collect());
-    table.notes = vec![
-        "From straight lines through all repetitions; beyond the measured distances it is a guess.".into(),
-    ];
-    draft.file.tables.push(table);
+    draft.file.tables.push(Table::new("Predicted for named distances", columns, rows.collect()).noted([
+        "From straight lines through all repetitions; beyond the measured distances it is a guess.",
+    ]));
     draft.verdict(where_faster(
         direct.intercept.value - cold.intercept.value,
         direct.slope.value - cold.slope.value,
@@ -412,7 +403,11 @@ fn refit(draft: &mut ResultBuilder) {
 }
 
 /// Seconds of the job over seconds of round trip, all repetitions; None where there are too few distances.
-pub(super) fn line_through(lines: &[Line], triples: &[Vec<Triple>], mode: Mode) -> Option<fit::Line> {
+pub(super) fn line_through(
+    lines: &[Line],
+    triples: &[Vec<Triple>],
+    mode: CacheMode,
+) -> Option<fit::FittedLine> {
     if lines.len() < DISTANCES_MIN {
         return None;
     }
@@ -424,12 +419,12 @@ pub(super) fn line_through(lines: &[Line], triples: &[Vec<Triple>], mode: Mode) 
 }
 
 /// The line through the direct times: its slope is a count.
-fn slope(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line], triples: &[Vec<Triple>]) {
+fn slope(draft: &mut ResultBuilder, plan: &RenderPlan, lines: &[Line], triples: &[Vec<Triple>]) {
     if lines.len() < DISTANCES_MIN {
         return draft
             .note(format!("no line through {} distances; give {DISTANCES_MIN} or more --rtt", lines.len()));
     }
-    let Some(line) = line_through(lines, triples, Mode::Direct) else {
+    let Some(line) = line_through(lines, triples, CacheMode::Direct) else {
         return draft.warning("no line through the direct times");
     };
     let interval = line
@@ -446,7 +441,7 @@ fn slope(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line], triples: &[Vec<
         fixed(line.slope.value, 1),
         plan.round_trips()
     ));
-    for mode in [Mode::Cold, Mode::Warm] {
+    for mode in [CacheMode::Cold, CacheMode::Warm] {
         if let Some(line) = line_through(lines, triples, mode) {
             let trips = fixed(line.slope.value, 1);
             draft.verdict(format!("{}: {trips} serial round trips in a frame", mode.name()));
@@ -454,17 +449,17 @@ fn slope(draft: &mut ResultBuilder, plan: &Plan, lines: &[Line], triples: &[Vec<
     }
 }
 
-pub(super) fn limited(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> Bottleneck {
+pub(super) fn limited(plan: &RenderPlan, line: &Line, sample: &Sample, mode: CacheMode) -> Bottleneck {
     let serial = match mode {
-        Mode::Direct => Some(plan.round_trips()),
+        CacheMode::Direct => Some(plan.round_trips()),
         // At least one for each file that nobody has yet.
-        Mode::Cold => Some(plan.layout.files as f64),
-        Mode::Warm => None,
+        CacheMode::Cold => Some(plan.layout.files as f64),
+        CacheMode::Warm => None,
     };
     limit::of_sample(sample, mode, line, plan.rate, serial)
 }
 
-fn limits(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> (Bottleneck, String) {
+fn limits(plan: &RenderPlan, line: &Line, sample: &Sample, mode: CacheMode) -> (Bottleneck, String) {
     let told = limited(plan, line, sample, mode);
     let compute = (plan.compute.as_secs_f64() / sample.makespan.max(0.001)).min(1.0) * 100.0;
     (told, format!("the job's own compute is {compute:.0} % of the time"))
@@ -473,7 +468,7 @@ fn limits(plan: &Plan, line: &Line, sample: &Sample, mode: Mode) -> (Bottleneck,
 /// What is passed on: the medians at the farthest distance.
 fn in_a_sentence(far: &Line, triples: &[Triple]) -> String {
     let [direct, cold, warm] =
-        Mode::ALL.map(|mode| fixed(median(&makespans(triples, mode)).unwrap_or(f64::NAN), 1));
+        CacheMode::ALL.map(|mode| fixed(median(&makespans(triples, mode)).unwrap_or(f64::NAN), 1));
     format!(
         "at {:.0} ms a frame takes {direct} s direct, {cold} s the first time, {warm} s from then on",
         nominal_ms(far)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bench_load::engine::Files;
-use bench_load::shape::{Amount, Layout, Share, Sizes, Work};
+use bench_load::shape::{Amount, Layout, LoadWork, Sharing, Sizes};
 use clap::ValueEnum;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,7 +57,7 @@ pub enum Sweep {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Condition {
+pub struct ShapeCondition {
     pub shape: Shape,
     pub bytes: u64,
     pub nodes: u32,
@@ -66,7 +66,7 @@ pub struct Condition {
     pub sweep: Sweep,
 }
 
-impl Condition {
+impl ShapeCondition {
     pub fn in_all(&self) -> u64 {
         u64::from(self.nodes) * u64::from(self.workers)
     }
@@ -75,15 +75,15 @@ impl Condition {
         self.shape.layout(self.bytes, self.in_all())
     }
 
-    pub fn work(&self, epochs: u64, seed: u64) -> Work {
+    pub fn work(&self, epochs: u64, seed: u64) -> LoadWork {
         let amount = Amount::Epochs(epochs);
         let work = match self.shape {
-            Shape::Sfmr => Work::sfmr(),
-            Shape::Mfmr => Work { share: Share::Split, ..Work::default() },
-            Shape::Sfmw => Work::sfmw(),
-            Shape::Mfmw => Work::mfmw(),
+            Shape::Sfmr => LoadWork::sfmr(),
+            Shape::Mfmr => LoadWork { share: Sharing::Split, ..LoadWork::default() },
+            Shape::Sfmw => LoadWork::sfmw(),
+            Shape::Mfmw => LoadWork::mfmw(),
         };
-        Work { amount, block_bytes: self.block, seed, ..work }
+        LoadWork { amount, block_bytes: self.block, seed, ..work }
     }
 
     /// Conditions that read files of one size read the same ones; each shape that writes has files of its own, of which
@@ -120,7 +120,7 @@ impl Condition {
 }
 
 /// The files of all conditions: by directory, the largest layout there.
-pub fn sets(conditions: &[Condition], written: bool) -> BTreeMap<String, Layout> {
+pub fn sets(conditions: &[ShapeCondition], written: bool) -> BTreeMap<String, Layout> {
     let mut sets: BTreeMap<String, Layout> = BTreeMap::new();
     for condition in conditions.iter().filter(|condition| condition.shape.writes() == written) {
         let Files { directory, layout } = condition.files();
@@ -141,8 +141,8 @@ pub fn total_bytes(sets: &BTreeMap<String, Layout>) -> u64 {
 mod tests {
     use super::*;
 
-    fn condition(shape: Shape, bytes: u64, nodes: u32, workers: u32) -> Condition {
-        Condition { shape, bytes, nodes, workers, block: 1 << 20, sweep: Sweep::Size }
+    fn condition(shape: Shape, bytes: u64, nodes: u32, workers: u32) -> ShapeCondition {
+        ShapeCondition { shape, bytes, nodes, workers, block: 1 << 20, sweep: Sweep::Size }
     }
 
     #[test]

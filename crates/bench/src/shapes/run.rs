@@ -1,17 +1,17 @@
 //! The measurement: files laid out or found, then all conditions, one after the other, again and again.
 
 use bench_load::dataset::Dataset;
-use bench_load::engine::{Job, Phase};
+use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{Fleet, Layout, Sizes, Unit};
+use bench_load::shape::{ClientSet, Layout, Sizes, TouchUnit};
 use bench_load::target::limited::BUSY_CALL;
 use bench_report::histogram::Histogram;
 use bench_report::overlap;
 use types::{Error, ErrorKind, Result};
 
-use super::condition::{Condition, sets, total_bytes};
+use super::condition::{ShapeCondition, sets, total_bytes};
 use crate::args::CommonArgs;
-use crate::budget::{Budget, Cut};
+use crate::budget::{Budget, TimeCut};
 use crate::limit;
 use crate::ranks::Ranks;
 use crate::target_dir::TargetDir;
@@ -24,20 +24,20 @@ const LOOKS_MAX: u32 = 5;
 const EPOCHS_MAX: u64 = 100_000;
 
 /// A condition and what was measured under it.
-pub struct Measured {
-    pub condition: Condition,
+pub struct ShapeRuns {
+    pub condition: ShapeCondition,
     pub epochs: u64,
     /// Repetitions, without the histograms of their calls.
     pub outcomes: Vec<PhaseOutcome>,
     /// The same, as tables show them.
-    pub runs: Vec<Run>,
+    pub runs: Vec<ShapeRun>,
     /// Of all repetitions.
     pub calls: Histogram,
 }
 
 /// One repetition.
-pub struct Run {
-    pub phase: Option<overlap::Phase>,
+pub struct ShapeRun {
+    pub phase: Option<overlap::PhaseSpans>,
     /// Of the worker that took longest to make data durable.
     pub sync_s: f64,
     pub call_p50_ms: Option<f64>,
@@ -48,21 +48,21 @@ pub struct Run {
 }
 
 /// What came of it all.
-pub struct All {
-    pub rows: Vec<Measured>,
+pub struct ShapeResults {
+    pub rows: Vec<ShapeRuns>,
     /// Sets of files that an earlier run had left and that were used.
     pub reused: usize,
     /// The time was over before all repetitions of all rows were done.
-    pub cut: Option<Cut>,
+    pub cut: Option<TimeCut>,
 }
 
-impl Measured {
-    fn new(condition: Condition, epochs: u64) -> Measured {
-        Measured { condition, epochs, outcomes: Vec::new(), runs: Vec::new(), calls: Histogram::new() }
+impl ShapeRuns {
+    fn new(condition: ShapeCondition, epochs: u64) -> ShapeRuns {
+        ShapeRuns { condition, epochs, outcomes: Vec::new(), runs: Vec::new(), calls: Histogram::new() }
     }
 
-    pub fn judged(&self) -> limit::Row<'_> {
-        limit::Row { name: self.condition.name(), nodes: self.condition.nodes, runs: &self.outcomes }
+    pub fn judged(&self) -> limit::SweepRow<'_> {
+        limit::SweepRow { name: self.condition.name(), nodes: self.condition.nodes, runs: &self.outcomes }
     }
 
     fn add(&mut self, mut outcome: PhaseOutcome) {
@@ -71,8 +71,8 @@ impl Measured {
         let service = std::mem::take(&mut outcome.service);
         let calls = service.get(call);
         let p50_ms = |histogram: &Histogram| Some(histogram.percentile(50.0)? as f64 / 1000.0);
-        let whole = self.condition.work(1, 0).unit == Unit::File;
-        self.runs.push(Run {
+        let whole = self.condition.work(1, 0).unit == TouchUnit::File;
+        self.runs.push(ShapeRun {
             phase: worker_phases::phase(&outcome),
             sync_s: outcome.spans.iter().map(|span| span.sync_s).fold(0.0, f64::max),
             call_p50_ms: calls.and_then(p50_ms),
@@ -92,39 +92,31 @@ impl Measured {
 pub async fn all(
     ranks: &Ranks,
     common: &CommonArgs,
-    conditions: &[Condition],
+    conditions: &[ShapeCondition],
     target_dir: &TargetDir,
-) -> Result<All> {
+) -> Result<ShapeResults> {
     let (budget, repetitions) = (Budget::start(common), super::repetitions(common));
     let reused = lay_out(common, conditions, target_dir, &budget).await?;
-    let measuring = Measuring { ranks, common, target_dir, budget: &budget };
+    let measuring = ShapeMeasurement { ranks, common, target_dir, budget: &budget };
     let mut rows = Vec::new();
     for condition in conditions {
-        rows.push(Measured::new(*condition, measuring.look(condition).await?));
+        rows.push(ShapeRuns::new(*condition, measuring.look(condition).await?));
     }
-    let (mut done, of) = (0, u32::try_from(rows.len()).unwrap_or(u32::MAX).saturating_mul(repetitions));
-    let mut cut = None;
-    'all: for repetition in 0..repetitions {
-        for row in &mut rows {
-            // Every row has one.
-            cut = budget.cut(done, of).filter(|_| repetition > 0);
-            if cut.is_some() {
-                break 'all;
-            }
-            done += 1;
-            let version = if row.condition.shape.writes() { repetition + 2 } else { 1 };
-            let what = format!("{} {}/{}", row.condition.name(), repetition + 1, repetitions);
-            row.add(measuring.once(&row.condition, row.epochs, version, &what).await?);
-        }
-    }
-    Ok(All { rows, reused, cut })
+    let cut = budget.sweep(&mut rows, repetitions, async |_, row, repetition| {
+        let version = if row.condition.shape.writes() { repetition + 2 } else { 1 };
+        let what = format!("{} {}/{repetitions}", row.condition.name(), repetition + 1);
+        row.add(measuring.once(&row.condition, row.epochs, version, &what).await?);
+        Ok(())
+    });
+    let cut = cut.await?;
+    Ok(ShapeResults { rows, reused, cut })
 }
 
 /// All files that are read, and room for those that are written. Nothing is written if something cannot be. Returns how
 /// many sets were there already.
 async fn lay_out(
     common: &CommonArgs,
-    conditions: &[Condition],
+    conditions: &[ShapeCondition],
     target_dir: &TargetDir,
     budget: &Budget,
 ) -> Result<usize> {
@@ -147,40 +139,40 @@ async fn lay_out(
 }
 
 fn job(
-    condition: &Condition,
+    condition: &ShapeCondition,
     epochs: u64,
     version: u32,
     common: &CommonArgs,
     target_dir: &TargetDir,
     budget: &Budget,
-) -> Job {
-    Job {
+) -> LoadJob {
+    LoadJob {
         root: target_dir.root(),
         // Of no phase: each has its files.
         layout: Layout { files: 1, sizes: Sizes::Equal(0), ..Layout::default() },
         content: target_dir.content,
-        fleet: Fleet { clients: condition.nodes, first_client: 0, workers: condition.workers },
-        phases: vec![Phase {
+        fleet: ClientSet { clients: condition.nodes, first_client: 0, workers: condition.workers },
+        phases: vec![LoadPhase {
             name: condition.shape.name().to_owned(),
             work: condition.work(epochs, common.seed),
             files: Some(condition.files()),
             version,
-            ..Phase::default()
+            ..LoadPhase::default()
         }],
         limits: budget.limits(),
     }
 }
 
-struct Measuring<'a> {
+struct ShapeMeasurement<'a> {
     ranks: &'a Ranks,
     common: &'a CommonArgs,
     target_dir: &'a TargetDir,
     budget: &'a Budget,
 }
 
-impl Measuring<'_> {
+impl ShapeMeasurement<'_> {
     /// How often it must be gone through.
-    async fn look(&self, condition: &Condition) -> Result<u64> {
+    async fn look(&self, condition: &ShapeCondition) -> Result<u64> {
         let mut epochs = 1;
         for look in 1..=LOOKS_MAX {
             let what = format!("{}: look {look}", condition.name());
@@ -197,7 +189,7 @@ impl Measuring<'_> {
 
     async fn once(
         &self,
-        condition: &Condition,
+        condition: &ShapeCondition,
         epochs: u64,
         version: u32,
         what: &str,

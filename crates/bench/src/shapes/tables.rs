@@ -2,20 +2,18 @@
 
 use bench_load::outcome::PhaseOutcome;
 use bench_report::bottleneck::BUSY;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Row, Series, Table};
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
 use bench_report::overlap;
 use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{estimate, median, point};
+use bench_report::summary::{estimate, estimate_or, median, point};
 use origin::emulated::ServiceLimits;
 
 use super::condition::{Shape, Sweep};
-use super::run::{All, Measured, Run};
-use crate::budget::Cut;
-use crate::limit::Bounds;
+use super::run::{ShapeResults, ShapeRun, ShapeRuns};
+use crate::budget::TimeCut;
+use crate::limit::LoadBounds;
 use crate::results::ResultBuilder;
-
-const MIB: f64 = 1_048_576.0;
+use crate::worker_phases::{self, MIB};
 
 /// After the columns that say what the row is.
 const COLUMNS: [&str; 12] = [
@@ -33,11 +31,11 @@ const COLUMNS: [&str; 12] = [
     "n",
 ];
 
-pub fn fill(draft: &mut ResultBuilder, all: &All, bounds: &Bounds) {
+pub fn fill(draft: &mut ResultBuilder, all: &ShapeResults, bounds: &LoadBounds) {
     for shape in Shape::ALL {
         for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
-            let of = |row: &&Measured| row.condition.shape == shape && row.condition.sweep == sweep;
-            let rows: Vec<&Measured> = all.rows.iter().filter(of).collect();
+            let of = |row: &&ShapeRuns| row.condition.shape == shape && row.condition.sweep == sweep;
+            let rows: Vec<&ShapeRuns> = all.rows.iter().filter(of).collect();
             if rows.is_empty() {
                 continue;
             }
@@ -57,29 +55,34 @@ pub fn fill(draft: &mut ResultBuilder, all: &All, bounds: &Bounds) {
             all.reused
         ));
     }
-    Cut::tell(all.cut, draft, "repetitions of all rows: some have fewer");
+    TimeCut::tell(all.cut, draft, "repetitions of all rows: some have fewer");
 }
 
 /// The study's columns, with the target in the place of a service: what it gives directly, and what Forebay in front of it
 /// gives. The study's own numbers are in tables of their own.
-pub fn through(draft: &mut ResultBuilder, direct: &All, through: &All, bounds: &Bounds) {
+pub fn through(
+    draft: &mut ResultBuilder,
+    direct: &ShapeResults,
+    through: &ShapeResults,
+    bounds: &LoadBounds,
+) {
     for shape in Shape::ALL {
         for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
-            let of = |(row, _): &(&Measured, &Measured)| {
+            let of = |(row, _): &(&ShapeRuns, &ShapeRuns)| {
                 row.condition.shape == shape && row.condition.sweep == sweep
             };
             let pairs: Vec<_> = direct.rows.iter().zip(&through.rows).filter(of).collect();
             if pairs.is_empty() {
                 continue;
             }
-            let row = |(direct, through): &(&Measured, &Measured)| {
+            let row = |(direct, through): &(&ShapeRuns, &ShapeRuns)| {
                 let (mut cells, runs) =
-                    (heads(sweep, direct), |row: &Measured| estimate(&together(&row.runs)));
-                let one = |row: &Measured| estimate(&each(&row.runs));
+                    (heads(sweep, direct), |row: &ShapeRuns| estimate(&together(&row.runs)));
+                let one = |row: &ShapeRuns| estimate(&each(&row.runs));
                 cells.extend([runs(direct), runs(through), one(direct), one(through)]);
                 let mut reasons = invalid(direct, bounds);
                 reasons.extend(invalid(through, bounds));
-                Row { invalid: reasons, ..Row::new(cells) }
+                TableRow { invalid: reasons, ..TableRow::new(cells) }
             };
             let columns = columns(shape, sweep).into_iter().chain([
                 "direct (MiB/s)",
@@ -89,22 +92,20 @@ pub fn through(draft: &mut ResultBuilder, direct: &All, through: &All, bounds: &
             ]);
             let rows = pairs.iter().map(row).collect();
             let title = format!("{} directly and through Forebay", shape.name());
-            let mut table = Table::new(title, columns, rows);
-            table.notes = vec![
+            draft.file.tables.push(Table::new(title, columns, rows).noted([
                 "Through Forebay: by the S3 front of a tier on this machine. Reads are of a warm cache; writes are done when \
                  the bucket has them."
                     .to_owned(),
-            ];
-            draft.file.tables.push(table);
+            ]));
         }
     }
     for row in &through.rows {
-        let measure = Measure {
-            name: format!("{}, through Forebay", row.condition.name()),
-            unit: "MiB/s".to_owned(),
-            better: Better::Higher,
-            values: together(&row.runs),
-        };
+        let measure = Measure::new(
+            format!("{}, through Forebay", row.condition.name()),
+            "MiB/s",
+            Better::Higher,
+            together(&row.runs),
+        );
         draft.measure(measure, &invalid(row, bounds));
     }
 }
@@ -119,7 +120,7 @@ fn columns(shape: Shape, sweep: Sweep) -> [&'static str; 2] {
 }
 
 /// What the row is.
-fn heads(sweep: Sweep, row: &Measured) -> Vec<Cell> {
+fn heads(sweep: Sweep, row: &ShapeRuns) -> Vec<Cell> {
     let c = &row.condition;
     match sweep {
         Sweep::Size => {
@@ -131,13 +132,13 @@ fn heads(sweep: Sweep, row: &Measured) -> Vec<Cell> {
 }
 
 /// Which rows the limits of a service explain: no part of the way is busy then.
-pub fn limited(draft: &mut ResultBuilder, all: &All, limits: &ServiceLimits) {
-    let at_limit = |row: &&Measured| {
+pub fn limited(draft: &mut ResultBuilder, all: &ShapeResults, limits: &ServiceLimits) {
+    let at_limit = |row: &&ShapeRuns| {
         let c = &row.condition;
         let most = limits.most(c.layout().files, c.block.min(c.bytes));
         most.zip(median(&together(&row.runs))).is_some_and(|(most, rate)| rate * MIB >= most as f64 * BUSY)
     };
-    let rows: Vec<&Measured> = all.rows.iter().filter(at_limit).collect();
+    let rows: Vec<&ShapeRuns> = all.rows.iter().filter(at_limit).collect();
     if let Some(first) = rows.first() {
         draft.verdict(format!(
             "{} of {} rows are limited by: the limits that the service was given (the first: {})",
@@ -149,24 +150,24 @@ pub fn limited(draft: &mut ResultBuilder, all: &All, limits: &ServiceLimits) {
 }
 
 /// MiB/s of all together, bytes over the last finisher.
-fn together(runs: &[Run]) -> Vec<f64> {
+fn together(runs: &[ShapeRun]) -> Vec<f64> {
     phases(runs).map(|phase| phase.last_done_rate() / MIB).collect()
 }
 
 /// MiB/s of one worker on average.
-fn each(runs: &[Run]) -> Vec<f64> {
-    let mean = |phase: &overlap::Phase| {
+fn each(runs: &[ShapeRun]) -> Vec<f64> {
+    let mean = |phase: &overlap::PhaseSpans| {
         let rates: Vec<f64> = phase.spans().iter().map(|span| span.rate() / MIB).collect();
         rates.iter().sum::<f64>() / rates.len().max(1) as f64
     };
     phases(runs).map(mean).collect()
 }
 
-fn phases(runs: &[Run]) -> impl Iterator<Item = &overlap::Phase> {
+fn phases(runs: &[ShapeRun]) -> impl Iterator<Item = &overlap::PhaseSpans> {
     runs.iter().filter_map(|run| run.phase.as_ref())
 }
 
-fn table(shape: Shape, sweep: Sweep, rows: &[&Measured], bounds: &Bounds) -> Table {
+fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -> Table {
     let size = rows.first().map_or(0.0, |row| row.condition.bytes as f64 / MIB);
     let title = match sweep {
         Sweep::Size => "against the size of a file".to_owned(),
@@ -176,10 +177,10 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&Measured], bounds: &Bounds) -> Tab
             format!("against the size of a {call}, {size} MiB a file")
         }
     };
-    let row = |row: &&Measured| {
+    let row = |row: &&ShapeRuns| {
         let mut cells = heads(sweep, row);
         cells.extend(common_cells(row));
-        Row { invalid: invalid(row, bounds), ..Row::new(cells) }
+        TableRow { invalid: invalid(row, bounds), ..TableRow::new(cells) }
     };
     let columns = columns(shape, sweep).into_iter().chain(COLUMNS);
     let mut table = Table::new(format!("{} {title}", shape.name()), columns, rows.iter().map(row).collect());
@@ -197,15 +198,13 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&Measured], bounds: &Bounds) -> Tab
     table
 }
 
-fn common_cells(row: &Measured) -> Vec<Cell> {
+fn common_cells(row: &ShapeRuns) -> Vec<Cell> {
     let runs = &row.runs;
-    let of = |value: fn(&Run) -> Option<f64>| match runs.iter().filter_map(value).collect::<Vec<f64>>() {
-        values if values.is_empty() => Cell::missing("there is none"),
-        values => estimate(&values),
+    let of = |value: fn(&ShapeRun) -> Option<f64>| {
+        estimate_or(&runs.iter().filter_map(value).collect::<Vec<f64>>(), "there is none")
     };
-    let fairness: Vec<f64> = phases(runs).map(overlap::Phase::fairness).collect();
+    let fairness: Vec<f64> = phases(runs).map(overlap::PhaseSpans::fairness).collect();
     let overlaps: Vec<f64> = phases(runs).map(|phase| phase.overlap() * 100.0).collect();
-    let p99 = row.calls.percentile(99.0).map(|microseconds| Cell::Number(microseconds as f64 / 1000.0));
     // Not the passes that were planned: the time may have been over before.
     let gone = |run: &PhaseOutcome| run.bytes() as f64 / row.condition.once().max(1) as f64;
     let once = |run: &PhaseOutcome| Some(run.last_done_s()? / gone(run)).filter(|s| s.is_finite());
@@ -217,7 +216,7 @@ fn common_cells(row: &Measured) -> Vec<Cell> {
         estimate(&fairness),
         estimate(&overlaps),
         of(|run| run.call_p50_ms),
-        p99.unwrap_or_else(|| Cell::missing(format!("{} calls are too few", row.calls.len()))),
+        row.calls.milliseconds(99.0, "calls"),
         of(|run| run.first_block_p50_ms),
         of(|run| run.file_p50_ms),
         of(|run| Some(run.sync_s)),
@@ -226,8 +225,8 @@ fn common_cells(row: &Measured) -> Vec<Cell> {
     ]
 }
 
-fn plot(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Option<Plot> {
-    let x = |row: &Measured| match sweep {
+fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
+    let x = |row: &ShapeRuns| match sweep {
         Sweep::Size => row.condition.bytes as f64 / MIB,
         Sweep::Fleet => row.condition.in_all() as f64,
         Sweep::Block => row.condition.block as f64 / 1024.0,
@@ -255,23 +254,13 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&Measured]) -> Option<Plot> {
     })
 }
 
-fn invalid(row: &Measured, bounds: &Bounds) -> Vec<String> {
-    let mut reasons: Vec<String> = row.outcomes.iter().flat_map(|run| run.faults()).collect();
-    let too_short = |run: &PhaseOutcome| sanity::too_short(run.last_done_s().unwrap_or(0.0));
-    reasons.extend(row.outcomes.iter().find_map(too_short));
-    reasons.extend(bounds.exceeded(&row.outcomes));
-    reasons.sort();
-    reasons.dedup();
-    reasons
+fn invalid(row: &ShapeRuns, bounds: &LoadBounds) -> Vec<String> {
+    let seconds: Vec<f64> = row.outcomes.iter().map(|run| run.last_done_s().unwrap_or(0.0)).collect();
+    worker_phases::reasons(&row.outcomes, &seconds, bounds.exceeded(&row.outcomes))
 }
 
-fn measure(draft: &mut ResultBuilder, row: &Measured, bounds: &Bounds) {
-    let measure = Measure {
-        name: row.condition.name(),
-        unit: "MiB/s".to_owned(),
-        better: Better::Higher,
-        values: together(&row.runs),
-    };
+fn measure(draft: &mut ResultBuilder, row: &ShapeRuns, bounds: &LoadBounds) {
+    let measure = Measure::new(row.condition.name(), "MiB/s", Better::Higher, together(&row.runs));
     draft.measure(measure, &invalid(row, bounds));
 }
 
@@ -279,13 +268,13 @@ fn measure(draft: &mut ResultBuilder, row: &Measured, bounds: &Bounds) {
 mod tests {
     use bench_report::histogram::Histogram;
 
-    use super::super::condition::Condition;
+    use super::super::condition::ShapeCondition;
     use super::*;
     use crate::limit::tests::{over_a_gigabit, run};
 
     #[test]
     fn a_row_that_is_faster_than_its_link_is_invalid() {
-        let condition = Condition {
+        let condition = ShapeCondition {
             shape: Shape::Sfmr,
             bytes: 1 << 20,
             nodes: 1,
@@ -293,7 +282,7 @@ mod tests {
             block: 1 << 20,
             sweep: Sweep::Size,
         };
-        let row = |mib| Measured {
+        let row = |mib| ShapeRuns {
             condition,
             epochs: 1,
             outcomes: vec![run("read", mib, 1.0, 0.1)],

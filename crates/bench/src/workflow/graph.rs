@@ -121,7 +121,7 @@ impl Graph {
 
 /// Which task runs where next: ready tasks in the order of the graph, free nodes in the order of the partition, whole
 /// nodes, as the study's batch system did.
-pub struct Schedule<'a> {
+pub struct TaskSchedule<'a> {
     graph: &'a Graph,
     state: Vec<State>,
     free: Vec<bool>,
@@ -134,9 +134,9 @@ enum State {
     Done,
 }
 
-impl Schedule<'_> {
-    pub fn new(graph: &Graph, nodes: usize) -> Schedule<'_> {
-        Schedule { graph, state: vec![State::Waiting; graph.tasks.len()], free: vec![true; nodes] }
+impl TaskSchedule<'_> {
+    pub fn new(graph: &Graph, nodes: usize) -> TaskSchedule<'_> {
+        TaskSchedule { graph, state: vec![State::Waiting; graph.tasks.len()], free: vec![true; nodes] }
     }
 
     /// The next task and its node, if a task is ready and a node is free. It runs from now on.
@@ -168,7 +168,7 @@ mod tests {
 
     /// The makespan if tasks took just their compute time.
     fn makespan(graph: &Graph, sites: &[usize]) -> f64 {
-        let mut schedule = Schedule::new(graph, sites.len());
+        let mut schedule = TaskSchedule::new(graph, sites.len());
         let (mut now, mut running) = (0.0, Vec::new());
         while !schedule.is_done() {
             while let Some((task, node)) = schedule.start() {
@@ -203,7 +203,7 @@ mod tests {
         )
         .expect("a graph");
         assert_eq!((graph.files(), graph.bytes()), (2, 10));
-        let mut schedule = Schedule::new(&graph, 3);
+        let mut schedule = TaskSchedule::new(&graph, 3);
         assert_eq!(
             (schedule.start(), schedule.start(), schedule.start()),
             (Some((0, 0)), Some((1, 1)), None)

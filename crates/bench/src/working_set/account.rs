@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bench_load::outcome::PhaseOutcome;
 
-use crate::fixture::Counters;
+use crate::fixture::CounterPage;
 
 /// Fetched for another than who asked first, or fetched while it was evicted: this much beyond what is unique is still
 /// what was asked for once.
@@ -16,7 +16,7 @@ const NOTHING: f64 = 0.001;
 const DROPPED: f64 = 0.5;
 
 #[derive(Clone, Debug, Default)]
-pub struct Account {
+pub struct PassAccount {
     pub seconds: f64,
     /// How often the files were gone through.
     pub passes: u64,
@@ -44,10 +44,10 @@ pub struct Account {
     pub faults: Vec<String>,
 }
 
-impl Account {
-    pub fn of(counted: &Counters, phase: &PhaseOutcome, passes: u64) -> Account {
+impl PassAccount {
+    pub fn of(counted: &CounterPage, phase: &PhaseOutcome, passes: u64) -> PassAccount {
         let cache = |name: &str| counted.total(&format!("forebay_cache_{name}_total"));
-        Account {
+        PassAccount {
             seconds: phase.last_done_s().unwrap_or(0.0),
             passes,
             bytes_read: phase.bytes_read,
@@ -199,53 +199,63 @@ impl Account {
 mod tests {
     use super::*;
 
-    fn warm() -> Account {
-        Account { bytes_read: 1000, served: 1000, hit: 1000, seconds: 2.0, opens: 10, ..Account::default() }
+    fn warm() -> PassAccount {
+        PassAccount {
+            bytes_read: 1000,
+            served: 1000,
+            hit: 1000,
+            seconds: 2.0,
+            opens: 10,
+            ..PassAccount::default()
+        }
     }
 
     #[test]
     fn hits_are_split_between_memory_and_disk_and_unknown_stays_unknown() {
-        let phase = Account { hit: 600, miss: 400, disk: Some(150), ..warm() };
+        let phase = PassAccount { hit: 600, miss: 400, disk: Some(150), ..warm() };
         assert_eq!((phase.hit_percent(), phase.waited_percent()), (60.0, 40.0));
         assert_eq!((phase.memory_percent(), phase.disk_percent()), (Some(45.0), Some(15.0)));
-        let over = Account { disk: Some(5000), ..warm() };
+        let over = PassAccount { disk: Some(5000), ..warm() };
         assert_eq!((over.memory_percent(), over.disk_percent()), (Some(0.0), Some(100.0)));
         assert_eq!((warm().memory_percent(), warm().disk_percent()), (None, None));
-        assert_eq!(Account::default().hit_percent(), 0.0);
+        assert_eq!(PassAccount::default().hit_percent(), 0.0);
     }
 
     #[test]
     fn figures_that_contradict_each_other_are_not_believed() {
         assert_eq!(warm().contradictions(1000), Vec::<String>::new());
         assert!(warm().contradictions(999)[0].contains("not 999"));
-        let others = Account { served: 1500, hit: 1500, ..warm() };
+        let others = PassAccount { served: 1500, hit: 1500, ..warm() };
         assert!(others.contradictions(1000)[0].contains("somebody else"));
-        let lost = Account { hit: 900, ..warm() };
+        let lost = PassAccount { hit: 900, ..warm() };
         assert!(lost.contradictions(1000)[0].contains("are not the 1000 served"));
     }
 
     #[test]
     fn a_state_is_what_the_counters_say() {
-        let cold = Account { origin_bytes: 500, ..warm() };
+        let cold = PassAccount { origin_bytes: 500, ..warm() };
         assert!(cold.not_cold(500).is_empty());
         assert!(cold.not_cold(501)[0].contains("not cold"));
         assert!(cold.not_cold(400)[0].contains("none was evicted"));
-        let evicting = Account { evicted: 1, ..cold.clone() };
+        let evicting = PassAccount { evicted: 1, ..cold.clone() };
         assert!(evicting.not_cold(400).is_empty());
-        let neighbours = Account { ahead: 300, ahead_used: 200, ..cold.clone() };
+        let neighbours = PassAccount { ahead: 300, ahead_used: 200, ..cold.clone() };
         assert!(neighbours.not_cold(400).is_empty(), "files beside the data set were read ahead");
         assert!(warm().not_warm(500, 0).is_empty());
         assert!(!cold.not_warm(500, 0).is_empty());
         assert!(cold.not_warm(500, 500).is_empty());
-        assert!(Account { ahead: 500, ..cold.clone() }.not_warm(500, 0).is_empty(), "nobody asked for it");
+        assert!(
+            PassAccount { ahead: 500, ..cold.clone() }.not_warm(500, 0).is_empty(),
+            "nobody asked for it"
+        );
         assert!(warm().not_from_disk(500)[0].contains("unknown"));
-        assert!(Account { disk: Some(0), ..warm() }.not_from_disk(500)[0].contains("not from the disk"));
-        assert!(Account { disk: Some(400), ..warm() }.not_from_disk(500).is_empty());
+        assert!(PassAccount { disk: Some(0), ..warm() }.not_from_disk(500)[0].contains("not from the disk"));
+        assert!(PassAccount { disk: Some(400), ..warm() }.not_from_disk(500).is_empty());
     }
 
     #[test]
     fn what_the_storage_gave_twice_is_told_from_what_it_gave_once() {
-        let phase = Account {
+        let phase = PassAccount {
             origin_bytes: 700,
             waits: 12,
             calls: BTreeMap::from([("read".to_owned(), 4), ("getattr".to_owned(), 5)]),

@@ -2,7 +2,7 @@
 
 /// What is kept of a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Look {
+pub struct CounterLook {
     pub hit: u64,
     pub miss: u64,
     pub used: u64,
@@ -10,7 +10,7 @@ pub struct Look {
 
 /// One interval in which something was served.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moment {
+pub struct ServedInterval {
     /// Its end, seconds after the first byte that was served.
     pub at: f64,
     pub hit_percent: f64,
@@ -20,14 +20,14 @@ pub struct Moment {
     pub resident: u64,
 }
 
-pub fn moments(looks: &[(f64, Look)]) -> Vec<Moment> {
-    let served = |look: &Look| look.hit + look.miss;
+pub fn moments(looks: &[(f64, CounterLook)]) -> Vec<ServedInterval> {
+    let served = |look: &CounterLook| look.hit + look.miss;
     let begin = looks.windows(2).find(|pair| served(&pair[1].1) > served(&pair[0].1)).map(|pair| pair[0].0);
     let (Some(begin), Some((_, empty))) = (begin, looks.first()) else { return Vec::new() };
-    let moment = |pair: &[(f64, Look)]| {
+    let moment = |pair: &[(f64, CounterLook)]| {
         let ((from, before), (to, after)) = (pair[0], pair[1]);
         let moved = served(&after).saturating_sub(served(&before));
-        (moved > 0 && to > from).then(|| Moment {
+        (moved > 0 && to > from).then(|| ServedInterval {
             at: to - begin,
             hit_percent: after.hit.saturating_sub(before.hit) as f64 / moved as f64 * 100.0,
             rate: moved as f64 / (to - from),
@@ -38,7 +38,7 @@ pub fn moments(looks: &[(f64, Look)]) -> Vec<Moment> {
 }
 
 /// Seconds until the hits reach `percent`, and stay there; None if they never do.
-pub fn time_to(moments: &[Moment], percent: f64) -> Option<f64> {
+pub fn time_to(moments: &[ServedInterval], percent: f64) -> Option<f64> {
     let (last, before) = moments.split_last()?;
     if last.hit_percent < percent {
         return None;
@@ -68,8 +68,8 @@ pub fn cliff(hits: &[(f64, f64)]) -> Option<Cliff> {
 mod tests {
     use super::*;
 
-    fn look(hit: u64, miss: u64, used: u64) -> Look {
-        Look { hit, miss, used }
+    fn look(hit: u64, miss: u64, used: u64) -> CounterLook {
+        CounterLook { hit, miss, used }
     }
 
     #[test]
@@ -83,16 +83,16 @@ mod tests {
         ];
         let all = moments(&looks);
         assert_eq!(all.len(), 2);
-        assert_eq!(all[0], Moment { at: 1.0, hit_percent: 0.0, rate: 100.0, resident: 100 });
-        assert_eq!(all[1], Moment { at: 3.0, hit_percent: 75.0, rate: 100.0, resident: 125 });
+        assert_eq!(all[0], ServedInterval { at: 1.0, hit_percent: 0.0, rate: 100.0, resident: 100 });
+        assert_eq!(all[1], ServedInterval { at: 3.0, hit_percent: 75.0, rate: 100.0, resident: 125 });
         assert_eq!(moments(&looks[..2]), []);
         assert_eq!(moments(&[]), []);
     }
 
     #[test]
     fn hits_have_been_reached_when_they_stay() {
-        let of = |hits: &[f64]| -> Vec<Moment> {
-            let moment = |(i, hit): (usize, &f64)| Moment {
+        let of = |hits: &[f64]| -> Vec<ServedInterval> {
+            let moment = |(i, hit): (usize, &f64)| ServedInterval {
                 at: (i + 1) as f64,
                 hit_percent: *hit,
                 rate: 1.0,

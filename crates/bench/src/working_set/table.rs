@@ -1,37 +1,39 @@
 //! From accounts to what a reader gets: how a cache gets warm, where the bytes came from, what the storage was asked, how
 //! large a cache must be, and the cliff.
 
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, Row, Series, Table};
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table, TableRow};
 use bench_report::sanity;
 use bench_report::summary::{estimate, median, point};
 
-use super::account::Account;
-use super::curve::{self, Moment};
+use super::account::PassAccount;
+use super::curve::{self, ServedInterval};
 use super::tier_under_test::TierUnderTest;
-use super::{Condition, Measured, OrderName, Plan, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs};
-use crate::budget::Cut;
+use super::{
+    OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs,
+};
+use crate::budget::TimeCut;
 use crate::fixture::LOOK;
 use crate::results::ResultBuilder;
+use crate::worker_phases::MIB;
 
-const MIB: f64 = 1_048_576.0;
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
 
 pub fn fill(
     draft: &mut ResultBuilder,
-    plan: &Plan,
+    plan: &SweepPlan,
     args: &WorkingSetArgs,
     tier_under_test: &TierUnderTest,
-    measured: &Measured,
+    measured: &SweepRuns,
 ) {
     parameters(draft, plan, args, tier_under_test);
-    Cut::tell(measured.cut, draft, "repetitions");
+    TimeCut::tell(measured.cut, draft, "repetitions");
     if args.tier.is_some() && !args.may_evict {
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
     }
     let ups = &measured.warm_ups;
     let verdicts = WarmUpVerdicts::of(plan, ups);
-    let curves: Vec<Vec<Moment>> = ups.iter().map(|up| curve::moments(&up.looks)).collect();
+    let curves: Vec<Vec<ServedInterval>> = ups.iter().map(|up| curve::moments(&up.looks)).collect();
     time_to_warm(draft, plan, &curves, &verdicts.cold);
     draft.file.tables.push(sources(ups, &verdicts));
     draft.file.tables.push(storage(plan, ups, &verdicts));
@@ -49,7 +51,7 @@ pub fn fill(
 
 fn parameters(
     draft: &mut ResultBuilder,
-    plan: &Plan,
+    plan: &SweepPlan,
     args: &WorkingSetArgs,
     tier_under_test: &TierUnderTest,
 ) {
@@ -67,8 +69,8 @@ fn parameters(
     }
 }
 
-fn row(cells: Vec<Cell>, invalid: &[String]) -> Row {
-    Row { invalid: invalid.to_vec(), ..Row::new(cells) }
+fn row(cells: Vec<Cell>, invalid: &[String]) -> TableRow {
+    TableRow { invalid: invalid.to_vec(), ..TableRow::new(cells) }
 }
 
 fn unique(mut reasons: Vec<String>) -> Vec<String> {
@@ -91,12 +93,12 @@ struct WarmUpVerdicts {
 }
 
 impl WarmUpVerdicts {
-    fn of(plan: &Plan, ups: &[WarmUp]) -> WarmUpVerdicts {
+    fn of(plan: &SweepPlan, ups: &[WarmUp]) -> WarmUpVerdicts {
         let layout = plan.layout(WARM_UP);
         let all = layout.total_bytes();
         let (mut cold, mut warm, mut from_disk) = (Vec::new(), Vec::new(), Vec::new());
         for up in ups {
-            let checked = |account: &Account| {
+            let checked = |account: &PassAccount| {
                 let mut reasons = account.contradictions(plan.demanded(&layout, account.passes));
                 if account.evicted > 0 {
                     reasons.push(format!("{} bytes were evicted, and all should fit", account.evicted));
@@ -120,13 +122,18 @@ impl WarmUpVerdicts {
     }
 }
 
-fn time_to_warm(draft: &mut ResultBuilder, plan: &Plan, curves: &[Vec<Moment>], invalid: &[String]) {
+fn time_to_warm(
+    draft: &mut ResultBuilder,
+    plan: &SweepPlan,
+    curves: &[Vec<ServedInterval>],
+    invalid: &[String],
+) {
     let all = plan.layout(WARM_UP).total_bytes() as f64;
     let resident = |bytes: u64| (bytes as f64 / all * 100.0).min(100.0);
     let mut rows = Vec::new();
     for percent in REACHED {
         let times: Vec<f64> = curves.iter().filter_map(|curve| curve::time_to(curve, percent)).collect();
-        let at = |time: f64, curve: &Vec<Moment>| {
+        let at = |time: f64, curve: &Vec<ServedInterval>| {
             let before = curve.iter().rev().find(|moment| moment.at <= time + 1e-9);
             resident(before.map_or(0, |moment| moment.resident))
         };
@@ -145,8 +152,7 @@ fn time_to_warm(draft: &mut ResultBuilder, plan: &Plan, curves: &[Vec<Moment>], 
         }
     }
     let columns = ["hits %", "reached after s", "data set in the cache then %"];
-    let mut table = Table::new("Time to warm", columns, rows);
-    table.notes = vec![
+    draft.file.tables.push(Table::new("Time to warm", columns, rows).noted([
         format!(
             "{} clients read {:.0} MiB {WARM_UP_PASSES} times, each in an order of its own, beginning with an empty cache. Reached: from then on \
              no interval of {} s had fewer hits.",
@@ -156,10 +162,9 @@ fn time_to_warm(draft: &mut ResultBuilder, plan: &Plan, curves: &[Vec<Moment>], 
         ),
         "Hits: bytes of reads that were in the cache when they were asked for, of all bytes served."
             .to_owned(),
-    ];
-    draft.file.tables.push(table);
+    ]));
     let Some(first) = curves.first() else { return };
-    let line = |name: &str, value: &dyn Fn(&Moment) -> f64| {
+    let line = |name: &str, value: &dyn Fn(&ServedInterval) -> f64| {
         Series::ours(name, first.iter().map(|moment| Point::at(moment.at, value(moment))).collect())
     };
     let plot = |title: &str, y: &str, series: Vec<Series>| Plot {
@@ -188,14 +193,14 @@ fn time_to_warm(draft: &mut ResultBuilder, plan: &Plan, curves: &[Vec<Moment>], 
 }
 
 /// Name, accounts of all repetitions, and why they must not be believed.
-type State<'a> = (&'static str, Vec<&'a Account>, &'a [String]);
+type State<'a> = (&'static str, Vec<&'a PassAccount>, &'a [String]);
 
 fn states<'a>(ups: &'a [WarmUp], verdicts: &'a WarmUpVerdicts) -> Vec<State<'a>> {
     let mut states = vec![
         ("getting warm", ups.iter().map(|up| &up.cold).collect(), &verdicts.cold[..]),
         ("warm", ups.iter().map(|up| &up.warm).collect(), &verdicts.warm[..]),
     ];
-    let from_disk: Vec<&Account> = ups.iter().filter_map(|up| up.from_disk.as_ref()).collect();
+    let from_disk: Vec<&PassAccount> = ups.iter().filter_map(|up| up.from_disk.as_ref()).collect();
     if !from_disk.is_empty() {
         states.push(("warm, pages dropped", from_disk, &verdicts.from_disk[..]));
     }
@@ -205,38 +210,35 @@ fn states<'a>(ups: &'a [WarmUp], verdicts: &'a WarmUpVerdicts) -> Vec<State<'a>>
 /// Memory, disk or storage.
 fn sources(ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
     let rows = states(ups, verdicts).into_iter().map(|(name, accounts, invalid)| {
-        let of = |value: fn(&Account) -> f64| {
+        let of = |value: fn(&PassAccount) -> f64| {
             estimate(&accounts.iter().map(|account| value(account)).collect::<Vec<_>>())
         };
-        let maybe = |value: fn(&Account) -> Option<f64>| {
+        let maybe = |value: fn(&PassAccount) -> Option<f64>| {
             known(accounts.iter().map(|account| value(account)), "unknown")
         };
         let cells = vec![
             Cell::text(name),
             of(|a| a.served as f64 / MIB),
-            of(Account::hit_percent),
-            maybe(Account::memory_percent),
-            maybe(Account::disk_percent),
-            of(Account::waited_percent),
+            of(PassAccount::hit_percent),
+            maybe(PassAccount::memory_percent),
+            maybe(PassAccount::disk_percent),
+            of(PassAccount::waited_percent),
         ];
         row(cells, invalid)
     });
     let columns =
         ["State", "served MiB", "hits %", "from memory %", "from the disk %", "waited for the storage %"];
-    let mut table = Table::new("Where the bytes came from", columns, rows.collect());
-    table.notes = vec![
+    Table::new("Where the bytes came from", columns, rows.collect()).noted([
         "Disk: what the tier's process had block devices read (read_bytes of /proc/PID/io), at most the hits. The kernel reads \
-         ahead, so that this is an upper bound; the rest of the hits came from the page cache."
-            .to_owned(),
-    ];
-    table
+         ahead, so that this is an upper bound; the rest of the hits came from the page cache.",
+    ])
 }
 
 /// What the storage was asked for.
-fn storage(plan: &Plan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
+fn storage(plan: &SweepPlan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
     let all = plan.layout(WARM_UP).total_bytes();
     let rows = states(ups, verdicts).into_iter().map(|(name, accounts, invalid)| {
-        let of = |value: &dyn Fn(&Account) -> f64| {
+        let of = |value: &dyn Fn(&PassAccount) -> f64| {
             estimate(&accounts.iter().map(|account| value(account)).collect::<Vec<_>>())
         };
         let calls = |kind: &'static str| of(&move |a| a.call(kind) as f64);
@@ -245,7 +247,7 @@ fn storage(plan: &Plan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
             Cell::text(name),
             of(&|a| a.origin_bytes as f64 / MIB),
             of(&|a| a.duplicate(all) as f64 / MIB),
-            of(&Account::amplification),
+            of(&PassAccount::amplification),
             calls("read"),
             calls("getattr"),
             calls("lookup"),
@@ -256,7 +258,7 @@ fn storage(plan: &Plan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
             of(&|a| a.ahead_used as f64 / MIB),
             of(&|a| a.ahead_evicted as f64 / MIB),
             known(accounts.iter().map(|a| a.ahead_wasted_percent()), "nothing was fetched ahead"),
-            of(&Account::revalidations_per_open),
+            of(&PassAccount::revalidations_per_open),
         ];
         row(cells, invalid)
     });
@@ -277,25 +279,22 @@ fn storage(plan: &Plan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
         "not read so far %",
         "revalidations per open",
     ];
-    let mut table = Table::new("What the storage was asked for", columns, rows.collect());
-    table.notes = vec![
+    Table::new("What the storage was asked for", columns, rows.collect()).noted([
         "From the tier's counters. Twice: bytes beyond the data set's and beyond what was read \
          ahead for nobody, such as files beside the data set. Amplification: bytes from the storage for each byte that a \
          client read. Coalescing: reads that waited, for each READ. Revalidations: GETATTR calls for each file that a client \
-         opened. Nothing is written through this version's tier, so that there is no write amplification."
-            .to_owned(),
-    ];
-    table
+         opened. Nothing is written through this version's tier, so that there is no write amplification.",
+    ])
 }
 
 /// Conditions of all repetitions with this size and order.
-fn of_condition(measured: &Measured, factor: f64, order: OrderName) -> Vec<&Condition> {
+fn of_condition(measured: &SweepRuns, factor: f64, order: OrderName) -> Vec<&SweepCondition> {
     let all = measured.sweeps.iter().flatten();
     all.filter(|condition| condition.factor == factor && condition.order == order).collect()
 }
 
 /// Why the row must not be believed.
-pub fn unproved(plan: &Plan, conditions: &[&Condition]) -> Vec<String> {
+pub fn unproved(plan: &SweepPlan, conditions: &[&SweepCondition]) -> Vec<String> {
     let mut reasons = Vec::new();
     for condition in conditions {
         let layout = plan.layout(condition.factor);
@@ -320,14 +319,14 @@ pub fn unproved(plan: &Plan, conditions: &[&Condition]) -> Vec<String> {
     unique(reasons)
 }
 
-fn sweep(draft: &mut ResultBuilder, plan: &Plan, measured: &Measured) {
+fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
     let (mut rows, mut spared_lines, mut rate_lines) = (Vec::new(), Vec::new(), Vec::new());
     for order in &plan.orders {
         let (mut spared, mut believed, mut rates) = (Vec::new(), Vec::new(), Vec::new());
         for factor in &plan.factors {
             let conditions = of_condition(measured, *factor, *order);
             let invalid = unproved(plan, &conditions);
-            let values = |value: &dyn Fn(&Condition) -> f64| -> Vec<f64> {
+            let values = |value: &dyn Fn(&SweepCondition) -> f64| -> Vec<f64> {
                 conditions.iter().map(|condition| value(condition)).collect()
             };
             rows.push(row(sweep_cells(plan, *factor, *order, &conditions), &invalid));
@@ -370,8 +369,7 @@ fn sweep(draft: &mut ResultBuilder, plan: &Plan, measured: &Measured) {
         "read ahead, not read %",
         "evicted in all passes MiB",
     ];
-    let mut table = Table::new("How large a cache must be", columns, rows);
-    table.notes = vec![
+    draft.file.tables.push(Table::new("How large a cache must be", columns, rows).noted([
         format!(
             "A later pass over the data set, through a cache of {:.0} MiB that had one pass before; short ones are repeated. zipf: \
              as many draws as there are files, theta {}; the popular files are the same for all.",
@@ -384,8 +382,7 @@ fn sweep(draft: &mut ResultBuilder, plan: &Plan, measured: &Measured) {
         "Fetched again: bytes from the storage, from the first pass on, beyond those that were different from each other and \
          beyond those that were read ahead and that nobody read."
             .to_owned(),
-    ];
-    draft.file.tables.push(table);
+    ]));
     let plot = |title: &str, y: &str, series: Vec<Series>| Plot {
         title: title.to_owned(),
         x: Axis::linear("data set / cache"),
@@ -398,11 +395,11 @@ fn sweep(draft: &mut ResultBuilder, plan: &Plan, measured: &Measured) {
     draft.file.plots.push(plot("Rate against the size of the data set", "all clients (MiB/s)", rate_lines));
 }
 
-fn sweep_cells(plan: &Plan, factor: f64, order: OrderName, conditions: &[&Condition]) -> Vec<Cell> {
-    let of = |value: &dyn Fn(&Condition) -> f64| {
+fn sweep_cells(plan: &SweepPlan, factor: f64, order: OrderName, conditions: &[&SweepCondition]) -> Vec<Cell> {
+    let of = |value: &dyn Fn(&SweepCondition) -> f64| {
         estimate(&conditions.iter().map(|condition| value(condition)).collect::<Vec<_>>())
     };
-    let maybe = |value: fn(&Account) -> Option<f64>, why: &str| {
+    let maybe = |value: fn(&PassAccount) -> Option<f64>, why: &str| {
         known(conditions.iter().map(|condition| value(&condition.later)), why)
     };
     vec![
@@ -412,13 +409,13 @@ fn sweep_cells(plan: &Plan, factor: f64, order: OrderName, conditions: &[&Condit
         of(&|c| c.later.passes as f64),
         of(&|c| c.later.hit_percent()),
         of(&|c| c.later.rate() / MIB),
-        maybe(Account::memory_percent, "unknown"),
-        maybe(Account::disk_percent, "unknown"),
+        maybe(PassAccount::memory_percent, "unknown"),
+        maybe(PassAccount::disk_percent, "unknown"),
         of(&|c| c.later.waited_percent()),
         of(&|c| c.later.spared_percent()),
         of(&|c| c.later.amplification()),
         of(&|c| c.again as f64 / MIB),
-        maybe(Account::ahead_wasted_percent, "nothing was fetched ahead"),
+        maybe(PassAccount::ahead_wasted_percent, "nothing was fetched ahead"),
         of(&|c| c.evicted as f64 / MIB),
     ]
 }

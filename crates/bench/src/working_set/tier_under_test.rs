@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bench_load::data::Content;
+use bench_load::data::SeededData;
 use bench_load::dataset::Dataset;
 use bench_load::safety::Cleanup;
 use bench_load::shape::Layout;
@@ -12,9 +12,9 @@ use bench_load::target::{self, from_url};
 use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};
 
-use super::{Plan, WARM_UP, WorkingSetArgs};
+use super::{SweepPlan, WARM_UP, WorkingSetArgs};
 use crate::args::{CommonArgs, refuse};
-use crate::fixture::{Counters, Tier, evict, nfs_config};
+use crate::fixture::{CounterPage, TierProcess, evict, nfs_config};
 use crate::target_dir::{TargetArgs, TargetDir};
 use crate::testbed::{DataSet, Line, Testbed, tier_url};
 
@@ -26,10 +26,10 @@ const POLL: Duration = Duration::from_millis(250);
 
 pub enum TierUnderTest {
     Own { testbed: Box<Testbed>, line: Line },
-    Running(Box<Running>),
+    Running(Box<RunningTierUnderTest>),
 }
 
-pub struct Running {
+pub struct RunningTierUnderTest {
     url: String,
     admin: SocketAddr,
     lay_out_at: String,
@@ -47,13 +47,13 @@ pub struct ColdTier {
     pub admin: SocketAddr,
     /// Where the files are, below the export.
     pub root: String,
-    pub content: Content,
+    pub content: SeededData,
     /// If it is ours.
-    pub tier: Option<Tier>,
+    pub tier: Option<TierProcess>,
 }
 
 /// Whether the data set fits beside what a running tier has.
-pub fn check_room(plan: &Plan, counters: &Counters, may_evict: bool) -> Result<()> {
+pub fn check_room(plan: &SweepPlan, counters: &CounterPage, may_evict: bool) -> Result<()> {
     let (used, max) = (counters.used_bytes(), counters.max_bytes().unwrap_or(0));
     // What an earlier repetition had stays until somebody needs the room.
     let needed = plan.layout(WARM_UP).total_bytes().saturating_mul(plan.repetitions.into());
@@ -67,10 +67,10 @@ pub fn check_room(plan: &Plan, counters: &Counters, may_evict: bool) -> Result<(
 }
 
 impl TierUnderTest {
-    pub async fn make(args: &WorkingSetArgs, plan: &Plan) -> Result<TierUnderTest> {
+    pub async fn make(args: &WorkingSetArgs, plan: &SweepPlan) -> Result<TierUnderTest> {
         if let (Some(url), Some(admin), Some(lay_out_at)) = (&args.tier, args.common.admin, &args.lay_out_at)
         {
-            return Ok(TierUnderTest::Running(Box::new(Running {
+            return Ok(TierUnderTest::Running(Box::new(RunningTierUnderTest {
                 url: url.clone(),
                 admin,
                 lay_out_at: lay_out_at.clone(),
@@ -102,7 +102,7 @@ impl TierUnderTest {
     }
 
     /// With a cache that has nothing of these files.
-    pub async fn cold_tier(&self, plan: &Plan, layout: &Layout) -> Result<ColdTier> {
+    pub async fn cold_tier(&self, plan: &SweepPlan, layout: &Layout) -> Result<ColdTier> {
         match self {
             TierUnderTest::Own { testbed, line } => {
                 let tier = testbed.tier_of(line, plan.cache_bytes)?;
@@ -132,9 +132,9 @@ impl TierUnderTest {
     }
 }
 
-impl Running {
+impl RunningTierUnderTest {
     /// Files of their own: a tier cannot have what was never there.
-    async fn cold_tier(&self, layout: &Layout, content: Content) -> Result<ColdTier> {
+    async fn cold_tier(&self, layout: &Layout, content: SeededData) -> Result<ColdTier> {
         let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let id = format!("{}-{}", std::process::id(), stamp.as_millis());
         let target = TargetArgs::of(&self.url, &self.lay_out_at, &id);
@@ -171,8 +171,8 @@ impl Running {
     }
 }
 
-fn content(seed: u64) -> Content {
-    Content { seed, ..Content::default() }
+fn content(seed: u64) -> SeededData {
+    SeededData { seed, ..SeededData::default() }
 }
 
 /// Until clients of the tier see the file.

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bench::link::{Agent, AgentConfig, Config, Pair, Way, run};
-use bench_report::model::{Cell, ResultFile, Row};
-use quantity::Rate;
+use bench::link::{AgentConfig, Config, LinkServer, Pair, StreamDirection, run};
+use bench_report::model::{Cell, ResultFile, TableRow};
+use quantity::ByteRate;
 use relay::Relay;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -20,14 +20,14 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-async fn agent(token: Option<&str>) -> Agent {
+async fn agent(token: Option<&str>) -> LinkServer {
     let config = AgentConfig { token: token.map(str::to_owned), ..AgentConfig::default() };
-    Agent::bind(any(), config).await.expect("bound")
+    LinkServer::bind(any(), config).await.expect("bound")
 }
 
 fn line(to: SocketAddr, rtt: Duration, mbit: u64) -> Relay {
     let config =
-        relay::Config { rtt, rate: Some(Rate::from_bits(mbit * 1_000_000)), ..relay::Config::default() };
+        relay::Config { rtt, rate: Some(ByteRate::from_bits(mbit * 1_000_000)), ..relay::Config::default() };
     Relay::bind(any(), to, config).expect("bound")
 }
 
@@ -56,12 +56,12 @@ fn number(cell: &Cell) -> f64 {
 }
 
 /// Of the extended table.
-fn rows(file: &ResultFile) -> &[Row] {
+fn rows(file: &ResultFile) -> &[TableRow] {
     &file.tables[1].rows
 }
 
 /// Not a number where the streams did not run together.
-fn receiver(row: &Row) -> f64 {
+fn receiver(row: &TableRow) -> f64 {
     match &row.cells[4] {
         Cell::Missing(_) => f64::NAN,
         cell => number(cell),
@@ -104,7 +104,8 @@ async fn pairs_on_one_line_share_it_and_are_measured_together() {
     let pairs = vec![pair(relay.local_addr()), by_name];
     let mut seen = Vec::new();
     for _ in 0..6 {
-        let file = run(Config { ways: vec![Way::Up], ..config(pairs.clone()) }).await.expect("measured");
+        let file =
+            run(Config { ways: vec![StreamDirection::Up], ..config(pairs.clone()) }).await.expect("measured");
         let all = &file.tables[0].rows.last().expect("all pairs").cells;
         assert!(matches!(&all[0], Cell::Text(name) if name.contains("all pairs at once")), "{all:?}");
         let rates = match &all[2] {
@@ -131,8 +132,11 @@ async fn a_pair_of_two_other_machines_is_run_from_here() {
     let _quiet = quiet().await;
     let (from, to) = (agent(Some("secret")).await, agent(None).await);
     let far = Pair { from: Some(from.local_addr().to_string()), to: to.local_addr().to_string() };
-    let quick =
-        Config { token: Some("secret".to_owned()), ways: vec![Way::Up, Way::Down], ..config(vec![far]) };
+    let quick = Config {
+        token: Some("secret".to_owned()),
+        ways: vec![StreamDirection::Up, StreamDirection::Down],
+        ..config(vec![far])
+    };
     let mut seen = Vec::new();
     for _ in 0..6 {
         let file = run(quick.clone()).await.expect("measured");

@@ -10,15 +10,15 @@ use origin::memory::MemoryOrigin;
 use tokio::sync::watch;
 use vfs::Vfs;
 
-pub struct Nas {
+pub struct NasProcess {
     pub address: SocketAddr,
     _stop: watch::Sender<bool>,
     _dir: tempfile::TempDir,
 }
 
-impl Nas {
+impl NasProcess {
     /// Serves what `fill` makes, squashing nobody.
-    pub async fn start(fill: impl FnOnce(&MemoryOrigin)) -> Nas {
+    pub async fn start(fill: impl FnOnce(&MemoryOrigin)) -> NasProcess {
         let memory = MemoryOrigin::new();
         fill(&memory);
         let dir = tempfile::tempdir().expect("temporary directory");
@@ -34,12 +34,12 @@ impl Nas {
         let address = server.local_addr().expect("bound");
         let (stop, stopped) = watch::channel(false);
         tokio::spawn(server.serve(stopped));
-        Nas { address, _stop: stop, _dir: dir }
+        NasProcess { address, _stop: stop, _dir: dir }
     }
 
     /// With a small and a large file.
-    pub async fn with_files() -> Nas {
-        Nas::start(|memory| {
+    pub async fn with_files() -> NasProcess {
+        NasProcess::start(|memory| {
             memory.mkdir(b"/dir").expect("made");
             memory.write_file(b"/dir/small", &[7; 4096]).expect("written");
             memory.generate_file(b"/dir/big", 1, 24 << 20).expect("made");

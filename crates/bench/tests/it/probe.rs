@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bench::probe::{Config, run};
 use bench_load::target;
-use bench_report::model::{Cell, ResultFile, Row, Severity, Table};
+use bench_report::model::{Cell, ResultFile, Severity, Table, TableRow};
 use relay::Relay;
 use testkit::azfile::{StandIn, credentials};
 
-use crate::nas::Nas;
+use crate::nas::NasProcess;
 use crate::quiet;
 
 fn ms(ms: u64) -> Duration {
@@ -33,8 +33,8 @@ fn table<'a>(file: &'a ResultFile, title: &str) -> &'a Table {
     file.tables.iter().find(|table| table.title.contains(title)).expect("the table is there")
 }
 
-fn row<'a>(table: &'a Table, name: &str) -> &'a Row {
-    let named = |row: &&Row| matches!(row.cells.first(), Some(Cell::Text(text)) if text == name);
+fn row<'a>(table: &'a Table, name: &str) -> &'a TableRow {
+    let named = |row: &&TableRow| matches!(row.cells.first(), Some(Cell::Text(text)) if text == name);
     table.rows.iter().find(named).expect("the row is there")
 }
 
@@ -73,7 +73,7 @@ pub async fn assert_round_trips(config: Config, expected: &[(&str, f64)], tolera
 #[tokio::test(flavor = "multi_thread")]
 async fn one_call_is_one_round_trip_and_two_are_two() {
     let _quiet = quiet().await;
-    let nas = Nas::with_files().await;
+    let nas = NasProcess::with_files().await;
     let expected = [
         ("NULL", 1.0),
         ("TCP connect and first NULL", 2.0),
@@ -90,7 +90,7 @@ async fn one_call_is_one_round_trip_and_two_are_two() {
 #[tokio::test(flavor = "multi_thread")]
 async fn distance_that_is_there_already_is_in_the_time_here_and_not_in_the_slope() {
     let _quiet = quiet().await;
-    let nas = Nas::with_files().await;
+    let nas = NasProcess::with_files().await;
     let line = relay::Config { rtt: ms(20), ..relay::Config::default() };
     let relay = Relay::bind(([127, 0, 0, 1], 0).into(), nas.address, line).expect("bound");
     let port = relay.local_addr().port();
@@ -112,8 +112,8 @@ async fn distance_that_is_there_already_is_in_the_time_here_and_not_in_the_slope
 #[tokio::test(flavor = "multi_thread")]
 async fn the_result_has_what_a_reader_asks_for() {
     let _quiet = quiet().await;
-    let nas = Nas::with_files().await;
-    let near = Nas::with_files().await;
+    let nas = NasProcess::with_files().await;
+    let near = NasProcess::with_files().await;
     let config = Config {
         near: Some(near.url()),
         delays: vec![ms(0), ms(5), ms(10)],
@@ -145,7 +145,7 @@ async fn the_result_has_what_a_reader_asks_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_export_is_measured_as_far_as_it_goes() {
-    let nas = Nas::start(|_| {}).await;
+    let nas = NasProcess::start(|_| {}).await;
     let config = Config { delays: vec![ms(0), ms(5), ms(10)], repetitions: 3, ..config(nas.url()) };
     let file = run(config).await.expect("measured");
     let operations: Vec<&Cell> =
@@ -200,7 +200,7 @@ async fn a_store_is_timed_by_requests_without_a_slope_and_left_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_questions_are_answered_in_one_line() {
-    let nas = Nas::with_files().await;
+    let nas = NasProcess::with_files().await;
     let nobody = "nfs://127.0.0.1:1/?mountport=1".to_owned();
     for (wrong, hint) in [
         (config(String::new()), "nfs://HOST"),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bench::relay_command::{RelayArgs, serve};
-use quantity::Rate;
+use quantity::ByteRate;
 use relay::{Config, Profile, Relay};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -62,7 +62,7 @@ async fn the_command_relays_until_it_is_terminated() {
         drop_after: None,
     };
     assert_eq!(args.config().rtt, ms(3), "what is said goes before the profile");
-    assert_eq!(args.config().rate, Some(Rate::from_bits(10_000_000_000)));
+    assert_eq!(args.config().rate, Some(ByteRate::from_bits(10_000_000_000)));
     let serving = tokio::spawn(serve(args.clone()));
     let connected = async {
         loop {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use quantity::Rate;
+use quantity::ByteRate;
 use relay::{Config, Drops, Relay, calibrate, measure_echo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -116,7 +116,7 @@ async fn many_requests_under_way_share_one_round_trip() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_byte_arrives_in_order_under_jitter_and_a_rate() {
-    let config = Config { rtt: ms(4), jitter: ms(4), rate: Some(Rate(50_000_000)), ..Config::default() };
+    let config = Config { rtt: ms(4), jitter: ms(4), rate: Some(ByteRate(50_000_000)), ..Config::default() };
     let relay = relay_to_echo(config).await;
     let sent: Vec<u8> = (0..3_000_000_u32).map(|i| (i ^ (i >> 9)) as u8).collect();
     let (mut read, mut write) = connect(&relay).await.into_split();
@@ -140,7 +140,7 @@ async fn every_byte_arrives_in_order_under_jitter_and_a_rate() {
 async fn a_shape_holds_in_both_directions() {
     let _quiet = quiet().await;
     // 200 Mbit/s: what even a busy test machine carries easily, so that a wrong rate is the relay's fault.
-    let config = Config { rtt: ms(10), rate: Some(Rate::from_bits(200_000_000)), ..Config::default() };
+    let config = Config { rtt: ms(10), rate: Some(ByteRate::from_bits(200_000_000)), ..Config::default() };
     let mut seen = Vec::new();
     for _ in 0..4 {
         let measured = calibrate(&config, 3).await.expect("measured");
@@ -189,7 +189,7 @@ async fn a_window_stops_a_single_stream_and_not_two() {
 async fn a_question_is_not_stuck_behind_somebody_elses_megabytes() {
     let _quiet = quiet().await;
     // 10 MB/s: what four greedy connections have in their buffers takes far more than a tenth of a second.
-    let config = Config { rtt: ms(10), rate: Some(Rate(10_000_000)), ..Config::default() };
+    let config = Config { rtt: ms(10), rate: Some(ByteRate(10_000_000)), ..Config::default() };
     let relay = relay_to_echo(config).await;
     let mut modest = connect(&relay).await;
     ask(&mut modest).await.expect("answered");
@@ -215,7 +215,7 @@ async fn a_question_is_not_stuck_behind_somebody_elses_megabytes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn greedy_connections_share_the_line_alike() {
     let _quiet = quiet().await;
-    let config = Config { rtt: ms(2), rate: Some(Rate(10_000_000)), ..Config::default() };
+    let config = Config { rtt: ms(2), rate: Some(ByteRate(10_000_000)), ..Config::default() };
     let relay = relay_to_echo(config).await;
     let mut readers = Vec::new();
     for _ in 0..4 {

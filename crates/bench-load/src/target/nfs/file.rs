@@ -6,65 +6,53 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use origin::{Object, Reference};
+use origin::Object;
 use tokio::task::JoinHandle;
-use types::{ByteRange, Error, ErrorKind, Result, Version};
+use types::{ByteRange, Error, ErrorKind, Result};
 
-use super::{File, Inner};
-use crate::target::nfs::write::Writes;
-
-/// `NfsOrigin::read` gives data only of the version that it was asked for; a kernel client takes what comes. So a
-/// READ of a file that somebody else is writing is repeated, each time after a look at the attributes; both are
-/// counted. About one attempt in three met a change when six workers wrote and read one file at full speed: after
-/// this many in a row it is not the file's changing that is wrong.
-const CHANGES_MAX: u32 = 32;
+use super::shared::SharedNfsFile;
+use super::write::Writes;
+use super::{NfsClientState, TargetFile};
 
 pub struct NfsFile {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNfsFile>,
     path: String,
     /// Bytes; grows with what is written here.
     size: AtomicU64,
-    window: Mutex<Window>,
+    window: Mutex<ReadWindow>,
     writes: Writes,
-}
-
-pub(super) struct Shared {
-    pub client: Arc<Inner>,
-    pub reference: Reference,
-    version: Mutex<Version>,
 }
 
 /// The READs of a sequential reader, by piece number: under way, or done and not yet wholly taken.
 #[derive(Default)]
-struct Window {
+struct ReadWindow {
     /// Where a sequential reader reads next.
     next: u64,
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, ReadPiece>,
 }
 
-enum Piece {
+enum ReadPiece {
     Reading(JoinHandle<Result<Bytes>>),
     Done(Bytes),
 }
 
-impl Drop for Piece {
+impl Drop for ReadPiece {
     fn drop(&mut self) {
-        if let Piece::Reading(task) = self {
+        if let ReadPiece::Reading(task) = self {
             task.abort();
         }
     }
 }
 
 impl NfsFile {
-    pub(super) fn new(client: Arc<Inner>, path: &str, object: Object) -> NfsFile {
-        let version = Mutex::new(object.version);
-        let shared = Arc::new(Shared { client, reference: object.reference, version });
+    pub(super) fn new(client: Arc<NfsClientState>, path: &str, object: Object) -> NfsFile {
+        let shared = Arc::new(SharedNfsFile::new(client, object.reference, object.version));
         let writes = Writes::new(Arc::clone(&shared));
         let size = AtomicU64::new(object.attr.size);
         NfsFile { shared, path: path.to_owned(), size, window: Mutex::default(), writes }
     }
 
-    fn window(&self) -> MutexGuard<'_, Window> {
+    fn window(&self) -> MutexGuard<'_, ReadWindow> {
         self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +76,7 @@ impl NfsFile {
                 if wanted.is_empty() {
                     break;
                 }
-                window.pieces.entry(piece).or_insert_with(|| Piece::Reading(self.shared.start(wanted)));
+                window.pieces.entry(piece).or_insert_with(|| ReadPiece::Reading(self.shared.start(wanted)));
             }
             // What lies behind the reader is of no use to it.
             window.pieces = window.pieces.split_off(&first);
@@ -99,8 +87,10 @@ impl NfsFile {
         let mut kept = None;
         for (number, piece) in &mut taken {
             let data = match piece {
-                Piece::Reading(task) => task.await.map_err(|e| Error::new(ErrorKind::Io, "read", e))??,
-                Piece::Done(data) => data.clone(),
+                ReadPiece::Reading(task) => {
+                    task.await.map_err(|e| Error::new(ErrorKind::Io, "read", e))??
+                }
+                ReadPiece::Done(data) => data.clone(),
             };
             let start = self.piece_range(*number).offset;
             let from = range.offset.saturating_sub(start).min(data.len() as u64) as usize;
@@ -111,7 +101,7 @@ impl NfsFile {
             }
         }
         if let Some((number, data)) = kept {
-            self.window().pieces.insert(number, Piece::Done(data));
+            self.window().pieces.insert(number, ReadPiece::Done(data));
         }
         Ok(out.finish())
     }
@@ -126,12 +116,12 @@ impl NfsFile {
         let mut at = range.offset;
         while at < range.end() {
             let piece = ByteRange::new(at, size.min(range.end() - at));
-            pieces.push(Piece::Reading(self.shared.start(piece)));
+            pieces.push(ReadPiece::Reading(self.shared.start(piece)));
             at = piece.end();
         }
         let mut out = Joined::default();
         for piece in &mut pieces {
-            if let Piece::Reading(task) = piece {
+            if let ReadPiece::Reading(task) = piece {
                 out.push(task.await.map_err(|e| Error::new(ErrorKind::Io, "read", e))??);
             }
         }
@@ -163,35 +153,8 @@ impl Joined {
     }
 }
 
-impl Shared {
-    fn start(self: &Arc<Self>, range: ByteRange) -> JoinHandle<Result<Bytes>> {
-        let shared = Arc::clone(self);
-        tokio::spawn(async move { shared.read(range).await })
-    }
-
-    fn version(&self) -> Version {
-        *self.version.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One READ, of whatever version the file has now.
-    async fn read(&self, range: ByteRange) -> Result<Bytes> {
-        let mut changes = 0;
-        loop {
-            self.client.count("read");
-            match self.client.origin.read(&self.reference, self.version(), range).await {
-                Err(error) if error.kind() == ErrorKind::VersionChanged && changes < CHANGES_MAX => {
-                    changes += 1;
-                    let now = self.client.getattr(&self.reference).await?.version;
-                    *self.version.lock().unwrap_or_else(PoisonError::into_inner) = now;
-                }
-                other => return other,
-            }
-        }
-    }
-}
-
 #[async_trait]
-impl File for NfsFile {
+impl TargetFile for NfsFile {
     fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)
     }

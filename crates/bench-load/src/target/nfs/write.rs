@@ -12,10 +12,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result, Stability, WriteVerifier};
 
-use super::file::Shared;
+use super::shared::SharedNfsFile;
 
 pub(super) struct Writes {
-    shared: Arc<Shared>,
+    shared: Arc<SharedNfsFile>,
     permits: Arc<Semaphore>,
     state: Arc<Mutex<State>>,
     /// Ended with the file, whether or not they were answered.
@@ -34,7 +34,7 @@ struct State {
 }
 
 impl Writes {
-    pub fn new(shared: Arc<Shared>) -> Writes {
+    pub fn new(shared: Arc<SharedNfsFile>) -> Writes {
         let permits = Arc::new(Semaphore::new(shared.client.transfer.write_behind.max(1) as usize));
         Writes { shared, permits, state: Arc::default(), tasks: Mutex::default() }
     }

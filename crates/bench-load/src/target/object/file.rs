@@ -7,24 +7,24 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use types::{ByteRange, Error, ErrorKind, Result};
 
-use super::Inner;
+use super::BucketClientState;
 use super::upload::Upload;
-use crate::target::File;
+use crate::target::TargetFile;
 
-pub struct Reader {
-    client: Arc<Inner>,
+pub struct BucketReader {
+    client: Arc<BucketClientState>,
     key: String,
     size: u64,
 }
 
-impl Reader {
-    pub fn new(client: Arc<Inner>, key: String, size: u64) -> Reader {
-        Reader { client, key, size }
+impl BucketReader {
+    pub fn new(client: Arc<BucketClientState>, key: String, size: u64) -> BucketReader {
+        BucketReader { client, key, size }
     }
 }
 
 #[async_trait]
-impl File for Reader {
+impl TargetFile for BucketReader {
     fn size(&self) -> u64 {
         self.size
     }
@@ -52,8 +52,8 @@ impl File for Reader {
     }
 }
 
-pub struct Writer {
-    client: Arc<Inner>,
+pub struct BucketWriter {
+    client: Arc<BucketClientState>,
     path: String,
     upload: Arc<Upload>,
     /// Others write to it too, and it is completed when all are done.
@@ -61,18 +61,18 @@ pub struct Writer {
     end: AtomicU64,
 }
 
-impl Writer {
-    pub fn alone(client: Arc<Inner>, path: &str, upload: Arc<Upload>) -> Writer {
-        Writer { client, path: path.to_owned(), upload, shared: false, end: AtomicU64::new(0) }
+impl BucketWriter {
+    pub fn alone(client: Arc<BucketClientState>, path: &str, upload: Arc<Upload>) -> BucketWriter {
+        BucketWriter { client, path: path.to_owned(), upload, shared: false, end: AtomicU64::new(0) }
     }
 
-    pub fn of_several(client: Arc<Inner>, path: &str, upload: Arc<Upload>) -> Writer {
-        Writer { shared: true, ..Writer::alone(client, path, upload) }
+    pub fn of_several(client: Arc<BucketClientState>, path: &str, upload: Arc<Upload>) -> BucketWriter {
+        BucketWriter { shared: true, ..BucketWriter::alone(client, path, upload) }
     }
 }
 
 #[async_trait]
-impl File for Writer {
+impl TargetFile for BucketWriter {
     fn size(&self) -> u64 {
         self.end.load(Ordering::Relaxed)
     }

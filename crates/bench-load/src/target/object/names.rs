@@ -11,15 +11,15 @@ use types::Result;
 const NAMES_MAX: usize = 256 << 10;
 
 /// Sizes of the objects of one directory by name. `None`: too many to be remembered.
-type Listing = Option<Arc<Mutex<HashMap<String, u64>>>>;
+type DirectoryNames = Option<Arc<Mutex<HashMap<String, u64>>>>;
 
 #[derive(Default)]
-pub struct Names {
-    directories: Mutex<HashMap<String, Arc<OnceCell<Listing>>>>,
+pub struct NameCache {
+    directories: Mutex<HashMap<String, Arc<OnceCell<DirectoryNames>>>>,
 }
 
-impl Names {
-    fn directories(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Listing>>>> {
+impl NameCache {
+    fn directories(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<DirectoryNames>>>> {
         self.directories.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,7 +36,7 @@ impl Names {
             let known: usize = directories.values().filter_map(|cell| cell.get()).map(count).sum();
             (directories.entry(directory.to_owned()).or_default().clone(), NAMES_MAX.saturating_sub(known))
         };
-        let listing: Result<&Listing> = cell
+        let listing: Result<&DirectoryNames> = cell
             .get_or_try_init(async || Ok(list(room).await?.map(|names| Arc::new(Mutex::new(names)))))
             .await;
         Ok(listing?
@@ -60,7 +60,7 @@ impl Names {
     }
 }
 
-fn count(listing: &Listing) -> usize {
+fn count(listing: &DirectoryNames) -> usize {
     listing.as_ref().map_or(0, |names| names.lock().unwrap_or_else(PoisonError::into_inner).len())
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_directory_is_listed_once_and_changes_of_ones_own_are_known() {
-        let names = Names::default();
+        let names = NameCache::default();
         let lists = Mutex::new(0);
         let list = async |_| {
             *lists.lock().expect("counted") += 1;
@@ -91,7 +91,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_directory_that_is_too_large_is_not_listed_again_and_again() {
-        let names = Names::default();
+        let names = NameCache::default();
         let mut lists = 0;
         for _ in 0..3 {
             let list = async |_| {

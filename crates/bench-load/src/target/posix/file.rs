@@ -10,19 +10,19 @@ use bytes::Bytes;
 use rustix::fs::{Advice, CWD, Mode, OFlags};
 use types::{Error, ErrorKind, Result};
 
-use super::{File, Shared};
+use super::{SharedDirectory, TargetFile};
 
 /// What O_DIRECT wants of offsets, lengths and addresses: no device in use has larger blocks.
 const ALIGNMENT: usize = 4096;
 
 pub struct PosixFile {
-    shared: Arc<Shared>,
-    inner: Arc<Inner>,
+    shared: Arc<SharedDirectory>,
+    inner: Arc<OpenPosixFile>,
     size: u64,
     written: AtomicBool,
 }
 
-struct Inner {
+struct OpenPosixFile {
     path: PathBuf,
     file: OwnedFd,
     /// The same file with O_DIRECT.
@@ -32,7 +32,7 @@ struct Inner {
 impl PosixFile {
     pub(super) fn open(
         operation: &'static str,
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedDirectory>,
         path: &Path,
         flags: OFlags,
         drop_pages: bool,
@@ -50,7 +50,7 @@ impl PosixFile {
             ),
             false => None,
         };
-        let inner = Arc::new(Inner { path: path.to_owned(), file, direct });
+        let inner = Arc::new(OpenPosixFile { path: path.to_owned(), file, direct });
         if drop_pages {
             inner.drop_pages();
         }
@@ -68,7 +68,7 @@ fn no_direct(path: &Path, error: rustix::io::Errno) -> Error {
 }
 
 #[async_trait]
-impl File for PosixFile {
+impl TargetFile for PosixFile {
     fn size(&self) -> u64 {
         self.size
     }
@@ -109,7 +109,7 @@ fn aligned(offset: u64, length: usize) -> bool {
     offset.is_multiple_of(ALIGNMENT as u64) && length.is_multiple_of(ALIGNMENT)
 }
 
-impl Inner {
+impl OpenPosixFile {
     fn error(&self, operation: &'static str, error: rustix::io::Errno) -> Error {
         Error::io(operation, self.path.display(), error.into())
     }

@@ -7,7 +7,7 @@ use bench_report::sanity;
 use bench_report::summary::median;
 
 use super::super::{Config, Pair};
-use super::{Condition, End, seconds};
+use super::{LinkCondition, StreamEnd, seconds};
 use crate::limit;
 use crate::nic::Nic;
 
@@ -28,14 +28,14 @@ pub fn exceeded(here: &Here, pair: &Pair, rates: &[f64]) -> Option<String> {
 }
 
 /// Bytes a second that each condition moved over one link of this machine, medians.
-fn over(config: &Config, conditions: &[Condition], here: &Here, nic: &Nic) -> Vec<f64> {
-    let of = |condition: &Condition| {
+fn over(config: &Config, conditions: &[LinkCondition], here: &Here, nic: &Nic) -> Vec<f64> {
+    let of = |condition: &LinkCondition| {
         let pairs = condition.pairs();
         let ours = |pair: &&Pair| here.nics.get(*pair) == Some(nic);
         let rates = match condition.together {
             // A part of them over this link would be another sum than the one that is measured.
-            true if pairs.iter().all(ours) => condition.rates_of_all(config, End::Receiver).0,
-            false if pairs.first().is_some_and(ours) => condition.rates(config, 0, End::Receiver).0,
+            true if pairs.iter().all(ours) => condition.rates_of_all(config, StreamEnd::Receiver).0,
+            false if pairs.first().is_some_and(ours) => condition.rates(config, 0, StreamEnd::Receiver).0,
             _ => Vec::new(),
         };
         median(&rates).map(|mbit| mbit * 1e6 / 8.0)
@@ -43,7 +43,7 @@ fn over(config: &Config, conditions: &[Condition], here: &Here, nic: &Nic) -> Ve
     conditions.iter().filter_map(of).collect()
 }
 
-pub fn findings(config: &Config, conditions: &[Condition], here: &Here) -> Vec<Finding> {
+pub fn findings(config: &Config, conditions: &[LinkCondition], here: &Here) -> Vec<Finding> {
     let rounds: usize = conditions.iter().map(|condition| condition.rounds.len()).sum();
     let ran: f64 = conditions
         .iter()

@@ -1,15 +1,15 @@
 //! The link's tables: the study's three columns, and what they leave out.
 
-use bench_report::model::{Cell, Row, Table};
+use bench_report::model::{Cell, Table, TableRow};
 use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate, median};
+use bench_report::summary::{estimate_or, median};
 
 use super::super::Config;
 use super::super::schedule::{Ran, Round};
 use super::bounds::exceeded;
-use super::{Condition, End, Here, arrow, idle, loaded, phase, streams};
+use super::{Here, LinkCondition, StreamEnd, arrow, idle, loaded, phase, streams};
 
-pub fn of(config: &Config, conditions: &[Condition], here: &Here) -> Vec<Table> {
+pub fn of(config: &Config, conditions: &[LinkCondition], here: &Here) -> Vec<Table> {
     let mut tables = vec![seed(config, conditions), extended(config, conditions, here)];
     if config.preset == "faithful" {
         tables.push(PUBLISHED.tryggve.link.table());
@@ -18,10 +18,7 @@ pub fn of(config: &Config, conditions: &[Condition], here: &Here) -> Vec<Table> 
 }
 
 fn value(rates: &[f64], why: Option<String>) -> Cell {
-    match (rates, why) {
-        ([], why) => Cell::missing(why.unwrap_or_else(|| "not measured".to_owned())),
-        (rates, _) => estimate(rates),
-    }
+    estimate_or(rates, why.unwrap_or_else(|| "not measured".to_owned()))
 }
 
 /// As the study prints them.
@@ -32,33 +29,30 @@ fn mbits(rates: &[f64], why: Option<String>) -> Cell {
     }
 }
 
-fn seed(config: &Config, conditions: &[Condition]) -> Table {
+fn seed(config: &Config, conditions: &[LinkCondition]) -> Table {
     let mut rows = Vec::new();
     for condition in conditions {
         let both = |end| condition.rates_of_all(config, end);
         for (at, pair) in condition.pairs().into_iter().enumerate() {
             let of = |end| condition.rates(config, at, end);
-            let ((sent, no_sent), (received, no_received)) = (of(End::Sender), of(End::Receiver));
+            let ((sent, no_sent), (received, no_received)) = (of(StreamEnd::Sender), of(StreamEnd::Receiver));
             let cells =
                 vec![Cell::text(condition.name(pair)), mbits(&sent, no_sent), mbits(&received, no_received)];
-            rows.push(Row::new(cells));
+            rows.push(TableRow::new(cells));
         }
         if condition.together {
-            let ((sent, no_sent), (received, no_received)) = (both(End::Sender), both(End::Receiver));
+            let ((sent, no_sent), (received, no_received)) =
+                (both(StreamEnd::Sender), both(StreamEnd::Receiver));
             let name = Cell::text(condition.name_of_all());
-            rows.push(Row::new(vec![name, mbits(&sent, no_sent), mbits(&received, no_received)]));
+            rows.push(TableRow::new(vec![name, mbits(&sent, no_sent), mbits(&received, no_received)]));
         }
     }
-    let mut table = Table::new("The link", &PUBLISHED.tryggve.link.columns, rows);
-    table.notes.push(
-        "Mbit/s in the window in which all streams of the row ran; all pairs together are measured in their common \
+    Table::new("The link", &PUBLISHED.tryggve.link.columns, rows).noted(["Mbit/s in the window in which all streams of the row ran; all pairs together are measured in their common \
          window, never added."
-            .to_owned(),
-    );
-    table
+            .to_owned()])
 }
 
-fn extended(config: &Config, conditions: &[Condition], here: &Here) -> Table {
+fn extended(config: &Config, conditions: &[LinkCondition], here: &Here) -> Table {
     let columns = [
         "Pair",
         "Streams",
@@ -77,19 +71,14 @@ fn extended(config: &Config, conditions: &[Condition], here: &Here) -> Table {
         let pairs = condition.pairs().into_iter().enumerate();
         pairs.map(move |(at, _)| row(config, condition, at, here))
     });
-    let mut table = Table::new("Streams, round trips and losses", columns, rows.collect());
-    table.notes.push("Sender: what its socket took. Receiver: what came out at the other end.".to_owned());
-    table.notes.push(
-        "RTT: one byte there and back on a connection of its own, before the streams and beside them. Retransmits: \
+    Table::new("Streams, round trips and losses", columns, rows.collect()).noted(["Sender: what its socket took. Receiver: what came out at the other end.".to_owned(), "RTT: one byte there and back on a connection of its own, before the streams and beside them. Retransmits: \
          segments, of all streams and repetitions, as the sender's kernel counts them."
-            .to_owned(),
-    );
-    table
+            .to_owned()])
 }
 
-fn row(config: &Config, condition: &Condition, at: usize, here: &Here) -> Row {
-    let (sent, no_sent) = condition.rates(config, at, End::Sender);
-    let (received, no_received) = condition.rates(config, at, End::Receiver);
+fn row(config: &Config, condition: &LinkCondition, at: usize, here: &Here) -> TableRow {
+    let (sent, no_sent) = condition.rates(config, at, StreamEnd::Sender);
+    let (received, no_received) = condition.rates(config, at, StreamEnd::Receiver);
     let in_mib: Vec<f64> = received.iter().map(|mbit| mbit * 1e6 / 8.0 / (1 << 20) as f64).collect();
     let mut loaded = condition.round_trips(at, loaded);
     loaded.sort_by(f64::total_cmp);
@@ -109,7 +98,7 @@ fn row(config: &Config, condition: &Condition, at: usize, here: &Here) -> Row {
         retransmits(condition, at),
     ];
     let too_fast = condition.pairs().get(at).and_then(|pair| exceeded(here, pair, &received));
-    Row { cells, invalid: no_received.into_iter().chain(too_fast).collect() }
+    TableRow { cells, invalid: no_received.into_iter().chain(too_fast).collect() }
 }
 
 fn rounded(value: f64) -> Cell {
@@ -130,18 +119,18 @@ fn p99(sorted: &[f64]) -> Cell {
 
 fn of_phases(
     config: &Config,
-    condition: &Condition,
+    condition: &LinkCondition,
     at: usize,
-    of: impl Fn(&bench_report::overlap::Phase) -> f64,
+    of: impl Fn(&bench_report::overlap::PhaseSpans) -> f64,
 ) -> Cell {
     let phases = condition
         .each(at)
-        .filter_map(|(round, ran)| phase(config, round, std::slice::from_ref(ran), End::Receiver).ok());
+        .filter_map(|(round, ran)| phase(config, round, std::slice::from_ref(ran), StreamEnd::Receiver).ok());
     middle(&phases.map(|phase| of(&phase)).collect::<Vec<_>>())
 }
 
 /// Between the first and the last stream that began to send.
-fn skew(condition: &Condition, at: usize) -> Cell {
+fn skew(condition: &LinkCondition, at: usize) -> Cell {
     let of_round = |(_, ran): (&Round, &Ran)| {
         let starts = || ran.log.sent.iter().map(|log| log.start_us);
         Some(starts().max()?.saturating_sub(starts().min()?) as f64 / 1e3)
@@ -149,7 +138,7 @@ fn skew(condition: &Condition, at: usize) -> Cell {
     middle(&condition.each(at).filter_map(of_round).collect::<Vec<_>>())
 }
 
-fn retransmits(condition: &Condition, at: usize) -> Cell {
+fn retransmits(condition: &LinkCondition, at: usize) -> Cell {
     let logs: Vec<_> = condition.each(at).flat_map(|(_, ran)| &ran.log.sent).collect();
     let told: Option<Vec<u64>> = logs.iter().map(|log| log.retransmits).collect();
     match told {

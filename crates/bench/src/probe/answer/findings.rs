@@ -3,15 +3,15 @@
 use bench_report::model::{Finding, Severity};
 use bench_report::summary::median;
 
-use super::super::operation::Operation;
+use super::super::operation::ProbeOperation;
 use super::super::posix;
-use super::super::streams::Rate;
-use super::{Answer, FLAT, knee, mib, ms, named, place};
+use super::super::streams::StreamRate;
+use super::{FLAT, ProbeAnswer, knee, mib, ms, named, place};
 
 /// How far the slope of one call may be from one.
 const ONE_CALL_TOLERANCE: f64 = 0.05;
 
-pub fn of_server(answer: &Answer) -> Vec<Finding> {
+pub fn of_server(answer: &ProbeAnswer) -> Vec<Finding> {
     let mut findings = vec![Finding::verdict(format!(
         "The storage is {:.3} ms away (round trip: {}).",
         answer.rtt_here * 1e3,
@@ -28,7 +28,7 @@ pub fn of_server(answer: &Answer) -> Vec<Finding> {
             answer.rtt_here * 1e3
         )));
     }
-    for operation in [Operation::OpenReadClose, Operation::List, Operation::CreateWriteClose] {
+    for operation in [ProbeOperation::OpenReadClose, ProbeOperation::List, ProbeOperation::CreateWriteClose] {
         findings.extend(cost(answer, operation));
     }
     findings.extend(slow_down(answer));
@@ -38,7 +38,7 @@ pub fn of_server(answer: &Answer) -> Vec<Finding> {
     findings
 }
 
-fn cost(answer: &Answer, operation: Operation) -> Option<Finding> {
+fn cost(answer: &ProbeAnswer, operation: ProbeOperation) -> Option<Finding> {
     let understood = answer.operation(operation)?;
     let slope = understood.line?.slope;
     let doubt = slope.interval.map_or(String::new(), |(low, high)| format!(" [{low:.2} to {high:.2}]"));
@@ -50,9 +50,10 @@ fn cost(answer: &Answer, operation: Operation) -> Option<Finding> {
 }
 
 /// How many times as long the small file takes elsewhere; a LOOKUP where there is none.
-fn slow_down(answer: &Answer) -> Option<Finding> {
-    let understood =
-        answer.operation(Operation::OpenReadClose).or_else(|| answer.operation(Operation::Lookup))?;
+fn slow_down(answer: &ProbeAnswer) -> Option<Finding> {
+    let understood = answer
+        .operation(ProbeOperation::OpenReadClose)
+        .or_else(|| answer.operation(ProbeOperation::Lookup))?;
     let at = named().map(|p| {
         let seconds = understood.predict(p.rtt.as_secs_f64(), answer.rtt_here)?;
         Some(format!("{} x{:.1}", p.name, seconds / understood.direct))
@@ -67,9 +68,10 @@ fn slow_down(answer: &Answer) -> Option<Finding> {
     })
 }
 
-fn break_even(answer: &Answer) -> Option<Finding> {
-    let understood =
-        answer.operation(Operation::OpenReadClose).or_else(|| answer.operation(Operation::Lookup))?;
+fn break_even(answer: &ProbeAnswer) -> Option<Finding> {
+    let understood = answer
+        .operation(ProbeOperation::OpenReadClose)
+        .or_else(|| answer.operation(ProbeOperation::Lookup))?;
     let text = match (answer.break_even(understood), answer.doubled(understood)) {
         (Some(rtt), _) if rtt <= 0.0 => {
             format!("{} is faster at any distance, to {}.", near(answer), understood.operation)
@@ -91,16 +93,16 @@ fn break_even(answer: &Answer) -> Option<Finding> {
     Some(Finding::verdict(text))
 }
 
-fn near<'a>(answer: &'a Answer) -> &'a str {
+fn near<'a>(answer: &'a ProbeAnswer) -> &'a str {
     answer.config.near.as_deref().unwrap_or("the nearer server")
 }
 
-fn streams(answer: &Answer) -> Vec<Finding> {
-    let one = |added| answer.rates(added).into_iter().find(|rate| rate.streams == 1).map(Rate::median);
+fn streams(answer: &ProbeAnswer) -> Vec<Finding> {
+    let one = |added| answer.rates(added).into_iter().find(|rate| rate.streams == 1).map(StreamRate::median);
     let told = |added| {
         let rate = one(added)?;
         let knee = knee(&answer.rates(added))?;
-        let most = answer.rates(added).into_iter().map(Rate::median).fold(0.0, f64::max);
+        let most = answer.rates(added).into_iter().map(StreamRate::median).fold(0.0, f64::max);
         Some(Finding::verdict(format!(
             "A single stream stops at {:.1} MiB/s {}; the most is {:.1} MiB/s, and more than {knee} streams bring little.",
             mib(rate),
@@ -129,9 +131,9 @@ fn streams(answer: &Answer) -> Vec<Finding> {
     findings
 }
 
-fn doubts(answer: &Answer) -> Vec<Finding> {
+fn doubts(answer: &ProbeAnswer) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(null) = answer.operation(Operation::Null).and_then(|o| o.round_trips()) {
+    if let Some(null) = answer.operation(ProbeOperation::Null).and_then(|o| o.round_trips()) {
         let told = format!("NULL, which is one call, has a slope of {null:.3} round trips");
         findings.push(match (null - 1.0).abs() <= ONE_CALL_TOLERANCE {
             true => Finding::new(Severity::Note, format!("{told}: the ruler is right.")),
@@ -149,7 +151,7 @@ fn doubts(answer: &Answer) -> Vec<Finding> {
     findings
 }
 
-pub fn of_path(measured: &posix::Measured) -> Vec<Finding> {
+pub fn of_path(measured: &posix::LocalProbe) -> Vec<Finding> {
     let mut findings = Vec::new();
     match &measured.server {
         Some((address, times)) => findings.push(Finding::verdict(format!(

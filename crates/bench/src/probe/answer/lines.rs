@@ -3,16 +3,16 @@
 use bench_report::model::{AnswerLine, AnswerPart, Cell};
 use bench_report::summary::{estimate, median};
 
-use super::super::operation::Operation;
+use super::super::operation::ProbeOperation;
 use super::super::posix;
-use super::super::streams::Rate;
-use super::{Answer, digits, knee, mib, named, place};
+use super::super::streams::StreamRate;
+use super::{ProbeAnswer, digits, knee, mib, named, place};
 
 const TIER: &str = "a probe sees no tier; bench render measures what one buys";
 
-pub fn of_server(answer: &Answer) -> Vec<AnswerLine> {
+pub fn of_server(answer: &ProbeAnswer) -> Vec<AnswerLine> {
     let mut lines = vec![AnswerLine::one("round trip", Cell::Number(digits(answer.rtt_here * 1e3)), "ms")];
-    let small = answer.operation(Operation::OpenReadClose);
+    let small = answer.operation(ProbeOperation::OpenReadClose);
     let trips = small.and_then(|small| small.line).map(|line| line.slope.cell(line.n));
     let none = || Cell::missing("no small file was found; name one with --small-file");
     lines.push(AnswerLine::one("round trips per open-read-close", trips.unwrap_or_else(none), ""));
@@ -33,9 +33,9 @@ pub fn of_server(answer: &Answer) -> Vec<AnswerLine> {
     lines
 }
 
-fn slow_down(answer: &Answer) -> AnswerLine {
+fn slow_down(answer: &ProbeAnswer) -> AnswerLine {
     let what = "predicted slow-down, open-read-close";
-    let parts: Option<Vec<AnswerPart>> = answer.operation(Operation::OpenReadClose).and_then(|small| {
+    let parts: Option<Vec<AnswerPart>> = answer.operation(ProbeOperation::OpenReadClose).and_then(|small| {
         let at = named().into_iter().map(|profile| {
             let times = small.predict(profile.rtt.as_secs_f64(), answer.rtt_here)? / small.direct;
             Some(AnswerPart::new(profile.name, Cell::Number((times * 10.0).round() / 10.0), "x"))
@@ -49,11 +49,11 @@ fn slow_down(answer: &Answer) -> AnswerLine {
 }
 
 /// One stream, and the number after which more bring little.
-fn streams(answer: &Answer, added: Option<std::time::Duration>) -> Option<AnswerLine> {
+fn streams(answer: &ProbeAnswer, added: Option<std::time::Duration>) -> Option<AnswerLine> {
     let rates = answer.rates(added);
     let knee = knee(&rates)?;
     let part = |n: usize| {
-        let rate: &Rate = rates.iter().find(|rate| rate.streams == n)?;
+        let rate: &StreamRate = rates.iter().find(|rate| rate.streams == n)?;
         let name = if n == 1 { "1 stream".to_owned() } else { format!("{n} streams") };
         let values: Vec<f64> = rate.bytes_per_second.iter().copied().map(mib).collect();
         Some(AnswerPart::new(name, estimate(&values), "MiB/s"))
@@ -63,7 +63,7 @@ fn streams(answer: &Answer, added: Option<std::time::Duration>) -> Option<Answer
     Some(AnswerLine::new(format!("reading {}", place(added)), numbers.into_iter().filter_map(part).collect()))
 }
 
-pub fn of_path(measured: &posix::Measured) -> Vec<AnswerLine> {
+pub fn of_path(measured: &posix::LocalProbe) -> Vec<AnswerLine> {
     let rtt = match &measured.server {
         Some((_, times)) => Cell::Number(digits(median(times).unwrap_or_default() * 1e3)),
         None => Cell::missing(format!("nothing tells how far {} is", measured.kind)),

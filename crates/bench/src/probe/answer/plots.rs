@@ -3,9 +3,9 @@
 use bench_report::model::{Axis, Plot, PlotKind, Point, Series};
 use bench_report::summary::point;
 
-use super::{Answer, mib, place};
+use super::{ProbeAnswer, mib, place};
 
-pub fn of_server(answer: &Answer) -> Vec<Plot> {
+pub fn of_server(answer: &ProbeAnswer) -> Vec<Plot> {
     let mut plots = vec![times(answer), residuals(answer)];
     if !answer.measured.streams.is_empty() {
         plots.push(streams(answer));
@@ -13,7 +13,7 @@ pub fn of_server(answer: &Answer) -> Vec<Plot> {
     plots
 }
 
-fn times(answer: &Answer) -> Plot {
+fn times(answer: &ProbeAnswer) -> Plot {
     let series = answer.measured.timed.iter().map(|timed| {
         let at = |(added, times): (&std::time::Duration, &Vec<f64>)| {
             let times: Vec<f64> = times.iter().map(|s| s * 1e3).collect();
@@ -31,7 +31,7 @@ fn times(answer: &Answer) -> Plot {
     }
 }
 
-fn residuals(answer: &Answer) -> Plot {
+fn residuals(answer: &ProbeAnswer) -> Plot {
     let series = answer.operations.iter().filter_map(|understood| {
         let line = understood.line?;
         let left = |(added, seconds): (&std::time::Duration, &f64)| {
@@ -50,7 +50,7 @@ fn residuals(answer: &Answer) -> Plot {
     }
 }
 
-fn streams(answer: &Answer) -> Plot {
+fn streams(answer: &ProbeAnswer) -> Plot {
     let places = std::iter::once(None).chain(answer.farthest().map(Some));
     let series = places.map(|added| {
         let points = answer.rates(added).into_iter().filter_map(|rate| {

@@ -1,14 +1,14 @@
 //! The probe's tables.
 
-use bench_report::model::{Cell, Row, Table};
+use bench_report::model::{Cell, Table, TableRow};
 use bench_report::summary::{estimate, median};
 
-use super::super::operation::Operation;
-use super::super::streams::Rate;
+use super::super::operation::ProbeOperation;
+use super::super::streams::StreamRate;
 use super::super::{nfs, posix};
-use super::{Answer, Understood, digits, histogram, mib, ms, named, place};
+use super::{ProbeAnswer, Understood, digits, histogram, mib, ms, named, place};
 
-pub fn of_server(answer: &Answer) -> Vec<Table> {
+pub fn of_server(answer: &ProbeAnswer) -> Vec<Table> {
     let mut tables = vec![round_trips(answer), measured_back(answer), predictions(answer)];
     tables.extend(reads(answer));
     if !answer.measured.streams.is_empty() {
@@ -32,7 +32,7 @@ fn p99(seconds: &[f64]) -> Cell {
     }
 }
 
-fn round_trips(answer: &Answer) -> Table {
+fn round_trips(answer: &ProbeAnswer) -> Table {
     let columns =
         ["Operation", "Median here (ms)", "p99 here (ms)", "Round trips", "Without distance (ms)", "R2"];
     let rows = answer.measured.timed.iter().filter_map(|timed| {
@@ -51,14 +51,14 @@ fn round_trips(answer: &Answer) -> Table {
             milliseconds(understood.fixed(answer.rtt_here), "no line"),
             understood.line.map_or_else(none, |line| Cell::Number(digits(line.r2))),
         ];
-        Some(Row { cells, invalid: understood.problem(&answer.config.delays).into_iter().collect() })
+        Some(TableRow { cells, invalid: understood.problem(&answer.config.delays).into_iter().collect() })
     });
     let mut table = Table::new("Round trips of each operation", columns, rows.collect());
     table.notes = notes(answer.measured);
     table
 }
 
-fn notes(measured: &nfs::Measured) -> Vec<String> {
+fn notes(measured: &nfs::NfsProbe) -> Vec<String> {
     let found = measured.found;
     let mut notes = vec![
         "Round trips: the slope of the medians over the distance that a relay adds, with the 95 % interval of the fit."
@@ -79,19 +79,19 @@ fn notes(measured: &nfs::Measured) -> Vec<String> {
     notes
 }
 
-fn measured_back(answer: &Answer) -> Table {
-    let null = answer.measured.timed.iter().find(|timed| timed.operation == Operation::Null);
+fn measured_back(answer: &ProbeAnswer) -> Table {
+    let null = answer.measured.timed.iter().find(|timed| timed.operation == ProbeOperation::Null);
     let here = null.and_then(|timed| median(&timed.direct));
     let rows = answer.config.delays.iter().enumerate().map(|(at, added)| {
         let times = null.and_then(|timed| timed.far.get(at)).cloned().unwrap_or_default();
         let more = median(&times).zip(here).map(|(far, here)| far - here);
-        Row::new(vec![Cell::Number(ms(*added)), in_ms(&times), milliseconds(more, "not measured")])
+        TableRow::new(vec![Cell::Number(ms(*added)), in_ms(&times), milliseconds(more, "not measured")])
     });
     let columns = ["Added (ms)", "NULL through the relay (ms)", "More than without a relay (ms)"];
     Table::new("The injected distances, measured back", columns, rows.collect())
 }
 
-fn predictions(answer: &Answer) -> Table {
+fn predictions(answer: &ProbeAnswer) -> Table {
     let mut columns = vec!["Operation".to_owned(), "Here (ms)".to_owned()];
     columns.extend(named().iter().map(|p| format!("{} {} ms (ms)", short(p.name), ms(p.rtt))));
     columns.push("Twice as long from RTT (ms)".to_owned());
@@ -108,12 +108,11 @@ fn predictions(answer: &Answer) -> Table {
             let from = answer.break_even(understood).map(|rtt| rtt.max(0.0));
             cells.push(milliseconds(from, "not measured near"));
         }
-        Row { cells, invalid: understood.problem(&answer.config.delays).into_iter().collect() }
+        TableRow { cells, invalid: understood.problem(&answer.config.delays).into_iter().collect() }
     };
     let rows = answer.operations.iter().map(row).collect();
-    let mut table = Table::new("Predicted times at named distances", columns, rows);
-    table.notes.push("T = a + n * RTT, by the table of round trips; bandwidth is not in it.".to_owned());
-    table
+    Table::new("Predicted times at named distances", columns, rows)
+        .noted(["T = a + n * RTT, by the table of round trips; bandwidth is not in it."])
 }
 
 /// `vfxt-69.5` says its round trip already.
@@ -121,7 +120,7 @@ fn short(name: &str) -> &str {
     name.split_once('-').map_or(name, |(study, _)| study)
 }
 
-fn reads(answer: &Answer) -> Option<Table> {
+fn reads(answer: &ProbeAnswer) -> Option<Table> {
     let reads = answer.reads?;
     let number = |c: Option<bench_report::fit::Coefficient>, factor: f64| {
         c.map_or_else(
@@ -143,14 +142,14 @@ fn reads(answer: &Answer) -> Option<Table> {
         Cell::Number(digits(reads.r2)),
     ];
     let columns = ["a (ms)", "n, round trips", "BW (MiB/s)", "R2"];
-    let mut table = Table::new("One READ: T = a + n * RTT + bytes / BW", columns, vec![Row::new(cells)]);
+    let mut table = Table::new("One READ: T = a + n * RTT + bytes / BW", columns, vec![TableRow::new(cells)]);
     table
         .notes
         .push("Fitted to the medians of READs of 4 KiB, 64 KiB and 1 MiB at all distances.".to_owned());
     Some(table)
 }
 
-fn streams(answer: &Answer) -> Table {
+fn streams(answer: &ProbeAnswer) -> Table {
     let places: Vec<_> = std::iter::once(None).chain(answer.farthest().map(Some)).collect();
     let mut columns = vec!["Streams".to_owned()];
     for added in &places {
@@ -165,8 +164,9 @@ fn streams(answer: &Answer) -> Table {
             let rates = answer.rates(*added);
             let of = |streams| rates.iter().find(|rate| rate.streams == streams);
             let missing = || Cell::missing("not measured");
-            let in_mib =
-                |rate: &&Rate| estimate(&rate.bytes_per_second.iter().copied().map(mib).collect::<Vec<_>>());
+            let in_mib = |rate: &&StreamRate| {
+                estimate(&rate.bytes_per_second.iter().copied().map(mib).collect::<Vec<_>>())
+            };
             cells.push(of(streams).map_or_else(missing, in_mib));
             cells.push(of(streams).map_or_else(missing, |rate| Cell::Number(digits(rate.median() / 1e6))));
             let times = of(streams).zip(of(1)).map(|(rate, one)| rate.median() / one.median());
@@ -174,11 +174,10 @@ fn streams(answer: &Answer) -> Table {
             let losses = of(streams).and_then(|rate| median(&rate.out_of_order));
             cells.push(losses.map_or_else(missing, |share| Cell::Number(digits(share * 100.0))));
         }
-        Row::new(cells)
+        TableRow::new(cells)
     };
     let rows = answer.config.streams.iter().map(row).collect();
-    let mut table = Table::new("What streams carry", columns, rows);
-    table.notes.push(format!(
+    Table::new("What streams carry", columns, rows).noted([format!(
         "Each stream is a connection with {} READs of {} bytes under way in a file of {} bytes; {} times {} s each, in \
          turns.",
         answer.config.read_ahead,
@@ -186,15 +185,11 @@ fn streams(answer: &Answer) -> Table {
         answer.measured.found.big_bytes.unwrap_or_default(),
         answer.config.stream_repetitions,
         answer.config.stream_time.as_secs_f64()
-    ));
-    table.notes.push(
-        "Out of order: segments that came late, of all TCP of this machine: a sign of loss, and an estimate from above."
-            .to_owned(),
-    );
-    table
+    ), "Out of order: segments that came late, of all TCP of this machine: a sign of loss, and an estimate from above."
+            .to_owned()])
 }
 
-pub fn of_path(measured: &posix::Measured) -> Table {
+pub fn of_path(measured: &posix::LocalProbe) -> Table {
     let rtt = measured.server.as_ref().and_then(|(_, times)| median(times));
     let rows = measured.operations.iter().map(|(name, times)| {
         // Below a fifth of a millisecond the kernel's own time would be taken for distance.
@@ -203,13 +198,11 @@ pub fn of_path(measured: &posix::Measured) -> Table {
             (_, Some(_)) => Cell::missing("not measured"),
             (_, None) => Cell::missing("no server at a known distance"),
         };
-        Row::new(vec![Cell::text(*name), in_ms(times), p99(times), trips])
+        TableRow::new(vec![Cell::text(*name), in_ms(times), p99(times), trips])
     });
     let columns = ["Operation", "Median (ms)", "p99 (ms)", "At most so many round trips"];
-    let mut table = Table::new(format!("Times of {}", measured.kind), columns, rows.collect());
-    table.notes.push(format!(
+    Table::new(format!("Times of {}", measured.kind), columns, rows.collect()).noted([format!(
         "{} {} are used in turn; what caches them on this side answers where it can.",
         measured.files, measured.small
-    ));
-    table
+    )])
 }

@@ -1,7 +1,13 @@
 use super::*;
-use crate::probe::nfs::{Found, Measured};
+use crate::probe::nfs::{NfsProbe, ProbedFiles};
 
-fn line(operation: Operation, fixed_ms: f64, round_trips: f64, delays: &[Duration], rtt_ms: f64) -> Timed {
+fn line(
+    operation: ProbeOperation,
+    fixed_ms: f64,
+    round_trips: f64,
+    delays: &[Duration],
+    rtt_ms: f64,
+) -> Timed {
     let at = |rtt: f64| (fixed_ms + round_trips * rtt) / 1e3;
     let far = delays.iter().map(|d| vec![at(ms(*d) + rtt_ms); 6]).collect();
     Timed { operation, direct: vec![at(rtt_ms); 100], far }
@@ -11,14 +17,14 @@ fn config() -> Config {
     Config { target: "nfs://nas/x".into(), ..Config::default() }
 }
 
-fn measured(timed: Vec<Timed>) -> Measured {
-    Measured {
+fn measured(timed: Vec<Timed>) -> NfsProbe {
+    NfsProbe {
         handshakes: vec![0.002; 11],
         timed,
         streams: Vec::new(),
         near: Vec::new(),
         read_bytes: 1 << 20,
-        found: Found::default(),
+        found: ProbedFiles::default(),
     }
 }
 
@@ -26,9 +32,9 @@ fn measured(timed: Vec<Timed>) -> Measured {
 fn a_line_gives_its_round_trips_and_its_prediction() {
     let config = config();
     // 3 round trips and 1 ms of work, at 2 ms.
-    let measured = measured(vec![line(Operation::OpenReadClose, 1.0, 3.0, &config.delays, 2.0)]);
-    let answer = Answer::new(&config, &measured);
-    let understood = answer.operation(Operation::OpenReadClose).expect("measured");
+    let measured = measured(vec![line(ProbeOperation::OpenReadClose, 1.0, 3.0, &config.delays, 2.0)]);
+    let answer = ProbeAnswer::new(&config, &measured);
+    let understood = answer.operation(ProbeOperation::OpenReadClose).expect("measured");
     assert!((understood.round_trips().expect("a line") - 3.0).abs() < 1e-9);
     assert!((understood.fixed(0.002).expect("a line") - 0.001).abs() < 1e-9);
     // 1 ms + 3 * 80 ms.
@@ -51,9 +57,9 @@ fn a_line_gives_its_round_trips_and_its_prediction() {
 fn a_handshake_that_a_proxy_answers_is_not_the_distance() {
     let config = config();
     let of = |handshake: f64, null_ms: f64| {
-        let timed = vec![line(Operation::Null, 0.0, 1.0, &config.delays, null_ms)];
-        let measured = Measured { handshakes: vec![handshake; 11], ..measured(timed) };
-        let answer = Answer::new(&config, &measured);
+        let timed = vec![line(ProbeOperation::Null, 0.0, 1.0, &config.delays, null_ms)];
+        let measured = NfsProbe { handshakes: vec![handshake; 11], ..measured(timed) };
+        let answer = ProbeAnswer::new(&config, &measured);
         let file = of_server(&config, &measured);
         let warned = file.findings.iter().any(|finding| finding.text.contains("a proxy"));
         ((answer.rtt_here * 1e6).round(), warned)
@@ -66,10 +72,10 @@ fn a_handshake_that_a_proxy_answers_is_not_the_distance() {
 #[test]
 fn the_nearer_server_is_faster_from_the_crossing_on() {
     let config = Config { near: Some("nfs://tier/x".into()), ..config() };
-    let mut measured = measured(vec![line(Operation::OpenReadClose, 1.0, 2.0, &config.delays, 2.0)]);
+    let mut measured = measured(vec![line(ProbeOperation::OpenReadClose, 1.0, 2.0, &config.delays, 2.0)]);
     measured.near =
-        vec![Timed { operation: Operation::OpenReadClose, direct: vec![0.004; 10], far: Vec::new() }];
-    let answer = Answer::new(&config, &measured);
+        vec![Timed { operation: ProbeOperation::OpenReadClose, direct: vec![0.004; 10], far: Vec::new() }];
+    let answer = ProbeAnswer::new(&config, &measured);
     // 1 ms + 2 * RTT = 4 ms.
     let from = answer.break_even(&answer.operations[0]).expect("both are measured");
     assert!((from - 0.0015).abs() < 1e-9, "{from}");
@@ -78,9 +84,9 @@ fn the_nearer_server_is_faster_from_the_crossing_on() {
 #[test]
 fn a_time_that_is_no_line_is_marked() {
     let config = config();
-    let mut crooked = line(Operation::Lookup, 1.0, 1.0, &config.delays, 2.0);
+    let mut crooked = line(ProbeOperation::Lookup, 1.0, 1.0, &config.delays, 2.0);
     crooked.far[1] = vec![0.5; 6];
-    let flat = line(Operation::Getattr, 1.0, 0.0, &config.delays, 2.0);
+    let flat = line(ProbeOperation::Getattr, 1.0, 0.0, &config.delays, 2.0);
     let file = of_server(&config, &measured(vec![crooked, flat]));
     let marked: Vec<bool> = file.tables[0].rows.iter().map(|row| !row.invalid.is_empty()).collect();
     assert_eq!(marked, [true, false], "only where there is a slope to doubt");
@@ -91,19 +97,23 @@ fn a_time_that_is_no_line_is_marked() {
 fn reads_of_several_sizes_separate_distance_from_bandwidth() {
     let config = config();
     // 100 MiB/s.
-    let read = |operation: Operation| {
+    let read = |operation: ProbeOperation| {
         let bytes_ms = operation.read_bytes().expect("a READ") as f64 / (100 << 20) as f64 * 1e3;
         line(operation, 0.5 + bytes_ms, 1.0, &config.delays, 2.0)
     };
-    let measured = measured(vec![read(Operation::Read4K), read(Operation::Read64K), read(Operation::Read1M)]);
-    let reads = Answer::new(&config, &measured).reads.expect("all three vary");
+    let measured = measured(vec![
+        read(ProbeOperation::Read4K),
+        read(ProbeOperation::Read64K),
+        read(ProbeOperation::Read1M),
+    ]);
+    let reads = ProbeAnswer::new(&config, &measured).reads.expect("all three vary");
     assert!((reads.round_trips.expect("it varies").value - 1.0).abs() < 1e-6);
     assert!((mib(reads.bandwidth().expect("it varies")) - 100.0).abs() < 0.1);
 }
 
 #[test]
 fn more_streams_than_the_knee_bring_little() {
-    let rate = |streams, mb: f64| Rate {
+    let rate = |streams, mb: f64| StreamRate {
         added: None,
         streams,
         bytes_per_second: vec![mb * 1e6],

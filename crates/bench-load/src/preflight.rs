@@ -1,0 +1,63 @@
+//! What is asked before a job is run: whether its target can take it.
+
+use types::{Error, ErrorKind, Result};
+
+use crate::engine::{LoadJob, LoadPhase};
+use crate::shape::{Amount, Layout, LoadOperation, Sharing, TouchUnit};
+use crate::target::Target;
+
+/// Room that must be left besides the data: directories, and what others write meanwhile.
+const ROOM_SPARE: f64 = 1.05;
+
+/// Why a phase does not write each file as a whole, or all of its blocks once in each epoch.
+fn writes_blocks_alone(phase: &LoadPhase, layout: &Layout) -> Option<String> {
+    let work = &phase.work;
+    if !work.operation.writes() || work.unit == TouchUnit::File {
+        return None;
+    }
+    let shared = layout.private || matches!(work.share, Sharing::Split | Sharing::Interleaved);
+    let once = matches!(work.amount, Amount::Epochs(_)) && shared;
+    (!once || work.operation != LoadOperation::Write).then(|| {
+        "its files are replaced as a whole, and blocks of them cannot be written alone; write whole files (--unit file)"
+            .to_owned()
+    })
+}
+
+/// Whether the target can take the job, before anything is done: one line that says what would. Ask in one
+/// process; `new_bytes` is what will be written where nothing is yet.
+pub async fn check_target(target: &dyn Target, job: &LoadJob, new_bytes: u64) -> Result<()> {
+    let wrong =
+        |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", target.describe())));
+    let can = target.capabilities();
+    if !job.writes() && new_bytes == 0 {
+        return Ok(());
+    }
+    if can.read_only {
+        return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
+    }
+    let one_file = |phase: &LoadPhase| {
+        let layout = phase.layout(job);
+        phase.work.operation.writes()
+            && layout.files == 1
+            && !layout.private
+            && job.fleet.workers_in_all() > 1
+    };
+    if !can.parallel_write && job.phases.iter().any(one_file) {
+        return wrong("it does not let several writers write one file; write a file each".to_owned());
+    }
+    if can.whole_files
+        && let Some(why) = job.phases.iter().find_map(|phase| writes_blocks_alone(phase, phase.layout(job)))
+    {
+        return wrong(why);
+    }
+    if let Some(space) = target.space().await? {
+        let wanted = new_bytes as f64 * ROOM_SPARE;
+        if wanted > space.available as f64 {
+            let (wanted, free) = (wanted / f64::from(1 << 20), space.available as f64 / f64::from(1 << 20));
+            return wrong(format!(
+                "{wanted:.0} MiB are needed, {free:.0} MiB are free; make it smaller with --scale"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! What experiments do alike: one command on all ranks of a run, and the frame of a measurement on the user's target or on a testbed.
+//! What is loaded, and what its figures mean, is each experiment's.
+
+use std::process::ExitCode;
+
+use bench_report::model::ResultFile;
+use types::Result;
+
+use crate::args::CommonArgs;
+use crate::ceiling::{self, MachineCeiling};
+use crate::limit::LoadBounds;
+use crate::ranks::{self, Ranks, unless_interrupted};
+use crate::results::{ResultBuilder, publish};
+use crate::target_dir::{TargetArgs, TargetDir};
+use crate::testbed::Testbed;
+
+/// Rank 0 runs the experiment and publishes what it found; the other ranks carry out its orders.
+pub async fn command(
+    common: &CommonArgs,
+    experiment: impl AsyncFnOnce(&Ranks) -> Result<ResultFile>,
+) -> Result<ExitCode> {
+    let result = ranks::run(&common.launch, experiment).await?;
+    result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &common.output))
+}
+
+/// A load on the user's target.
+pub struct TargetLoad<'a> {
+    pub ranks: &'a Ranks,
+    pub target: &'a TargetArgs,
+    pub common: &'a CommonArgs,
+    /// The most that will lie on the target at once.
+    pub bytes: u64,
+}
+
+impl TargetLoad<'_> {
+    /// Makes the directory, measures in it, and removes it however that ends. What was measured is then filled into the result,
+    /// within the bounds of this machine and of the way to the target.
+    pub async fn run<T>(
+        &self,
+        mut draft: ResultBuilder,
+        measure: impl AsyncFnOnce(&mut TargetDir) -> Result<T>,
+        fill: impl FnOnce(&mut ResultBuilder, T, &LoadBounds),
+    ) -> Result<ResultFile> {
+        self.target.check_ranks(self.ranks)?;
+        self.target.tell(&mut draft);
+        let ceiling = ceiling::measure().await?;
+        let mut target_dir = TargetDir::make(self.target, self.common, self.bytes).await?;
+        let measured = unless_interrupted(measure(&mut target_dir)).await;
+        self.ranks.settle(&measured).await;
+        draft.cleaned(target_dir.clean_up().await);
+        let measured = measured?;
+        let bounds = LoadBounds::of(self.target.url(), &ceiling, self.ranks).await;
+        fill(&mut draft, measured, &bounds);
+        ceiling.tell(&mut draft.file);
+        self.ranks.tell(&mut draft);
+        Ok(draft.finish())
+    }
+}
+
+/// A measurement on storage that the bench puts up, or a part of the user's: it is removed however that ends, and what was measured
+/// is filled into the result.
+pub async fn on_testbed<T>(
+    mut draft: ResultBuilder,
+    testbed: impl Future<Output = Result<Testbed>>,
+    measure: impl AsyncFnOnce(&Testbed) -> Result<T>,
+    fill: impl FnOnce(&mut ResultBuilder, &Testbed, &MachineCeiling, T),
+) -> Result<ResultFile> {
+    let ceiling = ceiling::measure().await?;
+    let testbed = testbed.await?;
+    let measured = unless_interrupted(measure(&testbed)).await;
+    let filled = measured.map(|measured| fill(&mut draft, &testbed, &ceiling, measured));
+    draft.cleaned(testbed.clean_up().await.map(Some));
+    filled?;
+    ceiling.tell(&mut draft.file);
+    Ok(draft.finish())
+}
