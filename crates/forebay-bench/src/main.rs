@@ -6,8 +6,10 @@ use bench::cli::BenchArgs;
 use program::{companion, log};
 use types::Result;
 
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("FOREBAY_COMMIT"), ")");
+
 fn main() -> ExitCode {
-    let args = match program::parse::<BenchArgs>() {
+    let args = match program::parse::<BenchArgs>(VERSION) {
         Ok(args) => args,
         Err(code) => return code,
     };

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use program::{companion, log};
 use quantity::{Address, Size};
 use tier::settings::{ADMIN_DEFAULT, Overrides, Settings};
@@ -16,6 +16,7 @@ use crate::{client, demo, nas, serve};
 
 /// What this program was built from.
 const COMMIT: &str = env!("FOREBAY_COMMIT");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("FOREBAY_COMMIT"), ")");
 
 #[derive(Parser)]
 #[command(name = "forebay", version, about = "A caching storage tier: far storage, served near")]
@@ -203,10 +204,15 @@ pub struct ClientArgs {
     pub json: bool,
 }
 
+/// The command line as clap knows it, for man pages and completions.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 pub fn main() -> ExitCode {
     let done = match companion::bench_arguments(std::env::args_os()) {
         Some(arguments) => bench(arguments),
-        None => match program::parse::<Cli>() {
+        None => match program::parse::<Cli>(VERSION) {
             Ok(cli) => run(cli.verb),
             Err(code) => return code,
         },
@@ -275,10 +281,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn the_command_line_contradicts_itself_nowhere() {
-        super::Cli::command().debug_assert();
+        super::command().debug_assert();
     }
 }

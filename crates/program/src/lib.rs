@@ -14,9 +14,11 @@ use types::{Error, ErrorKind, Result};
 /// Wrong usage or configuration; other failures exit with 1.
 const EXIT_USAGE: u8 = 2;
 
-/// What was typed, or the exit code where that is help or wrong usage; then all has been said.
-pub fn parse<C: Parser>() -> std::result::Result<C, ExitCode> {
-    let error = match C::try_parse() {
+/// What was typed, or the exit code where that is help or wrong usage; then all has been said. `version` is what
+/// `--version` prints: the package's version and the commit, which only the program's own package knows.
+pub fn parse<C: Parser>(version: &'static str) -> std::result::Result<C, ExitCode> {
+    let typed = C::command().version(version).try_get_matches();
+    let error = match typed.and_then(|mut matches| C::from_arg_matches_mut(&mut matches)) {
         Ok(cli) => return Ok(cli),
         Err(error) => error,
     };
