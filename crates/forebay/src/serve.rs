@@ -1,6 +1,7 @@
 //! `forebay serve` and `forebay mount`: one tier in this process, until a signal ends it.
 
 use front_nfs::Registration;
+use sd_notify::NotifyState;
 use serde_json::json;
 use tier::admin::{Admin, status_of};
 use tier::reload::{Again, Live};
@@ -57,6 +58,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
                     json!({ "nfs": nfs, "s3": s3, "admin": admin_address.to_string(), "mount": mount })
                 );
             }
+            tell_service_manager(&[NotifyState::Ready]);
             let admin = running.admin().clone();
             let asked = |asked| match asked {
                 Asked::End => {}
@@ -94,7 +96,15 @@ pub async fn until_signal(
         () = end_of_input(), if attended => {}
         () = running.unmounted() => {}
     }
+    tell_service_manager(&[NotifyState::Stopping]);
     running.stop().await
+}
+
+/// Tells systemd, where it started this process with `Type=notify` (NOTIFY_SOCKET), that the tier serves, or that it stops.
+fn tell_service_manager(states: &[NotifyState<'_>]) {
+    if let Err(e) = sd_notify::notify(states) {
+        warn!("systemd cannot be told how far the tier is: {e}");
+    }
 }
 
 async fn register(port: u16) -> Option<Registration> {
