@@ -34,6 +34,8 @@ mod checked_body;
 mod checksums;
 mod completed_uploads;
 mod errors;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod http_date;
 mod internal_headers;
 mod key_listing;

@@ -41,7 +41,7 @@ fn put_header(response: &mut Response<Body>, name: &'static str, text: &str) {
 }
 
 /// Returns the code, the message, and the text with both and the request's id added. `None`: it is no error.
-fn complete_error(text: &str, id: &str) -> Option<(String, String, String)> {
+pub fn complete_error(text: &str, id: &str) -> Option<(String, String, String)> {
     let (head, rest) = text.split_once(ERROR_START)?;
     let (fields, tail) = rest.rsplit_once(ERROR_END)?;
     let field = |name: &str| {

@@ -140,18 +140,18 @@ async fn read_head(
 }
 
 /// A GET or HEAD of an object.
-struct GetRequest {
-    method: Method,
-    path: String,
-    query: String,
-    headers: HeaderMap,
-    bucket: String,
-    key: String,
+pub struct GetRequest {
+    pub method: Method,
+    pub path: String,
+    pub query: String,
+    pub headers: HeaderMap,
+    pub bucket: String,
+    pub key: String,
 }
 
 impl GetRequest {
     /// `None`: it is something else, or not understood here.
-    fn parse(bytes: &[u8], domain: Option<&str>) -> Option<GetRequest> {
+    pub fn parse(bytes: &[u8], domain: Option<&str>) -> Option<GetRequest> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut request = httparse::Request::new(&mut headers);
         // Bare line feeds may end the head earlier: what follows is another request, or a body.

@@ -24,6 +24,8 @@ mod dirty;
 mod disk;
 mod flush;
 mod flush_target;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod index;
 mod journal;
 mod local_ids;
