@@ -1,7 +1,10 @@
-# make run    build, then serve a sample tree from 70 ms away and time it direct, cold and warm
-# make test   everything: format, lints, all tests, the lab
-# make check  format, lints, and what the documents say of the tree
-# make release  the optimised programs, target/release/forebay and forebay-bench
+# make run      build, then serve a sample tree from 70 ms away and time it direct, cold and warm
+# make test     everything: format, lints, all tests, the lab
+# make quick    while you work: format, lints, unit tests
+# make check    format, lints, licences, the documents
+# make release  the optimised programs, target/release/forebay and forebay-bench, and their debug information beside them
+# make deb      a Debian package of them: service, man pages, completions
+# make prove    the long proofs: 2,000 crashes, 1,000,000 operations, fuzzing; hours
 
 # mold links faster where it is installed.
 ifneq ($(shell command -v mold 2>/dev/null),)
@@ -11,15 +14,17 @@ export RUSTFLAGS += -C link-arg=-fuse-ld=mold
 endif
 endif
 
+export PATH := $(PATH):$(HOME)/.cache/forebay-tools/bin
 CARGO ?= cargo
-QUICK = $(or $(CARGO_TARGET_DIR),target)/quick/forebay
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+PROGRAMS = --package forebay --package forebay-bench
 
-.PHONY: run test tests check release setup
+.PHONY: run test tests quick check lints release deb package-test prove setup
 
 run:
 	@scripts/setup.sh run
-	$(CARGO) build --locked --profile quick --package forebay
-	$(QUICK) demo $(if $(filter-out 0,$(RUN_ONCE)),--once)
+	$(CARGO) build --locked --profile quick $(PROGRAMS)
+	$(TARGET)/quick/forebay demo $(if $(filter-out 0,$(RUN_ONCE)),--once)
 
 test:
 	@scripts/setup.sh test
@@ -35,10 +40,34 @@ tests: check
 	FOREBAY_TEST_PROGRAMS=built $(CARGO) $(LIMITED) test --locked --workspace --no-fail-fast
 	FOREBAY_TEST_PROGRAMS=built FOREBAY_TEST_READAHEAD=0 $(CARGO) $(LIMITED) test --locked --workspace --test it -- serve:: mount::
 
-check:
+lints:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+quick: lints
+	$(CARGO) test --locked --workspace --lib
+
+check: lints
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
+	scripts/check-licences.sh
 	scripts/check-docs.py
 
 release:
-	$(CARGO) build --locked --release --package forebay --package forebay-bench
+	$(CARGO) build --locked --release $(PROGRAMS)
+	scripts/split-debug.sh $(TARGET)/release/forebay $(TARGET)/release/forebay-bench
+
+# DEB_PROFILE=quick: of the programs of `make run`, in less time.
+DEB_PROFILE ?= release
+deb:
+	@scripts/setup.sh deb
+	$(CARGO) build --locked --profile $(DEB_PROFILE) $(PROGRAMS)
+	$(CARGO) run --locked --profile $(DEB_PROFILE) --package forebay --example pages -- $(TARGET)/$(DEB_PROFILE)/pages
+	$(CARGO) deb --locked --no-build --profile $(DEB_PROFILE) --package forebay --output $(TARGET)/
+
+package-test:
+	@scripts/setup.sh deb
+	@$(MAKE) --no-print-directory deb DEB_PROFILE=$(DEB_PROFILE)
+	scripts/test-package.sh $(TARGET)/forebay_*.deb
+
+prove:
+	scripts/prove.sh

@@ -2,6 +2,7 @@
 # Installs the Debian packages that are missing, or says which, why, and how.
 #   scripts/setup.sh run    what building and serving needs
 #   scripts/setup.sh test   that, and what the tests use as real parts
+#   scripts/setup.sh deb    what building and trying the package needs
 set -euo pipefail
 
 packages=(
@@ -46,6 +47,12 @@ if [ "${1:-run}" = test ]; then
         "npm:npm:installs Azurite"
     )
 fi
+if [ "${1:-run}" = deb ]; then
+    packages+=(
+        "debootstrap:debootstrap:a bare Debian to install the package in"
+        "linux.uml:user-mode-linux:boots that"
+    )
+fi
 
 # Programs that no Debian package has: built from their Go modules, once.
 go_tool() {
@@ -63,6 +70,18 @@ go_tool() {
 if [ "${1:-run}" = test ] && [ "$(id -u)" = 0 ] && [ -c /dev/fuse ]; then
     chmod 666 /dev/fuse
 fi
+
+# Tools of cargo's that no Debian package has. Without optimisation: they run for seconds.
+cargo_tool() {
+    local tools="${HOME:-/root}/.cache/forebay-tools"
+    if command -v "$1" >/dev/null || [ -x "$tools/bin/$1" ]; then
+        return
+    fi
+    echo "setup: building $1 $2 ($3); this takes some minutes"
+    CARGO_TARGET_DIR="$tools/target" cargo install --locked --debug --quiet --root "$tools" "$1@$2" ||
+        echo "setup: $1 could not be built; what needs it will say \"not run\""
+    rm -rf "$tools/target"
+}
 
 missing=()
 for entry in "${packages[@]}"; do
@@ -109,7 +128,11 @@ else
     fi
     echo "setup: tests that need them will say \"not run\""
 fi
+if [ "${1:-run}" = deb ]; then
+    cargo_tool cargo-deb 3.8.0 "makes the Debian package"
+fi
 if [ "${1:-run}" = test ]; then
+    cargo_tool cargo-deny 0.20.2 "knows the licences of what is linked"
     # The SDK that most S3 programs are made with: Debian's is too old to send checksums by default.
     python_place boto3 "boto3[crt]==1.43.11"
     # Microsoft's, against our stand-in for its service.

@@ -1,0 +1,71 @@
+#!/bin/sh
+# The long proofs, for a release or after a change of what they are about; hours. Each prints a line for docs/proofs.md.
+#   scripts/prove.sh [--crashes 2000] [--operations 1000000] [--fuzz 600] [PROOF...]
+# PROOF is one of: crashes readahead flips workloads fsx-fuse fsx-nfs fuzz. Without any: all of them, in this order.
+# Needs root, and what `make test` needs.
+set -eu
+cd "$(dirname "$0")/.."
+crashes=2000 operations=1000000 seconds=600
+while :; do
+    case ${1:-} in
+    --crashes) crashes=$2 ;;
+    --operations) operations=$2 ;;
+    --fuzz) seconds=$2 ;;
+    *) break ;;
+    esac
+    shift 2
+done
+[ $# -gt 0 ] || set -- crashes readahead flips workloads fsx-fuse fsx-nfs fuzz
+
+commit=$(git rev-parse --short=10 HEAD)
+git diff --quiet HEAD || commit="$commit, changed"
+log=$(mktemp)
+failed=0
+# say WHAT COMMAND...
+say() {
+    what=$1
+    shift
+    begun=$(date +%s)
+    if "$@" >"$log" 2>&1; then result=held; else result=FAILED failed=1; fi
+    echo "| $(date +%F) | $commit | $what | $result | $((($(date +%s) - begun) / 60)) min |"
+    [ "$result" = held ] || { tail -60 "$log"; cp "$log" "prove-$begun.log"; echo "the whole log: prove-$begun.log"; }
+}
+tests() { FOREBAY_MUST_RUN=1 cargo test --locked --workspace "$@"; }
+
+for proof; do
+    case $proof in
+    crashes)
+        # 8 tests of one file share them; one at a time, as many at once would only wait for each other.
+        FOREBAY_CRASHES=$crashes say "$crashes crashes of a tier, both policies" tests --test it -- --test-threads=1 crash::
+        ;;
+    readahead)
+        FOREBAY_TEST_READAHEAD=0 say "the front's tests without read-ahead" tests --test it -- serve:: mount::
+        ;;
+    flips)
+        FOREBAY_FLIPS=2000 say "2000 flipped bits in cache, metadata and journal" tests -- damage rot flip
+        ;;
+    workloads)
+        FOREBAY_WORKLOAD_POLICIES=all FOREBAY_WORKLOAD_FILES=3000 \
+            say "workloads of 3000 files, all policies" tests --test it -- workloads::
+        ;;
+    fsx-fuse)
+        cargo build --locked --release --package forebay
+        for policy in through back; do
+            say "pjdfstest, and fsx of $operations operations by FUSE, $policy" \
+                scripts/posix-suites.sh --front fuse --write "$policy" "$operations"
+        done
+        ;;
+    fsx-nfs)
+        for policy in through back; do
+            say "fsx of $operations operations by a kernel NFS client, $policy" \
+                scripts/posix-suites.sh --front nfs --write "$policy" "$operations"
+        done
+        ;;
+    fuzz)
+        say "fuzz targets, $seconds s each" scripts/fuzz.sh "$seconds"
+        ;;
+    *) echo "no such proof: $proof" >&2 && exit 2 ;;
+    esac
+done
+rm -f "$log"
+exit $failed
