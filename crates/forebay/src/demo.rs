@@ -14,7 +14,7 @@ use origin::{DirCursor, Origin, Reference};
 use origin_nfs::NfsOrigin;
 use quantity::{Address, Size, TimeSpan};
 use relay::Relay;
-use tier::running::Running;
+use tier::running::RunningTier;
 use tier::settings::{Overrides, Settings};
 use tier::wire_up;
 use types::{ByteRange, Error, FileKind, Result};
@@ -83,7 +83,7 @@ pub async fn run(args: DemoArgs) -> Result<()> {
     let served = tier.nfs_address()?.expect("the settings above name one");
     let counters = tier.admin.origin_metrics.clone();
     let seen = || (counters.bytes_of("/"), counters.all_calls_of("/"));
-    let running = Running::start(tier);
+    let running = RunningTier::start(tier);
     let near_client = client(served).await?;
     let start = seen();
     let cold = read_tree(&near_client).await?;

@@ -5,14 +5,14 @@ use sd_notify::NotifyState;
 use serde_json::json;
 use tier::admin::{Admin, status_of};
 use tier::reload::{Again, Live};
-use tier::running::{Running, tell_junction, tell_what_was_left};
+use tier::running::{RunningTier, tell_junction, tell_what_was_left};
 use tier::settings::Settings;
 use tier::{boot_clock, wire_up};
 use tracing::{info, warn};
 use types::{Error, Result};
 
 use crate::client;
-use crate::signals::{Asked, Signals};
+use crate::signals::{SignalRequest, Signals};
 
 /// Serve until SIGTERM or SIGINT. `announce`: print where, as JSON, once it serves. `attended`: also end when standard
 /// input does. `again`: what SIGHUP reads.
@@ -45,7 +45,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
         keys: settings.s3.as_ref().map(|s3| s3.keys.clone()),
         settings,
     };
-    let mut running = Running::start(tier);
+    let mut running = RunningTier::start(tier);
     let reload = running.reload_by(live, again);
     let served = match running.mount().await {
         Ok(mount) => {
@@ -61,9 +61,9 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
             tell_service_manager(&[NotifyState::Ready]);
             let admin = running.admin().clone();
             let asked = |asked| match asked {
-                Asked::End => {}
-                Asked::Reload => reload(),
-                Asked::Tell => tell_status(&admin),
+                SignalRequest::End => {}
+                SignalRequest::Reload => reload(),
+                SignalRequest::Tell => tell_status(&admin),
             };
             until_signal(running, signals, attended, asked).await
         }
@@ -78,15 +78,15 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
 
 /// Serves until SIGTERM or SIGINT, or until the tier's only mount is gone. `asked`: what is done about other signals.
 pub async fn until_signal(
-    running: Running,
+    running: RunningTier,
     mut signals: Signals,
     attended: bool,
-    mut asked: impl FnMut(Asked),
+    mut asked: impl FnMut(SignalRequest),
 ) -> Result<()> {
     let signalled = async {
         loop {
             match signals.next().await {
-                Asked::End => return,
+                SignalRequest::End => return,
                 other => asked(other),
             }
         }
@@ -120,7 +120,7 @@ async fn register(port: u16) -> Option<Registration> {
 /// SIGTERM, SIGINT, and if `attended` the end of standard input.
 pub async fn wait_for_the_end(attended: bool) -> Result<()> {
     let mut signals = Signals::take()?;
-    let ended = async { while signals.next().await != Asked::End {} };
+    let ended = async { while signals.next().await != SignalRequest::End {} };
     tokio::select! {
         () = ended => {}
         () = end_of_input(), if attended => {}

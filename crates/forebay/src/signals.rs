@@ -5,7 +5,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use types::{Error, Result};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum SignalRequest {
     /// SIGTERM, SIGINT, or the end of standard input.
     End,
     /// SIGHUP.
@@ -36,13 +36,13 @@ impl Signals {
         })
     }
 
-    pub async fn next(&mut self) -> Asked {
+    pub async fn next(&mut self) -> SignalRequest {
         loop {
             return tokio::select! {
-                _ = self.terminate.recv() => Asked::End,
-                _ = self.interrupt.recv() => Asked::End,
-                _ = self.hangup.recv() => Asked::Reload,
-                _ = self.user.recv() => Asked::Tell,
+                _ = self.terminate.recv() => SignalRequest::End,
+                _ = self.interrupt.recv() => SignalRequest::End,
+                _ = self.hangup.recv() => SignalRequest::Reload,
+                _ = self.user.recv() => SignalRequest::Tell,
                 _ = self.other.recv() => continue,
             };
         }

@@ -29,10 +29,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use answer::{Answer, refusal};
-use request::Asked;
+use answer::{AzFileAnswer, refusal};
+use request::AzFileRequestSeen;
 use signature::Account;
-use tree::{Refused, Share};
+use tree::{AzFileRefused, Share};
 
 pub const ACCOUNT: &str = "standin";
 /// Nobody's: base64 of a sentence.
@@ -48,11 +48,11 @@ pub trait Gate: Send + Sync {
 /// It serves until it is dropped.
 pub struct StandIn {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<AzFileShared>,
     task: JoinHandle<()>,
 }
 
-struct Shared {
+struct AzFileShared {
     account: Mutex<Account>,
     /// By the account's network rules.
     forbidden: AtomicBool,
@@ -78,7 +78,8 @@ impl StandIn {
         let account = Mutex::new(Account { name: ACCOUNT.to_owned(), key: KEY.to_owned() });
         let (forbidden, requests) = (AtomicBool::new(false), AtomicU64::new(0));
         let shares = shares.iter().map(|name| ((*name).to_owned(), Share::new())).collect();
-        let shared = Arc::new(Shared { account, forbidden, shares: Mutex::new(shares), gate, requests });
+        let shared =
+            Arc::new(AzFileShared { account, forbidden, shares: Mutex::new(shares), gate, requests });
         let address = listener.local_addr()?;
         let task = tokio::spawn(serve(listener, shared.clone()));
         Ok(StandIn { address, shared, task })
@@ -95,14 +96,14 @@ impl StandIn {
     }
 
     /// To be restored later.
-    pub fn snapshot(&self, share: &str) -> Snapshot {
+    pub fn snapshot(&self, share: &str) -> AzFileSnapshot {
         let shares = self.shared.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        Snapshot(shares.get(share).expect("a share").nodes.clone())
+        AzFileSnapshot(shares.get(share).expect("a share").nodes.clone())
     }
 
     /// The share has again what it had then, and nothing else. What differs is written again; what was not there any more
     /// is made anew, with another id. Returns what was in the files just before.
-    pub fn restore(&self, share: &str, snapshot: &Snapshot) -> Vec<Bytes> {
+    pub fn restore(&self, share: &str, snapshot: &AzFileSnapshot) -> Vec<Bytes> {
         let mut shares = self.shared.shares.lock().unwrap_or_else(PoisonError::into_inner);
         shares.get_mut(share).expect("a share").restore(&snapshot.0)
     }
@@ -140,7 +141,7 @@ impl Drop for StandIn {
 }
 
 /// What was on a share at some time.
-pub struct Snapshot(BTreeMap<u64, tree::Node>);
+pub struct AzFileSnapshot(BTreeMap<u64, tree::ShareNode>);
 
 /// For clients that look for their key in the environment.
 pub fn environment() -> [(&'static str, &'static str); 2] {
@@ -157,7 +158,7 @@ pub fn credentials(dir: &std::path::Path) -> PathBuf {
     path
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, shared: Arc<AzFileShared>) {
     // With the listener go the connections.
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -177,8 +178,8 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+impl AzFileShared {
+    async fn answer(&self, request: Request<Incoming>) -> AzFileAnswer {
         let number = self.requests.fetch_add(1, Ordering::Relaxed);
         let client = request.headers().get("x-ms-client-request-id").cloned();
         let mut answer = self.carry_out(request).await.unwrap_or_else(refusal);
@@ -189,11 +190,11 @@ impl Shared {
         answer
     }
 
-    async fn carry_out(&self, request: Request<Incoming>) -> Result<Answer, Refused> {
+    async fn carry_out(&self, request: Request<Incoming>) -> Result<AzFileAnswer, AzFileRefused> {
         let (parts, body) = request.into_parts();
         let body = Limited::new(body, calls::RANGE_MAX as usize).collect().await;
         let body: Bytes = body.map_err(|_| (413, "RequestBodyTooLarge"))?.to_bytes();
-        let asked = Asked::of(&parts.uri, &parts.headers)?;
+        let asked = AzFileRequestSeen::of(&parts.uri, &parts.headers)?;
         if request::header(&parts.headers, "x-ms-version").is_none() && !asked.query.contains_key("sv") {
             return Err(request::MISSING);
         }
@@ -204,7 +205,8 @@ impl Shared {
             return Err((403, "AuthorizationFailure"));
         }
         if let Some(gate) = &self.gate {
-            let read = request::range(&parts.headers).ok().flatten().filter(|_| call == calls::Call::Get);
+            let read =
+                request::range(&parts.headers).ok().flatten().filter(|_| call == calls::AzFileCall::Get);
             let read = read.and_then(|(first, last)| Some(last?.saturating_sub(first) + 1)).unwrap_or(0);
             gate.pass(&parts.method, read.max(body.len() as u64)).await;
         }

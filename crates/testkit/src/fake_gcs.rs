@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use crate::lab::NotRun;
-use crate::process::{Process, ask, tool};
+use crate::process::{ChildProcess, ask, tool};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct FakeGcs(Process);
+pub struct FakeGcs(ChildProcess);
 
 impl FakeGcs {
     pub fn start() -> Result<FakeGcs, NotRun> {
-        let process = Process::start(
+        let process = ChildProcess::start(
             "fake-gcs-server",
             tool("fake-gcs-server"),
             PATIENCE,

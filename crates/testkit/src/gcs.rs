@@ -41,16 +41,16 @@ const BODY_MAX: usize = 256 << 20;
 /// It serves until it is dropped, on a thread of its own: tests that block do not keep it from answering.
 pub struct Gcs {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<GcsShared>,
     dir: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What a bucket had at some time.
-pub struct Snapshot(Objects);
+pub struct GcsSnapshot(Objects);
 
-struct Shared {
+struct GcsShared {
     buckets: Mutex<Buckets>,
     issuer: Issuer,
     forbidden: AtomicBool,
@@ -59,8 +59,8 @@ struct Shared {
 }
 
 /// A no: status, reason, message.
-type Refused = (u16, &'static str, String);
-type Answer = Response<Full<Bytes>>;
+type GcsRefused = (u16, &'static str, String);
+type GcsAnswer = Response<Full<Bytes>>;
 
 impl Gcs {
     pub fn start() -> Result<Gcs, NotRun> {
@@ -69,7 +69,7 @@ impl Gcs {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(not_run)?;
         listener.set_nonblocking(true).map_err(not_run)?;
         let address = listener.local_addr().map_err(not_run)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(GcsShared {
             buckets: Mutex::default(),
             issuer: Issuer::new(format!("http://{address}"))?,
             forbidden: AtomicBool::new(false),
@@ -109,17 +109,17 @@ impl Gcs {
     }
 
     /// To be restored later.
-    pub fn snapshot(&self, bucket: &str) -> Snapshot {
-        Snapshot(self.buckets().of(bucket).expect("a bucket").clone())
+    pub fn snapshot(&self, bucket: &str) -> GcsSnapshot {
+        GcsSnapshot(self.buckets().of(bucket).expect("a bucket").clone())
     }
 
     /// The bucket has again what it had then, and nothing else; what differs is stored anew, and so is of another
     /// generation. Returns the data of what was there just before.
-    pub fn restore(&self, bucket: &str, snapshot: &Snapshot) -> Vec<Bytes> {
+    pub fn restore(&self, bucket: &str, snapshot: &GcsSnapshot) -> Vec<Bytes> {
         let mut buckets = self.buckets();
         let there = std::mem::take(buckets.of(bucket).expect("a bucket"));
         for (key, object) in &snapshot.0 {
-            let id = |object: &objects::Object| (object.generation, object.metageneration);
+            let id = |object: &objects::GcsObject| (object.generation, object.metageneration);
             if there.get(key).is_some_and(|now| id(now) == id(object)) {
                 buckets.of(bucket).expect("a bucket").insert(key.clone(), object.clone());
             } else {
@@ -211,7 +211,7 @@ impl Drop for Gcs {
     }
 }
 
-async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+async fn serve(listener: TcpListener, shared: Arc<GcsShared>) {
     // With the listener go the connections.
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -231,14 +231,14 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+impl GcsShared {
+    async fn answer(&self, request: Request<Incoming>) -> GcsAnswer {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let is_read = request.uri().query().is_some_and(|query| query.contains("alt=media"));
         self.carry_out(request).await.unwrap_or_else(|refused| refusal(refused, is_read))
     }
 
-    async fn carry_out(&self, request: Request<Incoming>) -> Result<Answer, Refused> {
+    async fn carry_out(&self, request: Request<Incoming>) -> Result<GcsAnswer, GcsRefused> {
         let (parts, body) = request.into_parts();
         let body = Limited::new(body, BODY_MAX).collect().await;
         let body = body.map_err(|_| (413, "uploadTooLarge", "too large".to_owned()))?.to_bytes();
@@ -246,7 +246,7 @@ impl Shared {
         if let Some(answer) = self.issuer.answer(&parts, &body) {
             return Ok(answer);
         }
-        let asked = calls::Asked::of(&parts)?;
+        let asked = calls::GcsRequestSeen::of(&parts)?;
         self.issuer.check(&parts, &asked.bucket)?;
         if self.forbidden.load(Ordering::Relaxed) {
             return Err((403, "forbidden", format!("{EMAIL} does not have storage.objects access")));
@@ -257,7 +257,7 @@ impl Shared {
 }
 
 /// Of a read it is said in plain words.
-fn refusal((status, reason, message): Refused, is_read: bool) -> Answer {
+fn refusal((status, reason, message): GcsRefused, is_read: bool) -> GcsAnswer {
     if is_read {
         return answer(status, message.into());
     }
@@ -270,7 +270,7 @@ fn refusal((status, reason, message): Refused, is_read: bool) -> Answer {
 }
 
 /// In JSON.
-fn answer(status: u16, body: Bytes) -> Answer {
+fn answer(status: u16, body: Bytes) -> GcsAnswer {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = StatusCode::from_u16(status).expect("a status");
     let json = http::HeaderValue::from_static("application/json; charset=UTF-8");

@@ -15,9 +15,9 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-pub use guest::{Guest, Output, Running};
+pub use guest::{Guest, Output, RunningGuest};
 use tempfile::TempDir;
-use undertaker::Undertaker;
+use undertaker::LabUndertaker;
 
 /// Why the lab cannot run on this machine.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ const MEMORY_MIB: u32 = 640;
 
 pub struct Lab {
     /// First, so that it ends the guests while their process ids are still theirs.
-    _undertaker: Undertaker,
+    _undertaker: LabUndertaker,
     pub nas: Guest,
     pub client: Guest,
     _dir: TempDir,
@@ -61,7 +61,7 @@ pub fn with_client(name: &str, scenario: impl FnOnce(&Guest)) {
 
 /// A client and no NAS.
 struct Alone {
-    _undertaker: Undertaker,
+    _undertaker: LabUndertaker,
     client: Guest,
     _dir: TempDir,
 }
@@ -71,7 +71,7 @@ impl Alone {
         let dir = prepare()?;
         let [_, client_net] = nets();
         let mut client = Guest::boot(dir.path(), "client", client_net, MEMORY_MIB, None)?;
-        let undertaker = Undertaker::watch(dir.path(), &[&client])?;
+        let undertaker = LabUndertaker::watch(dir.path(), &[&client])?;
         client.wait_ready()?;
         client.must(CLIENT_UP);
         Ok(Alone { _undertaker: undertaker, client, _dir: dir })
@@ -96,7 +96,7 @@ impl Lab {
         // Both boot at the same time.
         let mut nas = Guest::boot(dir.path(), "nas", nas_net, MEMORY_MIB, Some(&image))?;
         let mut client = Guest::boot(dir.path(), "client", client_net, MEMORY_MIB, None)?;
-        let undertaker = Undertaker::watch(dir.path(), &[&nas, &client])?;
+        let undertaker = LabUndertaker::watch(dir.path(), &[&nas, &client])?;
         nas.wait_ready()?;
         client.wait_ready()?;
         let lab = Lab { _undertaker: undertaker, nas, client, _dir: dir };

@@ -18,7 +18,7 @@ const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 pub struct Slurm {
     /// First, so that it ends the daemons before their files go.
-    _undertaker: Undertaker,
+    _undertaker: SlurmUndertaker,
     dir: tempfile::TempDir,
 }
 
@@ -43,7 +43,7 @@ impl Slurm {
             std::fs::OpenOptions::new().write(true).create_new(true).mode(0o400).open(dir.path().join("key"));
         // Nobody else can reach the socket, so that any key of the right length does.
         key.and_then(|mut file| file.write_all(&[0x5a; 64])).map_err(|e| failed("munge key", e))?;
-        let mut undertaker = Undertaker::watch(dir.path())?;
+        let mut undertaker = SlurmUndertaker::watch(dir.path())?;
         let at = |name: &str| dir.path().join(name).display().to_string();
         let munged = ["--foreground", "--force", "--key-file", &at("key"), "--socket", &at("munge.sock")];
         let more = [
@@ -166,13 +166,13 @@ fn wait_for(what: &str, dir: &Path, mut up: impl FnMut() -> bool) -> Result<(), 
 
 /// A process that outlives the test by a moment, cancels its jobs, ends the daemons and removes their files, however
 /// the test has ended. It is told of each daemon by a pipe that only the test holds, and acts when that ends.
-struct Undertaker {
+struct SlurmUndertaker {
     process: Child,
     daemons: Vec<Child>,
 }
 
-impl Undertaker {
-    fn watch(dir: &Path) -> Result<Undertaker, NotRun> {
+impl SlurmUndertaker {
+    fn watch(dir: &Path) -> Result<SlurmUndertaker, NotRun> {
         let script = "exec 2>/dev/null; daemons=; while read -r daemon; do daemons=\"$daemons $daemon\"; done
 timeout 3 scancel --user=root
 for i in 1 2 3 4 5 6 7 8 9 10; do [ -z \"$(timeout 1 squeue -h)\" ] && break; sleep 0.1; done
@@ -181,7 +181,7 @@ kill -9 $daemons; rm -rf \"$1\"";
         command.args(["sh", "-c", script, "undertaker"]).arg(dir).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().map_err(|e| NotRun(format!("setsid: {e}")))?;
-        Ok(Undertaker { process, daemons: Vec::new() })
+        Ok(SlurmUndertaker { process, daemons: Vec::new() })
     }
 
     fn start(&mut self, dir: &Path, program: &str, arguments: &[&str]) -> Result<(), NotRun> {
@@ -200,7 +200,7 @@ kill -9 $daemons; rm -rf \"$1\"";
     }
 }
 
-impl Drop for Undertaker {
+impl Drop for SlurmUndertaker {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let _ = self.process.wait();

@@ -132,7 +132,7 @@ impl IntoResponse for Problem {
     }
 }
 
-type Answer = Result<Json<serde_json::Value>, Problem>;
+type AdminAnswer = Result<Json<serde_json::Value>, Problem>;
 /// Of a request, as it came: what is wrong with it is told as every other problem is.
 type Body = Result<Bytes, BytesRejection>;
 
@@ -197,7 +197,7 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     }
 }
 
-async fn stat(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Answer {
+async fn stat(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> AdminAnswer {
     let query = query.unwrap_or_default();
     let Some(path) = query.strip_prefix("path=") else {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "say which path: /v1/stat?path=/show/scene"));
@@ -206,7 +206,7 @@ async fn stat(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Ans
     Ok(Json(report::stat(&path, admin.vfs.stat(&path).await?)))
 }
 
-async fn evict(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+async fn evict(State(admin): State<Arc<Admin>>, body: Body) -> AdminAnswer {
     let wrong = |e: String| {
         let message = format!(r#"send {{"paths": ["/show/scene"], "force": false}} ({e})"#);
         Problem::new(StatusCode::BAD_REQUEST, message)
@@ -257,7 +257,7 @@ struct Accepted {
     path: String,
 }
 
-async fn accept(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+async fn accept(State(admin): State<Arc<Admin>>, body: Body) -> AdminAnswer {
     let wrong = |e: String| {
         let message = format!(r#"send {{"path": "/show"}}, the path of a junction ({e})"#);
         Problem::new(StatusCode::BAD_REQUEST, message)

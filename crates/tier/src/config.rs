@@ -15,34 +15,34 @@ use toml::Spanned;
 use types::{Error, ErrorKind, Result};
 use vfs::WritePolicy;
 
-pub use back::{Conflicts, Hours, Journal, JournalSize, Rate};
-pub use s3::{Bucket, Key as S3Key, S3};
+pub use back::{Conflicts, Hours, JournalSize, JournalTable, Rate};
+pub use s3::{BucketTable, KeyTable, S3};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct File {
+pub struct ConfigFile {
     /// Where it was read.
     #[serde(skip)]
-    pub source: Source,
+    pub source: ConfigText,
     /// What is logged: `"info"`, `"info,cache=debug"`. FOREBAY_LOG in the environment goes before it.
     pub log: Option<LogLevel>,
-    pub cache: Cache,
+    pub cache: CacheTable,
     pub nfs: Nfs,
     pub s3: S3,
     pub mount: MountRules,
-    pub admin: Admin,
-    pub journal: Journal,
-    pub junction: Vec<Junction>,
+    pub admin: AdminTable,
+    pub journal: JournalTable,
+    pub junction: Vec<JunctionTable>,
 }
 
 /// The text of a configuration file, for what is wrong with it and shows only when all of it is known.
 #[derive(Debug, Default)]
-pub struct Source {
+pub struct ConfigText {
     path: PathBuf,
     text: String,
 }
 
-impl Source {
+impl ConfigText {
     pub fn is_none(&self) -> bool {
         self.path.as_os_str().is_empty()
     }
@@ -56,7 +56,7 @@ impl Source {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Cache {
+pub struct CacheTable {
     /// Directory on a local disk.
     pub dir: Option<PathBuf>,
     /// Quota.
@@ -178,7 +178,7 @@ impl FromStr for AccessName {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Admin {
+pub struct AdminTable {
     pub listen: Option<Address>,
     /// Metrics and health alone, for whoever asks.
     pub metrics: Option<Address>,
@@ -188,7 +188,7 @@ pub struct Admin {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Junction {
+pub struct JunctionTable {
     pub path: Spanned<String>,
     pub origin: String,
     #[serde(default)]
@@ -279,11 +279,11 @@ impl<'de> Deserialize<'de> for Rule {
 }
 
 /// Read a configuration file; an error is one line that names the file, the line, and what would be right.
-pub fn read(path: &Path) -> Result<File> {
+pub fn read(path: &Path) -> Result<ConfigFile> {
     let refuse = |message: String| Error::new(ErrorKind::Config, "configuration", message);
     let text = std::fs::read_to_string(path)
         .map_err(|e| refuse(format!("{}: {e}; name an existing file with --config", path.display())))?;
-    let mut file: File = toml::from_str(&text).map_err(|e| {
+    let mut file: ConfigFile = toml::from_str(&text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start).min(text.len());
         let line = text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
         refuse(format!("{}:{line}: {}", path.display(), e.message().replace('\n', " ")))
@@ -291,7 +291,7 @@ pub fn read(path: &Path) -> Result<File> {
     if file.s3.key.iter().any(|key| key.secret.is_some()) {
         secret_file::warn_if_open(path);
     }
-    file.source = Source { path: path.to_owned(), text };
+    file.source = ConfigText { path: path.to_owned(), text };
     Ok(file)
 }
 
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn the_documented_example_is_read() {
         let example = include_str!("../../../docs/forebay.example.toml");
-        let file: File = toml::from_str(example).expect("the example is valid");
+        let file: ConfigFile = toml::from_str(example).expect("the example is valid");
         assert!(!file.junction.is_empty() && !file.nfs.export.is_empty());
     }
 }

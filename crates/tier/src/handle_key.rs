@@ -15,10 +15,10 @@ const FILE: &str = "handle.key";
 const KEY_BYTES: usize = 16;
 const SUMMED_BYTES: usize = KEY_BYTES + 4;
 
-pub type Key = [u8; KEY_BYTES];
+pub type HandleKey = [u8; KEY_BYTES];
 
 /// The key, and what was lost with the one before. `used`: a tier was here before.
-pub fn of(dir: &Path, used: bool) -> Result<(Key, Option<String>)> {
+pub fn of(dir: &Path, used: bool) -> Result<(HandleKey, Option<String>)> {
     let path = dir.join(FILE);
     let failed = |e| Error::io("make the handle key", path.display(), e);
     match std::fs::read(&path) {
@@ -48,7 +48,7 @@ pub fn of(dir: &Path, used: bool) -> Result<(Key, Option<String>)> {
     Ok((make(&path).map_err(failed)?, Some(lost)))
 }
 
-fn make(path: &Path) -> std::io::Result<Key> {
+fn make(path: &Path) -> std::io::Result<HandleKey> {
     let mut key = [0; KEY_BYTES];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
     write(path, &key)?;
@@ -56,7 +56,7 @@ fn make(path: &Path) -> std::io::Result<Key> {
 }
 
 /// Whole or not at all: a crash must not leave half a key.
-fn write(path: &Path, key: &Key) -> std::io::Result<()> {
+fn write(path: &Path, key: &HandleKey) -> std::io::Result<()> {
     let unfinished = path.with_extension("unfinished");
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
@@ -66,7 +66,7 @@ fn write(path: &Path, key: &Key) -> std::io::Result<()> {
     std::fs::rename(&unfinished, path)
 }
 
-fn decode(bytes: &[u8]) -> Option<Key> {
+fn decode(bytes: &[u8]) -> Option<HandleKey> {
     let (key, sum) = bytes.split_first_chunk::<KEY_BYTES>()?;
     let is_right = match bytes.len() {
         KEY_BYTES => true,

@@ -4,7 +4,7 @@
 //!   [`settings::Overrides`], which a command line or a test gives. [`origins`] knows the kinds of far storage.
 //! - [`wire_up::build`] opens the stores, the cache, the databases and the journal, and binds the servers, bottom-up: read it
 //!   first. What it makes is a [`wire_up::Tier`].
-//! - [`running::Running`] is a tier at work. It is stopped in the order in which nothing is lost.
+//! - [`running::RunningTier`] is a tier at work. It is stopped in the order in which nothing is lost.
 //! - [`admin`] is what the operator asks over HTTP; [`door`] is where it is listened for, and who is let in.
 //! - [`reload`] reads the configuration again while the tier runs.
 //!

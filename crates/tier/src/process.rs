@@ -14,13 +14,13 @@ use prometheus_client::registry::Registry;
 pub fn register(registry: &mut Registry, commit: &'static str) {
     let labels = vec![("version", env!("CARGO_PKG_VERSION")), ("commit", commit)];
     registry.register("forebay_build", "The program that runs", Info::new(labels));
-    registry.register_collector(Box::new(Process));
+    registry.register_collector(Box::new(ProcessCollector));
 }
 
 #[derive(Debug)]
-struct Process;
+struct ProcessCollector;
 
-impl Collector for Process {
+impl Collector for ProcessCollector {
     /// Nothing is told where the kernel tells nothing: no figure is not a zero.
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();

@@ -50,7 +50,7 @@ pub fn tell_junction(junction: &JunctionSettings, journal: &Path) {
 }
 
 /// A tier at work.
-pub struct Running {
+pub struct RunningTier {
     stop: watch::Sender<bool>,
     nfs: Option<JoinHandle<()>>,
     s3: Option<JoinHandle<()>>,
@@ -65,10 +65,10 @@ pub struct Running {
     reloading: Option<Reloading>,
 }
 
-impl Running {
-    pub fn start(tier: Tier) -> Running {
+impl RunningTier {
+    pub fn start(tier: Tier) -> RunningTier {
         let (stop, stopped) = watch::channel(false);
-        Running {
+        RunningTier {
             stop,
             nfs: tier.nfs.map(|nfs| tokio::spawn(nfs.serve(stopped.clone()))),
             s3: tier.s3.map(|s3| tokio::spawn(s3.serve(stopped.clone()))),

@@ -173,7 +173,7 @@ fn share_of(descriptors: usize, wanted: usize, cache: usize, fronts: usize) -> u
 }
 
 impl Settings {
-    pub fn build(file: config::File, args: &Overrides) -> Result<Settings> {
+    pub fn build(file: config::ConfigFile, args: &Overrides) -> Result<Settings> {
         let write = args.write.as_deref().map(write_policy).transpose()?;
         let dir = args.cache.clone().or(file.cache.dir).unwrap_or_else(|| PathBuf::from("forebay-cache"));
         let defaults = cache::Config::default();
@@ -234,12 +234,12 @@ impl Settings {
 
 impl Settings {
     /// Of a mount alone: what the configuration file says of origins, but no server.
-    pub fn of_mount(file: Option<config::File>, args: &Overrides) -> Result<Settings> {
+    pub fn of_mount(file: Option<config::ConfigFile>, args: &Overrides) -> Result<Settings> {
         Ok(Settings { nfs: None, s3: None, ..Settings::build(file.unwrap_or_default(), args)? })
     }
 }
 
-fn junction(typed: &config::Junction, write: Option<config::Write>) -> Result<JunctionSettings> {
+fn junction(typed: &config::JunctionTable, write: Option<config::Write>) -> Result<JunctionSettings> {
     let write = write.or(typed.write).unwrap_or_default().0;
     Ok(JunctionSettings {
         flush: back::flush_policy(typed, write)?,
@@ -362,7 +362,7 @@ fn check_mount(mount: Option<&Path>, junctions: &[JunctionSettings]) -> Result<(
 
 fn exports(
     typed: Vec<config::Export>,
-    source: &config::Source,
+    source: &config::ConfigText,
     junctions: &[JunctionSettings],
 ) -> Result<Vec<ExportSettings>> {
     if typed.is_empty() {

@@ -25,7 +25,7 @@ use crate::admin::{Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
 use crate::boot_clock;
 use crate::database_up::DatabaseUp;
 use crate::door::{self, Door, Token};
-use crate::handle_key::{self, Key};
+use crate::handle_key::{self, HandleKey};
 use crate::junction_up::JunctionUp;
 use crate::local_time;
 use crate::settings::{ExportSettings, JunctionSettings, S3Settings, Settings};
@@ -285,7 +285,7 @@ fn connections_max(settings: &Settings, wanted: usize) -> usize {
 async fn nfs_server(
     listen: SocketAddr,
     settings: &Settings,
-    handle_key: Key,
+    handle_key: HandleKey,
     exports: ExportRules,
     shared_budgets: &SharedBudgets,
     vfs: &Arc<Vfs>,

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use testkit::lab::{EXPORT, Lab, Running, with_lab};
+use testkit::lab::{EXPORT, Lab, RunningGuest, with_lab};
 
 use crate::lab::{drop_client_caches, mount_tier, tier_over};
 use crate::tier::Tier;
@@ -260,7 +260,7 @@ fn a_line_that_is_cut_for_a_minute_loses_nothing_and_does_nothing_twice() {
             std::thread::sleep(Duration::from_millis(200));
         }
         lab.client.must("touch /tmp/end");
-        let end = |worker: Running<'_>| {
+        let end = |worker: RunningGuest<'_>| {
             let ended = worker.wait(Duration::from_secs(60)).expect("it ends");
             assert_eq!(ended.status, 0, "{}", ended.stderr);
         };

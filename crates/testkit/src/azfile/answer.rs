@@ -8,29 +8,29 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::request::{Asked, http_time, shown_time};
-use super::tree::{Kind, Node, Refused};
+use super::request::{AzFileRequestSeen, http_time, shown_time};
+use super::tree::{AzFileRefused, Kind, ShareNode};
 
-pub type Answer = Response<Full<Bytes>>;
+pub type AzFileAnswer = Response<Full<Bytes>>;
 
 pub fn status(code: u16) -> Builder {
     Response::builder().status(StatusCode::from_u16(code).expect("a status of ours"))
 }
 
-pub fn empty(builder: Builder) -> Answer {
+pub fn empty(builder: Builder) -> AzFileAnswer {
     with_body(builder, Bytes::new())
 }
 
-pub fn with_body(builder: Builder, body: Bytes) -> Answer {
+pub fn with_body(builder: Builder, body: Bytes) -> AzFileAnswer {
     builder.body(Full::new(body)).expect("headers of ours")
 }
 
-pub fn etag(node: &Node) -> String {
+pub fn etag(node: &ShareNode) -> String {
     format!("\"0x8DE{:012X}\"", node.etag)
 }
 
 /// What all answers about a node have.
-pub fn described(builder: Builder, node: &Node) -> Builder {
+pub fn described(builder: Builder, node: &ShareNode) -> Builder {
     builder
         .header("ETag", etag(node))
         .header("Last-Modified", http_time(node.changed))
@@ -46,7 +46,7 @@ pub fn described(builder: Builder, node: &Node) -> Builder {
 }
 
 /// That, and what it was told to keep.
-pub fn in_full(builder: Builder, node: &Node) -> Builder {
+pub fn in_full(builder: Builder, node: &ShareNode) -> Builder {
     let mut builder = described(builder, node);
     for (name, value) in &node.metadata {
         builder = builder.header(format!("x-ms-meta-{name}"), value);
@@ -57,7 +57,7 @@ pub fn in_full(builder: Builder, node: &Node) -> Builder {
     builder
 }
 
-pub fn refusal((code, word): Refused) -> Answer {
+pub fn refusal((code, word): AzFileRefused) -> AzFileAnswer {
     let text = format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?><Error><Code>{word}</Code><Message>{word}: the stand-in refuses \
          this.</Message></Error>"
@@ -66,7 +66,7 @@ pub fn refusal((code, word): Refused) -> Answer {
     with_body(builder, text.into())
 }
 
-pub fn xml(text: String) -> Answer {
+pub fn xml(text: String) -> AzFileAnswer {
     with_body(status(200).header("Content-Type", "application/xml"), text.into())
 }
 
@@ -75,7 +75,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Names that XML cannot hold are percent-encoded, and say so.
-fn name_of(node: &Node) -> String {
+fn name_of(node: &ShareNode) -> String {
     match node.name.chars().any(|c| matches!(c, '\u{fffe}' | '\u{ffff}')) {
         true => {
             format!("<Name Encoded=\"true\">{}</Name>", utf8_percent_encode(&node.name, NON_ALPHANUMERIC))
@@ -84,7 +84,12 @@ fn name_of(node: &Node) -> String {
     }
 }
 
-pub fn listing(asked: &Asked, most: usize, nodes: &[&Node], next: Option<&str>) -> Answer {
+pub fn listing(
+    asked: &AzFileRequestSeen,
+    most: usize,
+    nodes: &[&ShareNode],
+    next: Option<&str>,
+) -> AzFileAnswer {
     let included = asked.query.get("include").map_or("", String::as_str).to_lowercase();
     let of = |name: &str| asked.query.get(name).map_or("", String::as_str);
     let mut text = format!(

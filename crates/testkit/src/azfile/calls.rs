@@ -5,12 +5,13 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 
-use super::answer::{Answer, described, empty, in_full, listing, status, with_body, xml};
+use super::answer::{AzFileAnswer, described, empty, in_full, listing, status, with_body, xml};
 use super::request::{
-    Asked, BAD_HEADER, MISSING, header, is_metadata_name, metadata, number, range, rename_source, time,
+    AzFileRequestSeen, BAD_HEADER, MISSING, header, is_metadata_name, metadata, number, range, rename_source,
+    time,
 };
 use super::signature::Needs;
-use super::tree::{BAD_INPUT, BAD_RANGE, Kind, MISMATCH, NO_RESOURCE, Refused, Share, now};
+use super::tree::{AzFileRefused, BAD_INPUT, BAD_RANGE, Kind, MISMATCH, NO_RESOURCE, Share, now};
 
 /// What one Put Range carries at most.
 pub const RANGE_MAX: u64 = 4 << 20;
@@ -26,7 +27,7 @@ const KEPT: [&str; 5] = [
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Call {
+pub enum AzFileCall {
     ShareProperties,
     ShareStats,
     List,
@@ -47,44 +48,44 @@ pub enum Call {
     Ranges,
 }
 
-pub fn call_of(method: &Method, asked: &Asked) -> Result<Call, Refused> {
+pub fn call_of(method: &Method, asked: &AzFileRequestSeen) -> Result<AzFileCall, AzFileRefused> {
     let put = method == Method::PUT;
     let look = method == Method::GET || method == Method::HEAD;
     let call = if asked.is("share", "") && look {
-        Call::ShareProperties
+        AzFileCall::ShareProperties
     } else if asked.is("share", "stats") && look {
-        Call::ShareStats
+        AzFileCall::ShareStats
     } else if asked.is("directory", "list") && method == Method::GET {
-        Call::List
+        AzFileCall::List
     } else if asked.is("directory", "") {
         match *method {
-            Method::PUT => Call::MakeDirectory,
-            Method::DELETE => Call::RemoveDirectory,
-            _ if look => Call::Directory,
+            Method::PUT => AzFileCall::MakeDirectory,
+            Method::DELETE => AzFileCall::RemoveDirectory,
+            _ if look => AzFileCall::Directory,
             _ => return Err((405, "UnsupportedHttpVerb")),
         }
     } else if asked.is("directory", "rename") && put {
-        Call::RenameDirectory
+        AzFileCall::RenameDirectory
     } else if asked.is("directory", "properties") && put {
-        Call::DirectoryProperties
+        AzFileCall::DirectoryProperties
     } else if asked.is("directory", "metadata") && put {
-        Call::DirectoryMetadata
+        AzFileCall::DirectoryMetadata
     } else if asked.is("", "rename") && put {
-        Call::RenameFile
+        AzFileCall::RenameFile
     } else if asked.is("", "properties") && put {
-        Call::FileProperties
+        AzFileCall::FileProperties
     } else if asked.is("", "metadata") && put {
-        Call::FileMetadata
+        AzFileCall::FileMetadata
     } else if asked.is("", "range") && put {
-        Call::PutRange
+        AzFileCall::PutRange
     } else if asked.is("", "rangelist") && look {
-        Call::Ranges
+        AzFileCall::Ranges
     } else if asked.is("", "") {
         match *method {
-            Method::PUT => Call::MakeFile,
-            Method::GET => Call::Get,
-            Method::HEAD => Call::Head,
-            Method::DELETE => Call::RemoveFile,
+            Method::PUT => AzFileCall::MakeFile,
+            Method::GET => AzFileCall::Get,
+            Method::HEAD => AzFileCall::Head,
+            Method::DELETE => AzFileCall::RemoveFile,
             _ => return Err((405, "UnsupportedHttpVerb")),
         }
     } else {
@@ -93,14 +94,14 @@ pub fn call_of(method: &Method, asked: &Asked) -> Result<Call, Refused> {
     Ok(call)
 }
 
-impl Call {
+impl AzFileCall {
     pub fn needs(self) -> Needs {
         let (permissions, resource) = match self {
-            Call::ShareProperties | Call::ShareStats => ("r", 'c'),
-            Call::List => ("l", 'c'),
-            Call::MakeDirectory | Call::MakeFile => ("cw", 'o'),
-            Call::Directory | Call::Get | Call::Head | Call::Ranges => ("r", 'o'),
-            Call::RemoveDirectory | Call::RemoveFile => ("d", 'o'),
+            AzFileCall::ShareProperties | AzFileCall::ShareStats => ("r", 'c'),
+            AzFileCall::List => ("l", 'c'),
+            AzFileCall::MakeDirectory | AzFileCall::MakeFile => ("cw", 'o'),
+            AzFileCall::Directory | AzFileCall::Get | AzFileCall::Head | AzFileCall::Ranges => ("r", 'o'),
+            AzFileCall::RemoveDirectory | AzFileCall::RemoveFile => ("d", 'o'),
             _ => ("w", 'o'),
         };
         Needs { permissions, resource }
@@ -109,23 +110,23 @@ impl Call {
     pub fn answer(
         self,
         share: &mut Share,
-        asked: &Asked,
+        asked: &AzFileRequestSeen,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<AzFileAnswer, AzFileRefused> {
         let path = asked.path.as_str();
         match self {
-            Call::ShareProperties => {
+            AzFileCall::ShareProperties => {
                 let builder = status(200).header("x-ms-share-quota", share.quota_gib);
                 Ok(empty(described(builder, share.node(super::tree::ROOT))))
             }
-            Call::ShareStats => {
+            AzFileCall::ShareStats => {
                 let used = share.used();
                 let text = format!("<ShareStats><ShareUsageBytes>{used}</ShareUsageBytes></ShareStats>");
                 Ok(xml(format!("<?xml version=\"1.0\" encoding=\"utf-8\"?>{text}")))
             }
-            Call::List => list(share, asked),
-            Call::MakeDirectory => {
+            AzFileCall::List => list(share, asked),
+            AzFileCall::MakeDirectory => {
                 check_metadata(headers)?;
                 let id = share.make_directory(path)?;
                 share.node(id).attributes = "Directory".into();
@@ -133,38 +134,40 @@ impl Call {
                 share.node(id).metadata = metadata(headers);
                 Ok(empty(described(status(201), share.node(id))))
             }
-            Call::Directory => {
+            AzFileCall::Directory => {
                 let id = share.directory(path).map_err(not_there)?;
                 Ok(empty(in_full(status(200), share.node(id))))
             }
-            Call::RemoveDirectory => {
+            AzFileCall::RemoveDirectory => {
                 share.directory(path).and_then(|id| share.remove(id)).map(|()| empty(status(202)))
             }
-            Call::RemoveFile => share.file(path).and_then(|id| share.remove(id)).map(|()| empty(status(202))),
-            Call::RenameDirectory | Call::RenameFile => self.rename(share, asked, headers),
-            Call::DirectoryProperties => {
+            AzFileCall::RemoveFile => {
+                share.file(path).and_then(|id| share.remove(id)).map(|()| empty(status(202)))
+            }
+            AzFileCall::RenameDirectory | AzFileCall::RenameFile => self.rename(share, asked, headers),
+            AzFileCall::DirectoryProperties => {
                 let id = share.directory(path)?;
                 set_properties(share, id, headers)?;
                 Ok(empty(described(status(200), share.node(id))))
             }
-            Call::DirectoryMetadata | Call::FileMetadata => {
-                let of_file = self == Call::FileMetadata;
+            AzFileCall::DirectoryMetadata | AzFileCall::FileMetadata => {
+                let of_file = self == AzFileCall::FileMetadata;
                 let id = if of_file { share.file(path) } else { share.directory(path) }?;
                 check_metadata(headers)?;
                 share.node(id).metadata = metadata(headers);
                 share.touch(id, None);
                 Ok(empty(described(status(200), share.node(id))))
             }
-            Call::MakeFile => make_file(share, path, headers),
-            Call::Get => get(share, path, headers),
-            Call::Head => {
+            AzFileCall::MakeFile => make_file(share, path, headers),
+            AzFileCall::Get => get(share, path, headers),
+            AzFileCall::Head => {
                 let id = share.file(path).map_err(not_there)?;
                 let node = share.node(id);
                 let size = content(node)?.size;
                 let builder = status(200).header("Content-Length", size).header("x-ms-type", "File");
                 Ok(empty(in_full(builder, node)))
             }
-            Call::FileProperties => {
+            AzFileCall::FileProperties => {
                 let id = share.file(path)?;
                 if let Some(size) = number(headers, "x-ms-content-length")? {
                     if size > FILE_MAX {
@@ -177,8 +180,8 @@ impl Call {
                 set_properties(share, id, headers)?;
                 Ok(empty(described(status(200), share.node(id))))
             }
-            Call::PutRange => put_range(share, path, headers, body),
-            Call::Ranges => {
+            AzFileCall::PutRange => put_range(share, path, headers, body),
+            AzFileCall::Ranges => {
                 let id = share.file(path)?;
                 let node = share.node(id);
                 let size = content(node)?.size;
@@ -191,9 +194,14 @@ impl Call {
         }
     }
 
-    fn rename(self, share: &mut Share, asked: &Asked, headers: &HeaderMap) -> Result<Answer, Refused> {
+    fn rename(
+        self,
+        share: &mut Share,
+        asked: &AzFileRequestSeen,
+        headers: &HeaderMap,
+    ) -> Result<AzFileAnswer, AzFileRefused> {
         let source = rename_source(headers, &asked.share)?;
-        let of_file = self == Call::RenameFile;
+        let of_file = self == AzFileCall::RenameFile;
         let id = if of_file { share.file(&source) } else { share.directory(&source) }?;
         let replace = header(headers, "x-ms-file-rename-replace-if-exists");
         let replace = replace.is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -208,11 +216,11 @@ impl Call {
 }
 
 /// Who looks at the other kind finds nothing.
-fn not_there(refused: Refused) -> Refused {
+fn not_there(refused: AzFileRefused) -> AzFileRefused {
     if refused == MISMATCH { NO_RESOURCE } else { refused }
 }
 
-fn content(node: &mut super::tree::Node) -> Result<&mut super::tree::Content, Refused> {
+fn content(node: &mut super::tree::ShareNode) -> Result<&mut super::tree::Content, AzFileRefused> {
     match &mut node.kind {
         Kind::File(content) => Ok(content),
         Kind::Directory(_) => Err(MISMATCH),
@@ -224,14 +232,14 @@ fn kept(headers: &HeaderMap) -> std::collections::BTreeMap<String, String> {
     given.collect()
 }
 
-fn check_metadata(headers: &HeaderMap) -> Result<(), Refused> {
+fn check_metadata(headers: &HeaderMap) -> Result<(), AzFileRefused> {
     match metadata(headers).keys().all(|name| is_metadata_name(name)) {
         true => Ok(()),
         false => Err((400, "InvalidMetadata")),
     }
 }
 
-fn set_properties(share: &mut Share, id: u64, headers: &HeaderMap) -> Result<(), Refused> {
+fn set_properties(share: &mut Share, id: u64, headers: &HeaderMap) -> Result<(), AzFileRefused> {
     let created = time(headers, "x-ms-file-creation-time")?;
     let written = time(headers, "x-ms-file-last-write-time")?;
     let changed = time(headers, "x-ms-file-change-time")?;
@@ -246,7 +254,7 @@ fn set_properties(share: &mut Share, id: u64, headers: &HeaderMap) -> Result<(),
     Ok(())
 }
 
-fn list(share: &Share, asked: &Asked) -> Result<Answer, Refused> {
+fn list(share: &Share, asked: &AzFileRequestSeen) -> Result<AzFileAnswer, AzFileRefused> {
     let id = share.directory(&asked.path).map_err(not_there)?;
     let of = |name: &str| asked.query.get(name).filter(|value| !value.is_empty());
     let most = of("maxresults").map(|text| text.parse::<usize>()).transpose().map_err(|_| BAD_INPUT)?;
@@ -267,7 +275,7 @@ fn list(share: &Share, asked: &Asked) -> Result<Answer, Refused> {
     Ok(listing(asked, most, &nodes, next.as_deref()))
 }
 
-fn make_file(share: &mut Share, path: &str, headers: &HeaderMap) -> Result<Answer, Refused> {
+fn make_file(share: &mut Share, path: &str, headers: &HeaderMap) -> Result<AzFileAnswer, AzFileRefused> {
     if header(headers, "x-ms-type").is_none_or(|kind| !kind.eq_ignore_ascii_case("file")) {
         return Err(MISSING);
     }
@@ -283,7 +291,7 @@ fn make_file(share: &mut Share, path: &str, headers: &HeaderMap) -> Result<Answe
     Ok(empty(described(status(201), share.node(id))))
 }
 
-fn get(share: &mut Share, path: &str, headers: &HeaderMap) -> Result<Answer, Refused> {
+fn get(share: &mut Share, path: &str, headers: &HeaderMap) -> Result<AzFileAnswer, AzFileRefused> {
     let id = share.file(path).map_err(not_there)?;
     let asked = range(headers)?;
     let node = share.node(id);
@@ -304,7 +312,12 @@ fn get(share: &mut Share, path: &str, headers: &HeaderMap) -> Result<Answer, Ref
     Ok(with_body(in_full(builder, node), data))
 }
 
-fn put_range(share: &mut Share, path: &str, headers: &HeaderMap, body: &Bytes) -> Result<Answer, Refused> {
+fn put_range(
+    share: &mut Share,
+    path: &str,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<AzFileAnswer, AzFileRefused> {
     let id = share.file(path)?;
     let (first, last) = range(headers)?.ok_or(MISSING)?;
     let end = last.ok_or(BAD_HEADER)?.checked_add(1).ok_or(BAD_RANGE)?;

@@ -7,10 +7,10 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 
 use super::names::{refused, without_trailing_dots};
-use super::tree::{BAD_INPUT, Refused, TICKS, Ticks, now};
+use super::tree::{AzFileRefused, BAD_INPUT, TICKS, Ticks, now};
 
 /// What a request's URL names.
-pub struct Asked {
+pub struct AzFileRequestSeen {
     pub share: String,
     /// Below the share, without slashes around it; empty: its root.
     pub path: String,
@@ -18,8 +18,8 @@ pub struct Asked {
     pub query: BTreeMap<String, String>,
 }
 
-impl Asked {
-    pub fn of(uri: &http::Uri, headers: &HeaderMap) -> Result<Asked, Refused> {
+impl AzFileRequestSeen {
+    pub fn of(uri: &http::Uri, headers: &HeaderMap) -> Result<AzFileRequestSeen, AzFileRefused> {
         let path = decoded(uri.path())?;
         let path = path.trim_matches('/');
         let (share, path) = path.split_once('/').unwrap_or((path, ""));
@@ -29,7 +29,11 @@ impl Asked {
             Ok((decoded(name)?.to_lowercase(), decoded(value)?))
         });
         let path = named(path, headers, "x-ms-allow-trailing-dot")?;
-        Ok(Asked { share: share.to_owned(), path, query: query.collect::<Result<_, Refused>>()? })
+        Ok(AzFileRequestSeen {
+            share: share.to_owned(),
+            path,
+            query: query.collect::<Result<_, AzFileRefused>>()?,
+        })
     }
 
     pub fn is(&self, restype: &str, comp: &str) -> bool {
@@ -38,11 +42,11 @@ impl Asked {
     }
 }
 
-fn decoded(text: &str) -> Result<String, Refused> {
+fn decoded(text: &str) -> Result<String, AzFileRefused> {
     percent_decode_str(text).decode_utf8().map(|text| text.into_owned()).map_err(|_| (400, "InvalidUri"))
 }
 
-fn named(path: &str, headers: &HeaderMap, dots: &str) -> Result<String, Refused> {
+fn named(path: &str, headers: &HeaderMap, dots: &str) -> Result<String, AzFileRefused> {
     let dots = header(headers, dots).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     let path = if dots { path.to_owned() } else { without_trailing_dots(path) };
     match refused(&path) {
@@ -52,7 +56,7 @@ fn named(path: &str, headers: &HeaderMap, dots: &str) -> Result<String, Refused>
 }
 
 /// The path that a rename comes from: the header has a whole URL.
-pub fn rename_source(headers: &HeaderMap, share: &str) -> Result<String, Refused> {
+pub fn rename_source(headers: &HeaderMap, share: &str) -> Result<String, AzFileRefused> {
     let source: http::Uri =
         header(headers, "x-ms-file-rename-source").ok_or(MISSING)?.parse().map_err(|_| BAD_HEADER)?;
     let path = decoded(source.path())?;
@@ -60,19 +64,19 @@ pub fn rename_source(headers: &HeaderMap, share: &str) -> Result<String, Refused
     named(path.ok_or(BAD_INPUT)?, headers, "x-ms-source-allow-trailing-dot")
 }
 
-pub const MISSING: Refused = (400, "MissingRequiredHeader");
-pub const BAD_HEADER: Refused = (400, "InvalidHeaderValue");
+pub const MISSING: AzFileRefused = (400, "MissingRequiredHeader");
+pub const BAD_HEADER: AzFileRefused = (400, "InvalidHeaderValue");
 
 pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-pub fn number(headers: &HeaderMap, name: &str) -> Result<Option<u64>, Refused> {
+pub fn number(headers: &HeaderMap, name: &str) -> Result<Option<u64>, AzFileRefused> {
     header(headers, name).map(|text| text.parse().map_err(|_| BAD_HEADER)).transpose()
 }
 
 /// First and last byte; the last may be left out.
-pub fn range(headers: &HeaderMap) -> Result<Option<(u64, Option<u64>)>, Refused> {
+pub fn range(headers: &HeaderMap) -> Result<Option<(u64, Option<u64>)>, AzFileRefused> {
     let Some(text) = header(headers, "x-ms-range").or_else(|| header(headers, "range")) else {
         return Ok(None);
     };
@@ -100,7 +104,7 @@ pub fn is_metadata_name(name: &str) -> bool {
 }
 
 /// `None`: as it is. Of a header that may say `now` or `preserve` too.
-pub fn time(headers: &HeaderMap, name: &str) -> Result<Option<Ticks>, Refused> {
+pub fn time(headers: &HeaderMap, name: &str) -> Result<Option<Ticks>, AzFileRefused> {
     match header(headers, name) {
         None | Some("preserve") => Ok(None),
         Some("now") => Ok(Some(now())),

@@ -11,10 +11,10 @@ use http::HeaderMap;
 use http::request::Parts;
 use ring::hmac;
 
-use super::request::Asked;
-use super::tree::{Refused, TICKS, now};
+use super::request::AzFileRequestSeen;
+use super::tree::{AzFileRefused, TICKS, now};
 
-const FAILED: Refused = (403, "AuthenticationFailed");
+const FAILED: AzFileRefused = (403, "AuthenticationFailed");
 const SKEW_MINUTES: i64 = 15;
 /// In this order.
 const SIGNED: [&str; 11] = [
@@ -51,7 +51,12 @@ impl Account {
         BASE64_STANDARD.encode(tag.as_ref())
     }
 
-    pub fn check(&self, parts: &Parts, asked: &Asked, needs: &Needs) -> Result<(), Refused> {
+    pub fn check(
+        &self,
+        parts: &Parts,
+        asked: &AzFileRequestSeen,
+        needs: &Needs,
+    ) -> Result<(), AzFileRefused> {
         if let Some(given) = parts.headers.get("authorization") {
             let given = given.to_str().map_err(|_| FAILED)?;
             let signed = given.strip_prefix(&format!("SharedKey {}:", self.name)).ok_or(FAILED)?;
@@ -64,7 +69,7 @@ impl Account {
         Err((401, "NoAuthenticationInformation"))
     }
 
-    fn string_to_sign(&self, parts: &Parts, asked: &Asked) -> Result<String, Refused> {
+    fn string_to_sign(&self, parts: &Parts, asked: &AzFileRequestSeen) -> Result<String, AzFileRefused> {
         let text =
             |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let date = if text("x-ms-date").is_empty() { text("date") } else { text("x-ms-date") };
@@ -93,9 +98,9 @@ impl Account {
     fn check_sas(
         &self,
         query: &BTreeMap<String, String>,
-        asked: &Asked,
+        asked: &AzFileRequestSeen,
         needs: &Needs,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AzFileRefused> {
         let of = |name: &str| query.get(name).map_or("", String::as_str);
         let text = if query.contains_key("ss") {
             if !of("ss").contains('f') || !of("srt").contains(needs.resource) {

@@ -13,18 +13,18 @@ pub const TICKS: i64 = 10_000_000;
 const CHUNK: u64 = 256 << 10;
 
 /// The service's word for what is wrong, with its HTTP status.
-pub type Refused = (u16, &'static str);
+pub type AzFileRefused = (u16, &'static str);
 
-pub const NO_RESOURCE: Refused = (404, "ResourceNotFound");
-pub const NO_PARENT: Refused = (404, "ParentNotFound");
-pub const MISMATCH: Refused = (409, "ResourceTypeMismatch");
-pub const EXISTS: Refused = (409, "ResourceAlreadyExists");
-pub const NOT_EMPTY: Refused = (409, "DirectoryNotEmpty");
-pub const BAD_RANGE: Refused = (416, "InvalidRange");
-pub const BAD_INPUT: Refused = (400, "InvalidInput");
+pub const NO_RESOURCE: AzFileRefused = (404, "ResourceNotFound");
+pub const NO_PARENT: AzFileRefused = (404, "ParentNotFound");
+pub const MISMATCH: AzFileRefused = (409, "ResourceTypeMismatch");
+pub const EXISTS: AzFileRefused = (409, "ResourceAlreadyExists");
+pub const NOT_EMPTY: AzFileRefused = (409, "DirectoryNotEmpty");
+pub const BAD_RANGE: AzFileRefused = (416, "InvalidRange");
+pub const BAD_INPUT: AzFileRefused = (400, "InvalidInput");
 
 #[derive(Clone, Debug, Default)]
-pub struct Node {
+pub struct ShareNode {
     pub id: u64,
     pub parent: u64,
     pub name: String,
@@ -110,7 +110,7 @@ impl Content {
 }
 
 pub struct Share {
-    pub nodes: BTreeMap<u64, Node>,
+    pub nodes: BTreeMap<u64, ShareNode>,
     next_id: u64,
     next_etag: u64,
     pub quota_gib: u64,
@@ -126,13 +126,13 @@ pub fn now() -> Ticks {
 impl Share {
     pub fn new() -> Share {
         let at = now();
-        let root = Node {
+        let root = ShareNode {
             created: at,
             written: at,
             changed: at,
             etag: 1,
             attributes: "Directory".into(),
-            ..Node::default()
+            ..ShareNode::default()
         };
         // Of the kind of numbers that the service gives.
         Share {
@@ -143,7 +143,7 @@ impl Share {
         }
     }
 
-    pub fn find(&self, path: &str) -> Result<u64, Refused> {
+    pub fn find(&self, path: &str) -> Result<u64, AzFileRefused> {
         let mut at = ROOT;
         let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
@@ -155,7 +155,7 @@ impl Share {
     }
 
     /// The directory in which `path` is or would be, and its last part.
-    fn parent_of<'a>(&self, path: &'a str) -> Result<(u64, &'a str), Refused> {
+    fn parent_of<'a>(&self, path: &'a str) -> Result<(u64, &'a str), AzFileRefused> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let dir = self.find(dir).map_err(|_| NO_PARENT)?;
         match self.nodes[&dir].kind {
@@ -164,17 +164,17 @@ impl Share {
         }
     }
 
-    pub fn directory(&self, path: &str) -> Result<u64, Refused> {
+    pub fn directory(&self, path: &str) -> Result<u64, AzFileRefused> {
         let id = self.find(path)?;
         if matches!(self.nodes[&id].kind, Kind::Directory(_)) { Ok(id) } else { Err(MISMATCH) }
     }
 
-    pub fn file(&self, path: &str) -> Result<u64, Refused> {
+    pub fn file(&self, path: &str) -> Result<u64, AzFileRefused> {
         let id = self.find(path)?;
         if matches!(self.nodes[&id].kind, Kind::File(_)) { Ok(id) } else { Err(MISMATCH) }
     }
 
-    pub fn node(&mut self, id: u64) -> &mut Node {
+    pub fn node(&mut self, id: u64) -> &mut ShareNode {
         self.nodes.get_mut(&id).expect("an id that was found under the same lock")
     }
 
@@ -205,13 +205,16 @@ impl Share {
         let id = self.next_id;
         self.next_id += 64;
         let at = now();
-        self.nodes.insert(id, Node { id, created: at, written: at, changed: at, kind, ..Node::default() });
+        self.nodes.insert(
+            id,
+            ShareNode { id, created: at, written: at, changed: at, kind, ..ShareNode::default() },
+        );
         self.attach(dir, name, id);
         self.touch(id, None);
         id
     }
 
-    pub fn make_directory(&mut self, path: &str) -> Result<u64, Refused> {
+    pub fn make_directory(&mut self, path: &str) -> Result<u64, AzFileRefused> {
         let (dir, name) = self.parent_of(path)?;
         if self.children(dir).contains_key(&folded(name)) {
             return Err(EXISTS);
@@ -220,7 +223,7 @@ impl Share {
     }
 
     /// In place of a file that is there: another file, with its name.
-    pub fn make_file(&mut self, path: &str, size: u64) -> Result<u64, Refused> {
+    pub fn make_file(&mut self, path: &str, size: u64) -> Result<u64, AzFileRefused> {
         let (dir, name) = self.parent_of(path)?;
         if let Some(old) = self.children(dir).get(&folded(name)).copied() {
             if matches!(self.nodes[&old].kind, Kind::Directory(_)) {
@@ -231,7 +234,7 @@ impl Share {
         Ok(self.make(dir, name, Kind::File(Content { size, ..Content::default() })))
     }
 
-    pub fn remove(&mut self, id: u64) -> Result<(), Refused> {
+    pub fn remove(&mut self, id: u64) -> Result<(), AzFileRefused> {
         if id == ROOT {
             return Err(BAD_INPUT);
         }
@@ -243,7 +246,7 @@ impl Share {
         Ok(())
     }
 
-    pub fn rename(&mut self, id: u64, to: &str, replace: bool) -> Result<(), Refused> {
+    pub fn rename(&mut self, id: u64, to: &str, replace: bool) -> Result<(), AzFileRefused> {
         let (dir, name) = self.parent_of(to)?;
         let mut above = dir;
         while above != ROOT {
@@ -271,7 +274,7 @@ impl Share {
     }
 
     /// These nodes are all that is there. Returns what was in the files before.
-    pub fn restore(&mut self, nodes: &BTreeMap<u64, Node>) -> Vec<Bytes> {
+    pub fn restore(&mut self, nodes: &BTreeMap<u64, ShareNode>) -> Vec<Bytes> {
         let there = std::mem::replace(&mut self.nodes, nodes.clone());
         for (id, node) in nodes {
             match there.get(id) {
@@ -280,7 +283,7 @@ impl Share {
                 None => self.renumber(*id),
             }
         }
-        let bytes = |node: &Node| match &node.kind {
+        let bytes = |node: &ShareNode| match &node.kind {
             Kind::File(content) => Some(content.read(0, content.size)),
             Kind::Directory(_) => None,
         };
@@ -309,7 +312,7 @@ impl Share {
         prefix: &str,
         marker: Option<&str>,
         most: usize,
-    ) -> (Vec<&Node>, Option<String>) {
+    ) -> (Vec<&ShareNode>, Option<String>) {
         let Kind::Directory(children) = &self.nodes[&dir].kind else { return (Vec::new(), None) };
         let prefix = folded(prefix);
         let from =

@@ -9,22 +9,22 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::fields::only;
-use super::objects::{Buckets, Facts, Object, Objects, now};
-use super::{Answer, Refused, answer};
+use super::objects::{Buckets, Facts, GcsObject, Objects, now};
+use super::{GcsAnswer, GcsRefused, answer};
 
 const COMPOSE_MAX: usize = 32;
 const PAGE: usize = 1000;
 const METADATA_MAX: usize = 8 << 10;
 
 /// A request as the calls look at it.
-pub struct Asked {
+pub struct GcsRequestSeen {
     method: Method,
     pub bucket: String,
-    call: Call,
+    call: GcsCall,
     query: BTreeMap<String, String>,
 }
 
-enum Call {
+enum GcsCall {
     Buckets,
     Bucket,
     List,
@@ -34,40 +34,42 @@ enum Call {
     Rewrite { from: String, bucket: String, to: String },
 }
 
-fn bad(why: impl Into<String>) -> Refused {
+fn bad(why: impl Into<String>) -> GcsRefused {
     (400, "invalid", why.into())
 }
 
-fn parsed(body: &Bytes) -> Result<Value, Refused> {
+fn parsed(body: &Bytes) -> Result<Value, GcsRefused> {
     serde_json::from_slice(body).map_err(|_| (400, "parseError", "Parse Error".to_owned()))
 }
 
-fn no_such(bucket: &str, key: &str) -> Refused {
+fn no_such(bucket: &str, key: &str) -> GcsRefused {
     (404, "notFound", format!("No such object: {bucket}/{key}"))
 }
 
-fn decoded(text: &str) -> Result<String, Refused> {
+fn decoded(text: &str) -> Result<String, GcsRefused> {
     let text = percent_decode_str(text).decode_utf8().map_err(|_| bad("no UTF-8"))?;
     Ok(text.into_owned())
 }
 
-impl Asked {
-    pub fn of(parts: &Parts) -> Result<Asked, Refused> {
+impl GcsRequestSeen {
+    pub fn of(parts: &Parts) -> Result<GcsRequestSeen, GcsRefused> {
         let path = parts.uri.path();
         let pieces: Vec<String> =
-            path.split('/').skip(1).map(decoded).collect::<Result<Vec<_>, Refused>>()?;
+            path.split('/').skip(1).map(decoded).collect::<Result<Vec<_>, GcsRefused>>()?;
         let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
         let (bucket, call) = match &pieces[..] {
-            ["storage", "v1", "b"] => ("", Call::Buckets),
-            ["storage", "v1", "b", bucket] => (*bucket, Call::Bucket),
-            ["storage", "v1", "b", bucket, "o"] => (*bucket, Call::List),
-            ["upload", "storage", "v1", "b", bucket, "o"] => (*bucket, Call::Upload),
+            ["storage", "v1", "b"] => ("", GcsCall::Buckets),
+            ["storage", "v1", "b", bucket] => (*bucket, GcsCall::Bucket),
+            ["storage", "v1", "b", bucket, "o"] => (*bucket, GcsCall::List),
+            ["upload", "storage", "v1", "b", bucket, "o"] => (*bucket, GcsCall::Upload),
             ["storage", "v1", "b", bucket, "o", key]
-            | ["download", "storage", "v1", "b", bucket, "o", key] => (*bucket, Call::Object((*key).into())),
-            ["storage", "v1", "b", bucket, "o", key, "compose"] => (*bucket, Call::Compose((*key).into())),
+            | ["download", "storage", "v1", "b", bucket, "o", key] => {
+                (*bucket, GcsCall::Object((*key).into()))
+            }
+            ["storage", "v1", "b", bucket, "o", key, "compose"] => (*bucket, GcsCall::Compose((*key).into())),
             ["storage", "v1", "b", from_bucket, "o", from, "rewriteTo", "b", bucket, "o", to] => {
                 let (from, bucket, to) = ((*from).into(), (*bucket).into(), (*to).into());
-                (*from_bucket, Call::Rewrite { from, bucket, to })
+                (*from_bucket, GcsCall::Rewrite { from, bucket, to })
             }
             _ => return Err((404, "notFound", "Not Found".into())),
         };
@@ -76,21 +78,21 @@ impl Asked {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             Ok((decoded(name)?, decoded(&value.replace('+', " "))?))
         });
-        let query = query.collect::<Result<BTreeMap<_, _>, Refused>>()?;
-        Ok(Asked { method: parts.method.clone(), bucket: bucket.to_owned(), call, query })
+        let query = query.collect::<Result<BTreeMap<_, _>, GcsRefused>>()?;
+        Ok(GcsRequestSeen { method: parts.method.clone(), bucket: bucket.to_owned(), call, query })
     }
 
     fn text(&self, name: &str) -> Option<&str> {
         self.query.get(name).map(String::as_str)
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>, Refused> {
+    fn number(&self, name: &str) -> Result<Option<u64>, GcsRefused> {
         let number = |text: &str| text.parse().map_err(|_| bad(format!("Invalid value for {name}: {text}")));
         self.text(name).map(number).transpose()
     }
 
     /// All calls know the general ones.
-    fn knows(&self, own: &[&str]) -> Result<(), Refused> {
+    fn knows(&self, own: &[&str]) -> Result<(), GcsRefused> {
         const GENERAL: [&str; 5] = ["fields", "alt", "prettyPrint", "projection", "userProject"];
         match self
             .query
@@ -103,7 +105,7 @@ impl Asked {
     }
 
     /// `of`: what the conditions' names have in their middle.
-    fn conditions(&self, of: &str, object: Option<&Object>) -> Result<(), Refused> {
+    fn conditions(&self, of: &str, object: Option<&GcsObject>) -> Result<(), GcsRefused> {
         let generation = object.map_or(0, |object| object.generation);
         let metageneration = object.map_or(0, |object| object.metageneration);
         for (name, now) in [("Generation", generation), ("Metageneration", metageneration)] {
@@ -118,7 +120,7 @@ impl Asked {
     }
 
     /// The object that is named, of this generation if one is.
-    fn named<'a>(&self, objects: &'a mut Objects, key: &str) -> Result<&'a mut Object, Refused> {
+    fn named<'a>(&self, objects: &'a mut Objects, key: &str) -> Result<&'a mut GcsObject, GcsRefused> {
         let generation = self.number("generation")?;
         let object = objects.get_mut(key);
         object
@@ -126,7 +128,7 @@ impl Asked {
             .ok_or_else(|| no_such(&self.bucket, key))
     }
 
-    fn told(&self, value: Value) -> Answer {
+    fn told(&self, value: Value) -> GcsAnswer {
         let value = match self.text("fields") {
             Some(fields) => only(value, fields),
             None => value,
@@ -139,30 +141,30 @@ impl Asked {
         buckets: &mut Buckets,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<GcsAnswer, GcsRefused> {
         match (&self.method, &self.call) {
-            (&Method::POST, Call::Buckets) => {
+            (&Method::POST, GcsCall::Buckets) => {
                 self.knows(&["project"])?;
                 let told = parsed(body)?;
                 let name = told["name"].as_str().unwrap_or_default();
                 buckets.make(name)?;
                 Ok(self.told(buckets.bucket(name)?))
             }
-            (&Method::GET, Call::Bucket) => Ok(self.told(buckets.bucket(&self.bucket)?)),
-            (&Method::GET, Call::List) => self.list(buckets),
-            (&Method::POST, Call::Upload) => self.upload(buckets, headers, body),
-            (&Method::GET, Call::Object(key)) => self.get(buckets, key, headers),
-            (&Method::PATCH, Call::Object(key)) => self.patch(buckets, key, body),
-            (&Method::DELETE, Call::Object(key)) => self.delete(buckets, key),
-            (&Method::POST, Call::Compose(key)) => self.compose(buckets, key, body),
-            (&Method::POST, Call::Rewrite { from, bucket, to }) => {
+            (&Method::GET, GcsCall::Bucket) => Ok(self.told(buckets.bucket(&self.bucket)?)),
+            (&Method::GET, GcsCall::List) => self.list(buckets),
+            (&Method::POST, GcsCall::Upload) => self.upload(buckets, headers, body),
+            (&Method::GET, GcsCall::Object(key)) => self.get(buckets, key, headers),
+            (&Method::PATCH, GcsCall::Object(key)) => self.patch(buckets, key, body),
+            (&Method::DELETE, GcsCall::Object(key)) => self.delete(buckets, key),
+            (&Method::POST, GcsCall::Compose(key)) => self.compose(buckets, key, body),
+            (&Method::POST, GcsCall::Rewrite { from, bucket, to }) => {
                 self.rewrite(buckets, from, (bucket, to), body)
             }
             _ => Err((405, "methodNotAllowed", "Method Not Allowed".into())),
         }
     }
 
-    fn list(&self, buckets: &mut Buckets) -> Result<Answer, Refused> {
+    fn list(&self, buckets: &mut Buckets) -> Result<GcsAnswer, GcsRefused> {
         self.knows(&["prefix", "delimiter", "pageToken", "maxResults", "includeTrailingDelimiter"])?;
         let prefix = self.text("prefix").unwrap_or_default();
         let delimiter = self.text("delimiter").filter(|text| !text.is_empty());
@@ -204,7 +206,12 @@ impl Asked {
         Ok(self.told(told))
     }
 
-    fn upload(&self, buckets: &mut Buckets, headers: &HeaderMap, body: &Bytes) -> Result<Answer, Refused> {
+    fn upload(
+        &self,
+        buckets: &mut Buckets,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Result<GcsAnswer, GcsRefused> {
         self.knows(&[
             "uploadType",
             "name",
@@ -235,7 +242,7 @@ impl Asked {
         Ok(self.told(object.resource(&self.bucket, &key)))
     }
 
-    fn get(&self, buckets: &mut Buckets, key: &str, headers: &HeaderMap) -> Result<Answer, Refused> {
+    fn get(&self, buckets: &mut Buckets, key: &str, headers: &HeaderMap) -> Result<GcsAnswer, GcsRefused> {
         self.knows(&[
             "generation",
             "ifGenerationMatch",
@@ -251,7 +258,7 @@ impl Asked {
         media(object, headers)
     }
 
-    fn patch(&self, buckets: &mut Buckets, key: &str, body: &Bytes) -> Result<Answer, Refused> {
+    fn patch(&self, buckets: &mut Buckets, key: &str, body: &Bytes) -> Result<GcsAnswer, GcsRefused> {
         self.knows(&["generation", "ifGenerationMatch", "ifMetagenerationMatch"])?;
         let told = parsed(body)?;
         let object = self.named(buckets.of(&self.bucket)?, key)?;
@@ -279,7 +286,7 @@ impl Asked {
         Ok(self.told(object.resource(&self.bucket, key)))
     }
 
-    fn delete(&self, buckets: &mut Buckets, key: &str) -> Result<Answer, Refused> {
+    fn delete(&self, buckets: &mut Buckets, key: &str) -> Result<GcsAnswer, GcsRefused> {
         self.knows(&["generation", "ifGenerationMatch", "ifMetagenerationMatch"])?;
         let objects = buckets.of(&self.bucket)?;
         let object = self.named(objects, key)?;
@@ -288,7 +295,7 @@ impl Asked {
         Ok(answer(204, Bytes::new()))
     }
 
-    fn compose(&self, buckets: &mut Buckets, key: &str, body: &Bytes) -> Result<Answer, Refused> {
+    fn compose(&self, buckets: &mut Buckets, key: &str, body: &Bytes) -> Result<GcsAnswer, GcsRefused> {
         self.knows(&["ifGenerationMatch", "ifMetagenerationMatch"])?;
         let told = parsed(body)?;
         let sources = told["sourceObjects"].as_array().filter(|sources| !sources.is_empty());
@@ -324,7 +331,7 @@ impl Asked {
         from: &str,
         (bucket, to): (&str, &str),
         body: &Bytes,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<GcsAnswer, GcsRefused> {
         self.knows(&[
             "sourceGeneration",
             "ifSourceGenerationMatch",
@@ -375,7 +382,7 @@ impl Asked {
     }
 }
 
-fn small(facts: &Facts) -> Result<(), Refused> {
+fn small(facts: &Facts) -> Result<(), GcsRefused> {
     let bytes: usize = facts.metadata.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes > METADATA_MAX {
         return Err(bad(format!("The metadata of the object exceeds the limit of {METADATA_MAX} bytes.")));
@@ -414,7 +421,7 @@ fn related(kind: &str, body: &Bytes) -> Option<Related> {
     Some(Related { told, kind, data: body.slice(data..rest.len()) })
 }
 
-fn media(object: &Object, headers: &HeaderMap) -> Result<Answer, Refused> {
+fn media(object: &GcsObject, headers: &HeaderMap) -> Result<GcsAnswer, GcsRefused> {
     let size = object.data.len() as u64;
     let asked = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
     let range = asked.and_then(|range| {

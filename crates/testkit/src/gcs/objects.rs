@@ -7,30 +7,30 @@ use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
-use super::Refused;
+use super::GcsRefused;
 
 pub fn now() -> DateTime<Utc> {
     SystemTime::now().into()
 }
 
-pub type Objects = BTreeMap<String, Object>;
+pub type Objects = BTreeMap<String, GcsObject>;
 
 #[derive(Default)]
 pub struct Buckets {
-    by_name: HashMap<String, Bucket>,
+    by_name: HashMap<String, GcsBucketState>,
     /// Each is larger than all before.
     last_generation: u64,
     /// Copies that are under way.
     pub rewrites: u64,
 }
 
-struct Bucket {
+struct GcsBucketState {
     objects: Objects,
     created: DateTime<Utc>,
 }
 
 #[derive(Clone)]
-pub struct Object {
+pub struct GcsObject {
     pub data: Bytes,
     pub generation: u64,
     pub metageneration: u64,
@@ -68,12 +68,12 @@ fn time(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-fn missing() -> Refused {
+fn missing() -> GcsRefused {
     (404, "notFound", "The specified bucket does not exist.".to_owned())
 }
 
 impl Buckets {
-    pub fn make(&mut self, name: &str) -> Result<(), Refused> {
+    pub fn make(&mut self, name: &str) -> Result<(), GcsRefused> {
         if self.by_name.contains_key(name) {
             return Err((
                 409,
@@ -81,16 +81,16 @@ impl Buckets {
                 "Your previous request to create the named bucket succeeded".into(),
             ));
         }
-        self.by_name.insert(name.to_owned(), Bucket { objects: Objects::new(), created: now() });
+        self.by_name.insert(name.to_owned(), GcsBucketState { objects: Objects::new(), created: now() });
         Ok(())
     }
 
-    pub fn of(&mut self, name: &str) -> Result<&mut Objects, Refused> {
+    pub fn of(&mut self, name: &str) -> Result<&mut Objects, GcsRefused> {
         self.by_name.get_mut(name).map(|bucket| &mut bucket.objects).ok_or_else(missing)
     }
 
     /// What is told of a bucket itself.
-    pub fn bucket(&self, name: &str) -> Result<Value, Refused> {
+    pub fn bucket(&self, name: &str) -> Result<Value, GcsRefused> {
         let created = self.by_name.get(name).ok_or_else(missing)?.created;
         Ok(json!({ "kind": "storage#bucket", "id": name, "name": name, "timeCreated": time(created) }))
     }
@@ -103,7 +103,7 @@ impl Buckets {
         data: Bytes,
         facts: Facts,
         components: Option<u64>,
-    ) -> Result<Object, Refused> {
+    ) -> Result<GcsObject, GcsRefused> {
         let bytes = key.len();
         if bytes == 0 || bytes > 1024 || key.contains(['\r', '\n']) || matches!(key, "." | "..") {
             return Err((400, "invalid", "The specified object name is not valid.".into()));
@@ -112,13 +112,13 @@ impl Buckets {
         let generation = (now.timestamp_micros() as u64).max(self.last_generation + 1);
         self.last_generation = generation;
         let object =
-            Object { data, generation, metageneration: 1, created: now, updated: now, facts, components };
+            GcsObject { data, generation, metageneration: 1, created: now, updated: now, facts, components };
         self.of(bucket)?.insert(key.to_owned(), object.clone());
         Ok(object)
     }
 }
 
-impl Object {
+impl GcsObject {
     pub fn resource(&self, bucket: &str, key: &str) -> Value {
         let mut told = json!({
             "kind": "storage#object",

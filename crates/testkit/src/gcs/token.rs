@@ -16,7 +16,7 @@ use ring::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, Unpa
 use serde_json::{Value, json};
 
 use super::objects::now;
-use super::{Answer, Refused, answer};
+use super::{GcsAnswer, GcsRefused, answer};
 use crate::lab::NotRun;
 
 /// The service account.
@@ -65,7 +65,7 @@ fn public_of(pem: &str) -> Vec<u8> {
     RsaKeyPair::from_pkcs8(&der).expect("a key").public_key().as_ref().to_vec()
 }
 
-fn refused(code: &str, why: &str) -> Answer {
+fn refused(code: &str, why: &str) -> GcsAnswer {
     answer(400, json!({ "error": code, "error_description": why }).to_string().into())
 }
 
@@ -106,7 +106,7 @@ impl Issuer {
     }
 
     /// `None`: it is no request for a token.
-    pub fn answer(&self, parts: &Parts, body: &Bytes) -> Option<Answer> {
+    pub fn answer(&self, parts: &Parts, body: &Bytes) -> Option<GcsAnswer> {
         let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
         let closed = || answer(503, Bytes::from_static(b"closed"));
         let machine = "/computeMetadata/v1/instance/service-accounts/default/token";
@@ -191,7 +191,7 @@ impl Issuer {
     }
 
     /// Of a request for what is in a bucket.
-    pub fn check(&self, parts: &Parts, bucket: &str) -> Result<(), Refused> {
+    pub fn check(&self, parts: &Parts, bucket: &str) -> Result<(), GcsRefused> {
         if self.has_token(parts) {
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl Issuer {
     }
 }
 
-fn plain(token: &str, seconds: u64) -> Answer {
+fn plain(token: &str, seconds: u64) -> GcsAnswer {
     let told = json!({ "access_token": token, "expires_in": seconds, "token_type": "Bearer" });
     answer(200, told.to_string().into())
 }

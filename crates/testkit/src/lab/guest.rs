@@ -115,14 +115,14 @@ impl Guest {
         host_in(self.net, 1)
     }
 
-    /// Start a shell script; wait for it with [`Running::wait`].
-    pub fn start(&self, script: &str) -> Running<'_> {
+    /// Start a shell script; wait for it with [`RunningGuest::wait`].
+    pub fn start(&self, script: &str) -> RunningGuest<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         std::fs::write(self.shared.join(format!("{number}.sh")), script)
             .expect("the shared directory can be written");
         let mut console = self.console.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         writeln!(console, "{number}").expect("the guest is running");
-        Running { guest: self, number }
+        RunningGuest { guest: self, number }
     }
 
     /// Run a shell script, whatever its exit status.
@@ -177,12 +177,12 @@ impl Guest {
 }
 
 /// A script under way.
-pub struct Running<'a> {
+pub struct RunningGuest<'a> {
     guest: &'a Guest,
     number: u64,
 }
 
-impl Running<'_> {
+impl RunningGuest<'_> {
     /// `None` if it has not ended within `deadline`.
     pub fn wait(&self, deadline: Duration) -> Option<Output> {
         let file = |ending: &str| self.guest.shared.join(format!("{}.{ending}", self.number));

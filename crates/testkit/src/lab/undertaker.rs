@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 
 use super::{Guest, NotRun};
 
-pub struct Undertaker(Child);
+pub struct LabUndertaker(Child);
 
-impl Undertaker {
-    pub fn watch(dir: &Path, guests: &[&Guest]) -> Result<Undertaker, NotRun> {
+impl LabUndertaker {
+    pub fn watch(dir: &Path, guests: &[&Guest]) -> Result<LabUndertaker, NotRun> {
         let mut script = String::from("PATH=$PATH:/usr/sbin:/sbin; exec 2>/dev/null; read -r _\n");
         for guest in guests {
             script.push_str(&format!("kill -9 -{}\n", guest.process()));
@@ -19,11 +19,11 @@ impl Undertaker {
         let mut command = Command::new("setsid");
         command.args(["sh", "-c", &format!("{script}rm -rf \"$1\""), "undertaker"]).arg(dir).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.spawn().map(Undertaker).map_err(|e| NotRun(format!("setsid: {e}")))
+        command.spawn().map(LabUndertaker).map_err(|e| NotRun(format!("setsid: {e}")))
     }
 }
 
-impl Drop for Undertaker {
+impl Drop for LabUndertaker {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
         let _ = self.0.wait();

@@ -11,11 +11,11 @@ use types::Error;
 use vfs::{Unflushed, WritePolicy};
 
 use super::report::REFUSALS_TOLD_MAX;
-use super::{Admin, Answer, Body, Problem, decode};
+use super::{Admin, AdminAnswer, Body, Problem, decode};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
+struct FlushBody {
     /// Absent: everything.
     #[serde(default)]
     path: Option<String>,
@@ -38,13 +38,13 @@ impl Watched {
     }
 }
 
-pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> AdminAnswer {
     let wrong = |e: String| {
         let example = r#"{"path": "/show/scene", "wait": false}, or {} for everything"#;
         Problem::new(StatusCode::BAD_REQUEST, format!("send {example} ({e})"))
     };
     let body = body.map_err(|e| wrong(e.to_string()))?;
-    let request: Request = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
+    let request: FlushBody = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
     let path = request.path.as_deref().map(decode).transpose()?;
     let path = path.as_deref().filter(|path| components(path).next().is_some());
     let policies: Vec<_> =
@@ -76,7 +76,11 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     Ok(Json(begun))
 }
 
-pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>, how: RawQuery) -> Answer {
+pub async fn progress(
+    State(admin): State<Arc<Admin>>,
+    Path(number): Path<String>,
+    how: RawQuery,
+) -> AdminAnswer {
     let job = admin.under_way.flushing.look(&number, how).await?;
     // In this order: of what is done the outcome is there.
     let done = job.is_done();

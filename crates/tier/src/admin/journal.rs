@@ -11,7 +11,7 @@ use serde_json::json;
 use types::{Error, ErrorKind};
 use vfs::WaitingFilter;
 
-use super::{Admin, Answer, Body, Problem, decode};
+use super::{Admin, AdminAnswer, Body, Problem, decode};
 use crate::dropped;
 
 /// Of one answer; who wants more asks on behind the last.
@@ -41,7 +41,7 @@ struct ToDrop {
 }
 
 /// `?after=7&refused=1&junction=/show`
-pub async fn list(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> Answer {
+pub async fn list(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> AdminAnswer {
     let (mut after, mut filter) = (0, WaitingFilter::default());
     for word in query.unwrap_or_default().split('&').filter(|word| !word.is_empty()) {
         let wrong = || {
@@ -62,14 +62,14 @@ pub async fn list(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) ->
     Ok(Json(json!({ "operations": told, "more": more })))
 }
 
-pub async fn show(State(admin): State<Arc<Admin>>, Path(sequence): Path<u64>) -> Answer {
+pub async fn show(State(admin): State<Arc<Admin>>, Path(sequence): Path<u64>) -> AdminAnswer {
     let (operation, dependents) = admin.vfs.waiting_operation(sequence)?;
     let mut told = dropped::told(&operation);
     told["needed_by"] = json!(dependents);
     Ok(Json(told))
 }
 
-pub async fn drop(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+pub async fn drop(State(admin): State<Arc<Admin>>, body: Body) -> AdminAnswer {
     let wrong = |e: String| {
         let message = format!(
             r#"send {{"operations": [7], "with_dependents": false}}, or {{"all": true, "refused": true, "junction": "/show"}} ({e})"#
@@ -86,7 +86,7 @@ pub async fn drop(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     dropping.await.map_err(|e| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?
 }
 
-async fn carry_out(admin: &Admin, asked: ToDrop) -> Answer {
+async fn carry_out(admin: &Admin, asked: ToDrop) -> AdminAnswer {
     let filter = WaitingFilter { junction: asked.junction, refused: asked.refused };
     let wanted = match asked.all {
         true => {

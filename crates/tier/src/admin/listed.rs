@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::jobs::{Job, Jobs};
-use super::{Admin, Answer, Problem};
+use super::{Admin, AdminAnswer, Problem};
 
-pub async fn all(State(admin): State<Arc<Admin>>) -> Answer {
+pub async fn all(State(admin): State<Arc<Admin>>) -> AdminAnswer {
     let mut jobs: Vec<Value> = Vec::new();
     jobs.extend(of_kind(&admin.under_way.warming, |warming| warming.told()));
     jobs.extend(of_kind(&admin.under_way.flushing, |watched| watched.told()));
@@ -32,7 +32,7 @@ fn of_kind<P>(jobs: &Jobs<P>, told: impl Fn(&P) -> Value) -> Vec<Value> {
 }
 
 /// A warm-up ends; of a flush, who waits for it ends, and it goes on.
-pub async fn stop(State(admin): State<Arc<Admin>>, Path(number): Path<String>) -> Answer {
+pub async fn stop(State(admin): State<Arc<Admin>>, Path(number): Path<String>) -> AdminAnswer {
     if let Ok(job) = admin.under_way.warming.find(&number) {
         job.progress.stop();
         job.stop();

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use types::Error;
 use vfs::{WarmMode, WarmOrder, WarmProgress};
 
-use super::{Admin, Answer, Body, Problem, decode};
+use super::{Admin, AdminAnswer, Body, Problem, decode};
 
 /// Of so few paths it is told at once if all of them are wrong. One that is right is warmed, whatever the others are.
 const CHECKED_MAX: usize = 16;
@@ -23,10 +23,10 @@ pub const BODY_MAX: usize = 16 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
+struct WarmRequest {
     paths: Vec<String>,
     #[serde(default)]
-    mode: Mode,
+    mode: ModeInJson,
     /// Goes on although nobody looks.
     #[serde(default)]
     detach: bool,
@@ -41,7 +41,7 @@ pub struct Warming {
     /// Percent-encoded; the first of them.
     paths: Vec<String>,
     all_paths: usize,
-    mode: Mode,
+    mode: ModeInJson,
     pin: bool,
 }
 
@@ -66,19 +66,19 @@ impl Warming {
 
 #[derive(Clone, Copy, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Mode {
+enum ModeInJson {
     #[default]
     Data,
     Metadata,
 }
 
-pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> AdminAnswer {
     let wrong = |e: String| {
         let example = r#"{"paths": ["/show/scene"], "mode": "data" or "metadata", "detach": false}"#;
         Problem::new(StatusCode::BAD_REQUEST, format!("send {example} ({e})"))
     };
     let body = body.map_err(|e| wrong(e.to_string()))?;
-    let request: Request = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
+    let request: WarmRequest = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
     let paths = request.paths.iter().map(|path| decode(path)).collect::<Result<Vec<_>, _>>()?;
     if paths.len() <= CHECKED_MAX {
         let mut wrong = None;
@@ -107,8 +107,8 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     let vfs = admin.vfs.clone();
     tokio::spawn(async move {
         let mode = match request.mode {
-            Mode::Data => WarmMode::Data,
-            Mode::Metadata => WarmMode::Metadata,
+            ModeInJson::Data => WarmMode::Data,
+            ModeInJson::Metadata => WarmMode::Metadata,
         };
         let order = WarmOrder { mode, pin: request.pin };
         let progress = &job.progress.progress;
@@ -122,7 +122,11 @@ pub async fn start(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
     Ok(Json(json!({ "job": number })))
 }
 
-pub async fn progress(State(admin): State<Arc<Admin>>, Path(number): Path<String>, how: RawQuery) -> Answer {
+pub async fn progress(
+    State(admin): State<Arc<Admin>>,
+    Path(number): Path<String>,
+    how: RawQuery,
+) -> AdminAnswer {
     let job = admin.under_way.warming.look(&number, how).await?;
     let progress = &job.progress.progress;
     let away = admin.vfs.junctions().into_iter().filter_map(|j| {

@@ -14,7 +14,7 @@ pub const JOURNAL_SIZE_MIN: u64 = 256 << 20;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Journal {
+pub struct JournalTable {
     /// Of the journal, and of nothing else.
     pub dir: Option<PathBuf>,
     /// Bytes that it may take there.

@@ -17,13 +17,13 @@ pub struct S3 {
     pub certificate: Option<PathBuf>,
     pub private_key: Option<PathBuf>,
     /// None: each directory at the top of the tree is a bucket.
-    pub bucket: Vec<Bucket>,
-    pub key: Vec<Key>,
+    pub bucket: Vec<BucketTable>,
+    pub key: Vec<KeyTable>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bucket {
+pub struct BucketTable {
     pub name: String,
     /// In the served tree.
     pub path: String,
@@ -31,7 +31,7 @@ pub struct Bucket {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Key {
+pub struct KeyTable {
     pub id: String,
     #[serde(default)]
     pub secret: Option<String>,
@@ -51,7 +51,7 @@ pub struct Key {
 }
 
 /// Without the secret.
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for KeyTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Key({})", self.id)
     }

@@ -26,7 +26,7 @@ pub struct JournalSettings {
 
 impl JournalSettings {
     /// `cache`: the directory of everything else.
-    pub fn build(typed: config::Journal, cache: &Path, accept_damage: bool) -> Result<JournalSettings> {
+    pub fn build(typed: config::JournalTable, cache: &Path, accept_damage: bool) -> Result<JournalSettings> {
         let dir = typed.dir.unwrap_or_else(|| cache.join("journal"));
         let real = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
         let taken = [cache.to_owned(), cache.join("blocks"), cache.join("metadata")];
@@ -46,7 +46,7 @@ impl JournalSettings {
 }
 
 /// Of a junction that is typed so and, with the command line's word, is written so.
-pub fn flush_policy(typed: &config::Junction, write: WritePolicy) -> Result<FlushPolicy> {
+pub fn flush_policy(typed: &config::JunctionTable, write: WritePolicy) -> Result<FlushPolicy> {
     let keys = [
         ("flush_delay", typed.flush_delay.is_some()),
         ("flush_rate", typed.flush_rate.is_some()),
@@ -87,7 +87,7 @@ mod tests {
 
     fn policy(more: &str, write: WritePolicy) -> Result<FlushPolicy> {
         let text = format!("[[junction]]\npath = \"/show\"\norigin = \"file:///x\"\n{more}\n");
-        let file: config::File = toml::from_str(&text).expect("valid");
+        let file: config::ConfigFile = toml::from_str(&text).expect("valid");
         flush_policy(&file.junction[0], write)
     }
 
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn the_journal_lies_beside_the_blocks_and_in_nobody_elses_directory() {
         let cache = Path::new("/srv/forebay");
-        let default = JournalSettings::build(config::Journal::default(), cache, false).expect("right");
+        let default = JournalSettings::build(config::JournalTable::default(), cache, false).expect("right");
         assert_eq!((default.dir, default.size_max), (cache.join("journal"), 10 << 30));
-        let at = |dir: &str| config::Journal { dir: Some(dir.into()), size: None };
+        let at = |dir: &str| config::JournalTable { dir: Some(dir.into()), size: None };
         for taken in ["/srv/forebay", "/srv/forebay/blocks", "/srv/forebay/metadata/"] {
             assert!(JournalSettings::build(at(taken), cache, false).is_err(), "{taken}");
         }

@@ -91,7 +91,7 @@ fn domain(typed: String) -> Result<String> {
     Ok(typed.to_ascii_lowercase())
 }
 
-fn buckets(typed: Vec<config::Bucket>) -> Result<BucketMap> {
+fn buckets(typed: Vec<config::BucketTable>) -> Result<BucketMap> {
     if typed.is_empty() {
         return Ok(BucketMap::Top);
     }
@@ -143,7 +143,7 @@ fn check_rights(keys: &[AccessKey], buckets: &BucketMap, junctions: &[&str]) -> 
     Ok(())
 }
 
-fn access_key(typed: config::S3Key) -> Result<AccessKey> {
+fn access_key(typed: config::KeyTable) -> Result<AccessKey> {
     let id = typed.id;
     let secret = match (typed.secret, typed.secret_file) {
         (Some(secret), None) => secret,
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     fn build(text: &str) -> std::result::Result<Option<S3Settings>, String> {
-        let file: config::File = toml::from_str(text).expect("TOML of the right shape");
+        let file: config::ConfigFile = toml::from_str(text).expect("TOML of the right shape");
         S3Settings::build(file.s3, None, &["/show"]).map_err(|e| e.to_string())
     }
 
@@ -230,7 +230,7 @@ mod tests {
         let of = |rights: &str, buckets: &str, junctions: &[&str]| {
             let key = format!("[[s3.key]]\nid = \"AKID\"\nsecret = \"do-not-show-this-secret\"\n{rights}\n");
             let text = format!("[s3]\nlisten = \"127.0.0.1:0\"\n{key}{buckets}");
-            let file: config::File = toml::from_str(&text).expect("TOML of the right shape");
+            let file: config::ConfigFile = toml::from_str(&text).expect("TOML of the right shape");
             S3Settings::build(file.s3, None, junctions).map(drop).map_err(|e| e.to_string())
         };
         let named = "[[s3.bucket]]\nname = \"films\"\npath = \"/show\"\n";

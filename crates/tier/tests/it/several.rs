@@ -5,14 +5,14 @@ use std::sync::Arc;
 use origin::{Change, Object, Origin};
 use origin_nfs::NfsOrigin;
 use quantity::Address;
-use tier::running::Running;
+use tier::running::RunningTier;
 use tier::settings::{Overrides, Settings};
 use tier::wire_up;
 use types::{ByteRange, CreateHow, Name, SetAttr, Stability};
 
 /// A tier at work, and a client of its NFS server.
 struct Served {
-    running: Running,
+    running: RunningTier,
     client: Arc<NfsOrigin>,
 }
 
@@ -26,7 +26,7 @@ async fn serve(far: &Path, cache: &Path) -> Served {
     let settings = Settings::build(toml::from_str(&file).expect("read"), &overrides).expect("good settings");
     let tier = wire_up::build(&settings).await.expect("built");
     let port = tier.nfs_address().expect("bound").expect("an NFS server").port();
-    let mut running = Running::start(tier);
+    let mut running = RunningTier::start(tier);
     running.mount().await.expect("nothing to mount");
     let url = format!("nfs://127.0.0.1:{port}/?mountport={port}");
     let client =

@@ -9,7 +9,7 @@ use testkit::ports::free_port;
 use crate::tier::forebay;
 
 /// Starts it and waits until its port answers.
-fn serve(command: std::process::Command, port: u16) -> super::room::Running {
+fn serve(command: std::process::Command, port: u16) -> super::room::RunningTier {
     let running = start(command);
     super::room::wait_for("the server", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
     running

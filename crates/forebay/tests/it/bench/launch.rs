@@ -90,7 +90,7 @@ fn of_fewer_nodes_than_processes_the_others_wait() {
 }
 
 /// A run that takes minutes, of three processes, whose NAS and first phase are at work; and its other two processes.
-fn long_run(room: &Room) -> (super::room::Running, Vec<i32>) {
+fn long_run(room: &Room) -> (super::room::RunningTier, Vec<i32>) {
     let run = start(room.bench(&[
         "render",
         "--procs",

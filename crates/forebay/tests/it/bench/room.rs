@@ -150,12 +150,12 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A command under way. Its output is read as it comes, so that it never waits for us.
-pub struct Running {
+pub struct RunningTier {
     child: Child,
     output: Option<std::thread::JoinHandle<(String, String)>>,
 }
 
-pub fn start(mut command: Command) -> Running {
+pub fn start(mut command: Command) -> RunningTier {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let (out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
@@ -163,10 +163,10 @@ pub fn start(mut command: Command) -> Running {
         let err = std::thread::spawn(move || std::io::read_to_string(err).unwrap_or_default());
         (std::io::read_to_string(out).unwrap_or_default(), err.join().unwrap_or_default())
     });
-    Running { child, output: Some(output) }
+    RunningTier { child, output: Some(output) }
 }
 
-impl Running {
+impl RunningTier {
     pub fn id(&self) -> i32 {
         i32::try_from(self.child.id()).expect("a process's id")
     }
@@ -185,7 +185,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTier {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

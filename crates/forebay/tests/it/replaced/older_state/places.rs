@@ -190,7 +190,7 @@ impl Rewound for Exported<'_> {
 }
 
 /// A stand-in of Google's store.
-pub struct GoogleBucket(Gcs, Option<gcs::Snapshot>);
+pub struct GoogleBucket(Gcs, Option<gcs::GcsSnapshot>);
 
 impl GoogleBucket {
     pub fn new() -> Result<GoogleBucket, NotRun> {
@@ -219,7 +219,7 @@ impl Rewound for GoogleBucket {
 pub struct Share {
     store: azfile::StandIn,
     keys: tempfile::TempDir,
-    kept: Option<azfile::Snapshot>,
+    kept: Option<azfile::AzFileSnapshot>,
 }
 
 impl Share {
