@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use namespace::{Ask, Freshness, Junction, Namespace};
 use origin::posix::PosixOrigin;
-use origin::{Answer, Call, Layer, Origin, Sending};
+use origin::{Layer, Origin, OriginAnswer, OriginCall, Sending};
 use tokio::sync::oneshot;
 use types::{FileId, Result, Timeline};
 
@@ -47,12 +47,12 @@ impl Layer for HeldLookups {
         &self.inner
     }
 
-    async fn around<'a, A: Answer + 'a>(
+    async fn around<'a, A: OriginAnswer + 'a>(
         &'a self,
-        call: Call<'a>,
+        call: OriginCall<'a>,
         send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
     ) -> Result<A> {
-        let is_lookup = matches!(call, Call::Lookup { .. });
+        let is_lookup = matches!(call, OriginCall::Lookup { .. });
         let before = if is_lookup { self.before.lock().unwrap().take() } else { None };
         if let Some(gate) = before {
             gate.pass().await;
