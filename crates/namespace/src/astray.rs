@@ -1,5 +1,5 @@
-//! Objects that renames without an answer may have brought elsewhere: where an object's identity is its place, it has another
-//! one there, and is looked for there once it is not found where it was.
+//! Places to which renames without an answer may have brought objects. Where an object's identity is its place, it has
+//! another identity there, and is looked for there if it is not found where it was.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{MutexGuard, PoisonError};
@@ -8,9 +8,9 @@ use types::{FileId, Name};
 
 use crate::Namespace;
 
-/// Objects; of more than that the last ones are looked for. An outage leaves as many as were renamed at that moment.
+/// The most objects that are remembered, the last ones. An outage leaves as many as were being renamed when it began.
 const OBJECTS_MAX: usize = 4096;
-/// Places of each, the last ones.
+/// The most places of each, the last ones.
 const PLACES_MAX: usize = 8;
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Astray {
         }
     }
 
-    /// It is known where it is, or that it is nowhere. True if it was to be at this place, too.
+    /// Forgets an object whose place is known again. True if this was one of the places where it might be.
     pub fn forget_at(&mut self, id: FileId, dir: FileId, name: &[u8]) -> bool {
         let places = self.forget(id);
         places.iter().any(|place| (place.0, place.1.as_bytes()) == (dir, name))
@@ -52,14 +52,14 @@ impl Astray {
         places.unwrap_or_default()
     }
 
-    /// Where it may be, the last place first.
+    /// The places where the object may be, the last one first.
     pub fn places(&self, id: FileId) -> Vec<(FileId, Name)> {
         self.places.get(&id).into_iter().flat_map(|places| places.iter().rev().cloned()).collect()
     }
 }
 
 impl Namespace {
-    /// A rename that had no answer was to bring it there: where its identity is its place, it is looked for there, too.
+    /// Notes that a rename without an answer was to bring the object there.
     pub fn may_be_at(&self, id: FileId, dir: FileId, name: &Name) {
         self.astray().note(id, dir, name);
     }

@@ -1,4 +1,4 @@
-//! What is this object now? One question to the origin for all who ask at the same time.
+//! The state of one object now: known, or asked of the origin once for all callers at the same time.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl Namespace {
             }
             Err(e) => return Err(e),
         };
-        // Every call comes here: without a reference of its own to the junction, whose count all cores would change.
+        // Every call comes here. It takes no reference of its own to the junction: all cores would change that count.
         let rule = self.grafts.load().junction(node.junction())?.rule_for(&node);
         if self.is_known_fresh(&node, rule, ask) {
             self.metrics.hits.inc();
@@ -45,7 +45,7 @@ impl Namespace {
         }
         let has_siblings = node.record.parent != id; // the root of a junction is its own parent
         if matches!(rule, Freshness::Ttl(_)) && has_siblings && self.suspect(node.record.parent) {
-            // The second object of this directory that expired: ask for all of them at once.
+            // This is the second object of the directory that expired: all of them are asked for at once.
             if self.relist_soon(node.record.parent).await && self.is_known_fresh(&node, rule, ask) {
                 return self.load(id);
             }
@@ -60,12 +60,12 @@ impl Namespace {
         }
     }
 
-    /// A change of our own left it unknown whether what is known of it still holds, and the origin was not asked since.
+    /// Whether a change of our own left the object's state unknown, and the origin was not asked since.
     pub fn is_doubted(&self, id: FileId) -> bool {
         self.load(id).is_ok_and(|node| node.checked_ms() == freshness::DOUBTED_MS)
     }
 
-    /// Ask the origin, whatever is known.
+    /// Asks the origin, whatever is known.
     pub async fn refresh(self: &Arc<Self>, id: FileId, join: Join) -> Result<Arc<Node>> {
         self.metrics.misses.inc();
         let this = self.clone();
@@ -97,7 +97,7 @@ impl Namespace {
                 self.store.enqueue(change.into_iter().collect()).await?;
                 Ok(node)
             }
-            // Another object answers to the reference, or none: look where it used to be, once.
+            // Another object answers to the reference, or none: the reference is re-resolved.
             Ok(_) => self.heal(id).await,
             Err(e) if e.kind() == ErrorKind::Stale => {
                 debug!(%id, "reference is stale: {e}");
@@ -118,7 +118,7 @@ impl Namespace {
         Ok(node)
     }
 
-    /// By its own last check, or by the last listing of the directory it is in.
+    /// Whether the object is fresh by its own last check, or by the last listing of its directory.
     pub(crate) fn is_known_fresh(&self, node: &Node, rule: Freshness, ask: Ask) -> bool {
         let now = self.clock.now_ms();
         let Ok(junction) = self.junction(node.junction()) else { return false };
@@ -134,7 +134,7 @@ impl Namespace {
         }
     }
 
-    /// Does the listing of its directory speak of this very object? Its name may be another's by now.
+    /// Whether the listing of its directory is about this very object. Its name may be another's by now.
     pub(crate) fn is_listed(&self, node: &Node) -> bool {
         let entry = self.store.find_entry(node.record.parent, &node.record.name);
         entry.is_ok_and(|entry| entry.is_some_and(|entry| entry.child == Some(node.id)))
@@ -142,7 +142,7 @@ impl Namespace {
 
     pub(crate) fn may_serve_stale(&self, junction: &Grafted, node: &Node) -> bool {
         match junction.rules.stale_if_error {
-            // That somebody is changing it just now is no outage.
+            // A change that is in flight is no outage.
             None if node.checked_ms() == freshness::DOUBTED_MS => junction.is_failing(),
             None => node.checked_ms() != 0,
             Some(bound) => freshness::within(bound, node.checked_ms(), self.clock.now_ms()),

@@ -24,13 +24,13 @@ use crate::{Found, Grafted, Namespace};
 /// one in forty.
 pub(crate) const NAME_LOCKS: usize = 4096;
 
-/// A change of unknown outcome is asked for again so often, while its names say that it was not made.
+/// How often a change of unknown outcome is sent again while its names say that it was not made.
 const AGAIN_MAX: usize = 2;
 
-/// What was sent before a connection was lost has come to an end by then, if it came to anything.
+/// After this time a request that was sent before its connection was lost has been carried out, if it ever will be.
 const STILL_ON_ITS_WAY: Duration = Duration::from_millis(500);
 
-/// Until it is dropped, an object is somewhere between two names.
+/// A rename of an object that is in flight: until this is dropped, the object may be under either name.
 struct Moving<'a> {
     namespace: &'a Namespace,
     id: FileId,
@@ -62,7 +62,7 @@ impl Namespace {
         self.make_as(dir, name, new, None).await
     }
 
-    /// What is made is known by this id, which clients know already, and this becomes of its note.
+    /// As `make`, under an id that clients know already; `known_as` also says what becomes of the object's note.
     pub async fn make_as(
         self: &Arc<Self>,
         dir: FileId,
@@ -116,7 +116,7 @@ impl Namespace {
         Ok(answer.told.dir)
     }
 
-    /// Both directories are of one junction.
+    /// Renames within one junction: both directories belong to it.
     pub async fn rename(
         self: &Arc<Self>,
         from_dir: FileId,
@@ -127,8 +127,8 @@ impl Namespace {
         self.rename_noting((from_dir, from), (to_dir, to), (None, None)).await
     }
 
-    /// As `rename`, of this object: that it has its old name need not be known any more. Notes of files that have another
-    /// version by it are changed together with what is known of these.
+    /// As `rename`, for a caller that knows the `object`: its old name need not be known here any more. The notes of files
+    /// that get another version by the rename are changed in the same commit as their records.
     pub async fn rename_noting(
         self: &Arc<Self>,
         (from_dir, from): (FileId, &Name),
@@ -149,7 +149,7 @@ impl Namespace {
         let is_place = junction.rules.origin.traits().identity_is_place;
         let unmade = || {
             let (at_from, at_to) = (self.child_of(from_dir, from)?, self.child_of(to_dir, to)?);
-            // Who renames this object and no other decides anew what may be replaced.
+            // A caller that names the object decides anew what may be replaced.
             let may_replace = object.is_none() || at_to.is_none() || at_to == replaced && !is_place;
             Ok(moved.is_some() && at_from == moved && at_to != moved && may_replace)
         };
@@ -176,15 +176,16 @@ impl Namespace {
         }
     }
 
-    /// What has this name is what a rename of ours that had no answer put there of `id`, or began to put there: asked for
-    /// again, that rename ends it. Where objects keep their identity, that tells it, and this is never said.
+    /// Whether the object under this name was put there, in part or as a whole, by a rename of `id` of ours that had no
+    /// answer; the same rename, sent again, completes it. Where an object keeps its identity, the identity tells that, and
+    /// the answer is always `Foreign`.
     pub async fn left_by_rename(
         self: &Arc<Self>,
         id: FileId,
         dir: FileId,
         name: &Name,
     ) -> Result<RenameLeftover> {
-        // One that is known to be gone was not renamed by half.
+        // An object that is known to be gone was not renamed by half.
         let old = match self.load(id) {
             Err(e) if e.kind() == ErrorKind::Stale => return Ok(RenameLeftover::Foreign),
             old => old?,
@@ -210,7 +211,7 @@ impl Namespace {
     ) -> Result<Altered> {
         let build = || Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard });
         let altered = self.alter(id, build).await;
-        // What is cached of before is not to be taken for what is there now.
+        // The cached bytes may be of the state before.
         if set.size.is_some()
             && altered.as_ref().is_err_and(Error::may_have_happened)
             && let Ok(node) = self.load(id)
@@ -262,12 +263,13 @@ impl Namespace {
         Ok(Altered { found: wrote.found, told: object, before: told.before, known })
     }
 
-    /// Who has this name, as far as is known without asking.
+    /// The object that has this name, as far as is known without asking the origin.
     pub fn child_of(&self, dir: FileId, name: &Name) -> Result<Option<FileId>> {
         Ok(self.store.find_entry(dir, name.as_bytes())?.and_then(|entry| entry.child))
     }
 
-    /// One change after the other to each name: their answers are taken in as the origin made them.
+    /// Locks on names: changes of one name are made one after the other, so their answers are taken in as the origin made
+    /// them.
     async fn lock_names(&self, places: &[(FileId, &Name)]) -> Vec<MutexGuard<'_, ()>> {
         let stripe = |(dir, name): &(FileId, &Name)| {
             let mut hasher = SipHasher13::new();
@@ -285,8 +287,8 @@ impl Namespace {
         guards
     }
 
-    /// What nobody knows the outcome of is asked for again where the names say that it was not made. (A first request
-    /// that is on its way still, and overtaken by the second, finds nothing to do, or the name taken.)
+    /// A change of unknown outcome is sent again where the names say that it was not made. (A first request that the second
+    /// one overtakes finds nothing to do, or the name taken.)
     async fn change_names(
         self: &Arc<Self>,
         junction: &Grafted,
@@ -295,7 +297,7 @@ impl Namespace {
         build: impl Fn() -> Result<Change>,
         unmade: impl Fn() -> Result<bool>,
     ) -> Result<ChangeAnswer> {
-        // Nothing is made at the origin of which a client cannot be given a handle that lasts.
+        // While the database takes nothing, no client could be given a handle that lasts: nothing is made then.
         self.store.usable()?;
         let mut again = 0;
         loop {
@@ -305,7 +307,7 @@ impl Namespace {
             };
             let (error, looked) = self.doubt(junction, error, places).await;
             if !looked || again == AGAIN_MAX || !unmade()? {
-                // A refusal may speak of what the first request did.
+                // The refusal of a second request may be the effect of the first.
                 let own = again > 0 && matches!(error.kind(), ErrorKind::Exists | ErrorKind::NotFound);
                 return Err(if own {
                     Error::doubtful("change", junction.rules.path.as_str(), error)
@@ -317,7 +319,7 @@ impl Namespace {
         }
     }
 
-    /// With the references that these objects have now; a stale one is healed, as often as it moves meanwhile.
+    /// Sends the change with the current references of these objects. A stale one is re-resolved, again if it moves meanwhile.
     async fn carry_out(
         self: &Arc<Self>,
         junction: &Grafted,
@@ -348,8 +350,9 @@ impl Namespace {
         junction.note(answer, self.clock.now_ms()).map_err(|e| Error::doubtful("look after a change", id, e))
     }
 
-    /// A change failed. If it may have been made, or its failure contradicts what is known of the names, that is
-    /// forgotten; if nobody knows, the names are looked at before the answer is given. True if this told what they are.
+    /// Looks after a change that failed. If it may have been made, or its failure contradicts what is known of the names,
+    /// that knowledge is dropped; if the outcome is unknown, the names are looked up before the answer is given. Also returns
+    /// whether these look-ups succeeded.
     async fn doubt(
         self: &Arc<Self>,
         junction: &Grafted,
@@ -380,7 +383,7 @@ impl Namespace {
         (error, looked)
     }
 
-    /// The origin is asked for every name of the directory again.
+    /// Drops what is known of the directory's names: the origin is asked for each of them again.
     async fn forget_names(&self, junction: &Grafted, dir: FileId, name: &Name) {
         let name = Bytes::copy_from_slice(name.as_bytes());
         if let Ok(node) = self.load(dir) {

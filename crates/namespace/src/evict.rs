@@ -15,10 +15,10 @@ impl Namespace {
     /// Distrust `id` and all that is known below it; calls `file` for each file, so that its bytes can go too.
     /// Asks the origin nothing.
     pub async fn expire_tree(self: &Arc<Self>, id: FileId, mut file: impl FnMut(FileId)) -> Result<()> {
-        // Absent names are in no listing by which to find them; to learn the others anew is cheap.
+        // Names that are absent are in no listing by which to find them; learning the others anew is cheap.
         self.singles.clear();
         self.given_up().forget_all();
-        // Down to the roots of junctions there is nothing that an origin told.
+        // No origin told anything of the directories above the junctions.
         let mut starts = vec![id];
         while let Some(start) = starts.pop() {
             let children = self.grafts.load().virtual_tree.children(start);
@@ -30,9 +30,9 @@ impl Namespace {
         Ok(())
     }
 
-    /// The same within one junction, whose order is held but for pauses.
+    /// The same within one junction, whose order is held except between pieces.
     async fn expire_in_junction(&self, start: FileId, file: &mut impl FnMut(FileId)) -> Result<()> {
-        // What was never seen is trusted by nobody.
+        // An object that was never seen is not trusted anyway.
         let Ok(junction) = self.load(start).map(|node| node.junction()) else { return Ok(()) };
         let mut dirs = Vec::new();
         let mut changes = Vec::new();
@@ -62,7 +62,7 @@ impl Namespace {
         self.commit_in(order, changes).await
     }
 
-    /// No name is known in the junction's root any more: whoever asks for one asks the origin.
+    /// Drops all names that are known in the junction's root: each is asked for at the origin again.
     pub(crate) async fn forget_names_in(&self, junction: &Grafted) -> Result<()> {
         let dir = junction.root;
         let order = self.in_order(junction.id).await;

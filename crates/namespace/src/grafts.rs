@@ -11,11 +11,11 @@ use crate::config::{Junction, JunctionRules};
 use crate::junction::Grafted;
 use crate::virtual_tree::VirtualTree;
 
-/// Replaced as a whole.
+/// The junctions and the directories above them; replaced as a whole.
 pub struct Grafts {
     pub junctions: HashMap<JunctionId, Arc<Grafted>>,
     pub virtual_tree: VirtualTree,
-    /// Taken away since the start: nothing of theirs is told to anybody, though it is known.
+    /// Junctions that were taken away since the start: their objects are stale, though they are known.
     pub gone: HashSet<JunctionId>,
 }
 
@@ -46,7 +46,7 @@ impl Grafts {
         }
     }
 
-    /// With other junctions. Handles of the top and all that is mounted must stay what they are.
+    /// The same with other junctions. The handle of the top, which is mounted, must stay what it is.
     fn with(&self, junctions: HashMap<JunctionId, Arc<Grafted>>) -> Result<Grafts> {
         let mut new = Grafts::new(junctions)?;
         if new.virtual_tree.root() != self.virtual_tree.root() {
@@ -69,7 +69,7 @@ impl Namespace {
         asked.map_err(|e| Error::new(ErrorKind::Io, "register junction", e))?
     }
 
-    /// One more, which is known under this id. Its origin is looked at as at a start.
+    /// Adds a junction under this id. Its origin is looked at as at a start.
     pub fn graft(self: &Arc<Self>, id: JunctionId, junction: Junction) -> Result<()> {
         let path = junction.path.clone();
         let mut grafted = Grafted::new(id, junction, self.doubtful_since_ms, &self.store)?;
@@ -88,7 +88,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// What is known of it is kept, as of a junction that is absent at a start. Calls that are under way end.
+    /// Takes a junction away. What is known of it is kept, as of one that is absent at a start; calls in flight go on.
     pub fn ungraft(&self, path: &str) -> Result<()> {
         let root = self.change_grafts(|junctions| {
             let found = junctions.values().find(|known| known.rules.path == path);
@@ -100,7 +100,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// From now on.
+    /// Gives a junction other rules from now on.
     pub fn set_rules(&self, path: &str, rules: JunctionRules) -> Result<()> {
         self.change_grafts(|junctions| {
             let found = junctions.values().find(|known| known.rules.path == path);
@@ -108,7 +108,7 @@ impl Namespace {
             junctions.insert(new.id, new);
             Ok(())
         })?;
-        // For how long it holds was told by the rules of before.
+        // Clients were told by the old rules for how long an answer holds.
         let _ = self.changed.send(None);
         Ok(())
     }

@@ -31,23 +31,23 @@ use types::{Error, ErrorKind, FileId, JunctionId, Name, OutageReason, Result};
 use crate::record::Record;
 use crate::store::Store;
 
-/// A look is as good as new for so long.
+/// How long a check of the identity is as good as a new one.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// And will do for so long, if the next one has begun: a change does not wait for it while others come before and after.
+/// How long a check is good enough while the next one is in flight: a change between others does not wait for it.
 const WILL_DO_FOR: Duration = Duration::from_secs(3);
-/// Another storage is looked at again so often.
+/// How often another storage is checked again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Known files that are looked at where the identity alone decides nothing.
+/// Known files that are looked at where the identity alone is no proof.
 const WITNESSES: usize = 16;
-/// They are looked for in so many directories, and among so many names of each.
+/// How many directories they are looked for in, and among how many names of each.
 const WITNESS_DIRS_MAX: usize = 64;
 const WITNESS_NAMES_MAX: usize = 64;
 
-/// More changes of ours than wait for the database at a time.
+/// The most names that are remembered as being removed by us: more than changes of ours wait for the database at a time.
 const LEAVING_MAX: usize = 256;
 
-/// First byte of what is kept.
+/// The first byte of a kept identity.
 const LAYOUT: u8 = 1;
 
 pub struct OriginGuard(Arc<GuardShared>);
@@ -60,21 +60,21 @@ struct GuardShared {
     id: JunctionId,
     root: FileId,
     standing: Mutex<Standing>,
-    /// Counts looks and who wants one, so that one tells which came first.
+    /// A counter of checks and of requests for one, which orders them.
     turns: AtomicU64,
-    /// Held by who looks.
+    /// Held during a check.
     looking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct Standing {
     known: KeptIdentity,
-    /// The last look.
+    /// The last check.
     last: Option<IdentityCheck>,
-    /// The root as it was last seen.
+    /// The reference of the root when it was last seen.
     root: Option<Reference>,
-    /// Names in the root that we take away ourselves, until nothing is known of them any more: that they are not there at
-    /// the origin is no sign.
+    /// Names in the root that changes of ours remove, until the database has forgotten them: their absence at the origin is no
+    /// sign of another storage.
     leaving: VecDeque<Name>,
 }
 
@@ -84,7 +84,7 @@ enum KeptIdentity {
     #[default]
     Nothing,
     Identity(OriginIdentity),
-    /// Something that cannot be read: no origin is known to be the right one.
+    /// The kept identity cannot be read: no storage is known to be the right one.
     Unreadable,
 }
 
@@ -93,19 +93,19 @@ struct IdentityCheck {
     began: u64,
     ended: u64,
     at: Instant,
-    /// That had answered before it began.
+    /// The number of connections that had answered before the check began.
     connections: u64,
     result: Result<()>,
 }
 
-/// How new a look must be.
+/// How recent a check must be.
 #[derive(Clone, Copy)]
 enum Wanted {
-    /// Any since the last outage.
+    /// Any check since the last outage.
     SinceOutage,
-    /// One of the last second or so.
+    /// A check of the last second or so.
     Recent,
-    /// One that begins after this question.
+    /// A check that begins after this question.
     New,
 }
 
@@ -134,12 +134,13 @@ impl OriginGuard {
         }))))
     }
 
-    /// The storage is the right one at some moment after this call began; otherwise an outage.
+    /// Fails with an outage unless the storage is the right one at some moment after this call began.
     pub async fn vouch(&self) -> Result<()> {
         self.0.look(Wanted::New).await
     }
 
-    /// The same of the answers so far, if some may have come from another one: costs nothing while no new connection answers.
+    /// The same for the answers so far, if some may have come from another storage. Costs nothing while no new connection
+    /// answers.
     pub async fn vouch_for_answers(&self) -> Result<()> {
         let connections = self.0.inner.connections();
         let proves = |last: &IdentityCheck| last.result.is_ok() && last.connections == connections;
@@ -147,8 +148,8 @@ impl OriginGuard {
         if is_proven { Ok(()) } else { self.vouch().await }
     }
 
-    /// What is there now is the right one from now on, durably. What was known of the one before is the caller's to give
-    /// up; an empty root is an outage until that has happened.
+    /// Makes the storage that is there now the right one, durably. The caller drops what was known of the one before; an empty
+    /// root is an outage until that has happened.
     pub async fn accept(&self) -> Result<OriginIdentity> {
         let shared = &self.0;
         let _looking = shared.looking.lock().await;
@@ -160,13 +161,13 @@ impl OriginGuard {
         Ok(found)
     }
 
-    /// What was seen so far counts no more.
+    /// Makes earlier checks count no more.
     pub fn look_again(&self) {
         self.0.standing().last = None;
     }
 
-    /// An answer about names and attributes: over a connection that answered for the first time since the last look, also
-    /// what is there may be another storage's.
+    /// Checks an answer about names and attributes. Over a connection that answered for the first time since the last check,
+    /// a success may be another storage's, too.
     async fn told<T>(&self, result: Result<T>, absent: Wanted) -> Result<T> {
         let is_answer = match &result {
             Ok(_) => true,
@@ -179,7 +180,7 @@ impl OriginGuard {
         told
     }
 
-    /// An answer to a question, of which an absence is proof of nothing yet.
+    /// Checks an answer in which an absence is no proof yet.
     async fn heard<T>(&self, result: Result<T>, absent: Wanted) -> Result<T> {
         let Err(error) = &result else { return result };
         let wanted = match error.kind() {
@@ -187,7 +188,7 @@ impl OriginGuard {
             ErrorKind::NotFound => absent,
             _ => {
                 if error.outage_reason().is_some() && error.kind() != ErrorKind::Busy {
-                    // That it is another one stays known until the next look.
+                    // The finding that it is another storage holds until the next check.
                     let is_known = |last: &IdentityCheck| last.result.as_ref().is_err_and(is_replaced);
                     let mut standing = self.0.standing();
                     standing.last = standing.last.take().filter(is_known);
@@ -199,8 +200,8 @@ impl OriginGuard {
         result
     }
 
-    /// An answer to what changed something. Over a connection that answered for the first time since the last look it may
-    /// have come from another storage.
+    /// Checks the answer to a change. Over a connection that answered for the first time since the last check it may have come
+    /// from another storage.
     async fn made<T>(&self, result: Result<T>) -> Result<T> {
         let made = self.heard(result, Wanted::New).await?;
         self.vouch_for_answers().await?;
@@ -234,7 +235,7 @@ impl GuardShared {
                 self.look_behind();
                 return Ok(());
             }
-            // It is another one: somebody looks again now and then, and the others are told so at once.
+            // It is another storage: one caller checks again now and then, and the others fail at once.
             (Some(IdentityCheck { result: Err(e), at, .. }), _)
                 if is_replaced(e) && at.elapsed() < AGAIN_AFTER =>
             {
@@ -254,7 +255,7 @@ impl GuardShared {
         }
     }
 
-    /// For who comes next.
+    /// Checks in the background, for the callers that come next.
     fn look_behind(self: &Arc<Self>) {
         let shared = self.clone();
         tokio::spawn(async move {
@@ -284,13 +285,13 @@ impl GuardShared {
     async fn compare(&self) -> Result<()> {
         let unknown = |e: Error| match e.outage_reason() {
             Some(_) => e,
-            // Whatever it says: which storage it is nobody knows.
+            // Whatever the error is: the storage is unknown.
             None => Error::new(ErrorKind::Unavailable, "identify", self.inner.url()).with_source(e),
         };
         let found = self.inner.identity().await.map_err(unknown)?;
         let known = self.standing().known.clone();
         match &known {
-            // Now it tells more.
+            // The origin tells more than it did before.
             KeptIdentity::Identity(expected) if expected.bytes.is_empty() && !found.bytes.is_empty() => {
                 self.keep(&found).await?;
                 self.standing().known = KeptIdentity::Identity(found.clone());
@@ -329,8 +330,8 @@ impl GuardShared {
         Error::outage(OutageReason::Replaced, "use", context)
     }
 
-    /// Whether at least one file that is known is there as it was, of a few of them. False if none is known: nothing says
-    /// then that it is the same storage.
+    /// Whether at least one of a few known files is there unchanged. False if none is known: then nothing proves that it is
+    /// the same storage.
     async fn has_known_files(&self) -> Result<bool> {
         let mut asking = tokio::task::JoinSet::new();
         for known in self.known_files()? {
@@ -354,7 +355,7 @@ impl GuardShared {
         failed.map_or(Ok(false), Err)
     }
 
-    /// A few files, looked for breadth first.
+    /// A few known files, found breadth first.
     fn known_files(&self) -> Result<Vec<Record>> {
         let (mut files, mut dirs) = (Vec::new(), VecDeque::from([self.root]));
         for _ in 0..WITNESS_DIRS_MAX {
@@ -374,8 +375,8 @@ impl GuardShared {
         Ok(files)
     }
 
-    /// So many names are known in the root that they cannot have gone one by one without being noticed. A last file may
-    /// have.
+    /// Whether so many names are known in the root that they cannot have gone one by one without being noticed. A last file
+    /// can have.
     fn had_names(&self) -> Result<bool> {
         let leaving = self.standing().leaving.clone();
         let mut names = self.store.entries_after(self.root, 0, 2 + leaving.len())?;
@@ -393,7 +394,7 @@ impl GuardShared {
     async fn keep(&self, identity: &OriginIdentity) -> Result<()> {
         let (store, id, bytes) = (self.store.clone(), self.id, KeptIdentity::encode(identity));
         let kept = tokio::task::spawn_blocking(move || store.keep_origin(id, bytes)).await;
-        // Until it is kept, nobody goes on: after a restart anything would be the right one.
+        // No call goes on until the identity is kept: after a restart any storage would be the right one.
         let failed =
             |e: Error| Error::new(ErrorKind::Busy, "keep the identity of", self.inner.url()).with_source(e);
         match kept {
@@ -402,7 +403,7 @@ impl GuardShared {
         }
     }
 
-    /// Before a change is sent. What is known no more is forgotten here, too.
+    /// Notes, before a change is sent, which name of the root it removes. Names that the database has forgotten leave the list.
     fn note_leaving(&self, change: &Change) -> Result<()> {
         let before = self.standing().leaving.clone();
         let mut gone = Vec::new();
@@ -424,7 +425,7 @@ impl GuardShared {
         Ok(())
     }
 
-    /// It was refused.
+    /// Notes that the change was refused, and its name stays.
     fn note_stays(&self, change: &Change) {
         if let Some((_, stays)) = leaving_of(change) {
             self.standing().leaving.retain(|name| name != stays);
@@ -449,7 +450,7 @@ impl KeptIdentity {
             let (length, rest) = rest.split_first_chunk::<2>()?;
             let (identity, shown) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
             let shown = String::from_utf8(shown.to_vec()).ok()?;
-            // Whether it lasts, the next one that is found says.
+            // The next identity that is found says whether it lasts.
             Some(OriginIdentity { bytes: Bytes::copy_from_slice(identity), shown, is_lasting: true })
         };
         read().map_or(KeptIdentity::Unreadable, KeptIdentity::Identity)

@@ -1,4 +1,4 @@
-//! An origin says that a reference is stale: find the object again where it was last seen, once.
+//! Re-resolving a stale reference: the object is looked for under the name and directory where it was last seen.
 //!
 //! Handles given to clients hold our id, so a NAS that was restored, failed over or exported anew under other
 //! handles does not break them as long as the same object still has the same name.
@@ -21,10 +21,10 @@ use crate::{Grafted, Namespace};
 /// Directories to climb at most; a deeper chain of stale references is not worth the round trips.
 const DEPTH_MAX: usize = 128;
 
-/// Times that one directory is found again for one question.
+/// How often one object is re-resolved for one question.
 pub(crate) const MOVES_MAX: usize = 8;
 
-/// Longest wait for a rename under way: two that wait for each other's end must not do so for ever.
+/// The longest wait for a rename that is in flight: two renames that wait for each other must not do so for ever.
 const MOVE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Namespace {
@@ -69,7 +69,7 @@ impl Namespace {
             found => found,
         };
         let Some((object, (parent, name))) = found else {
-            // We are moving it, and it is not where it was: it is where it will be known to be soon.
+            // A rename of ours is in flight, and its answer will tell where the object is.
             let moving = self.moving().get(&id).cloned();
             if let Some(mut end) = moving
                 && tokio::time::timeout(MOVE_PATIENCE, end.changed()).await.is_err()
@@ -94,7 +94,7 @@ impl Namespace {
             return Ok(node);
         }
         if node.record.reference != object.reference {
-            // A change of our own was taken in since we asked: what it told is newer, but for where the object is.
+            // A change of our own was taken in since the question: its answer is newer, except for the place.
             let mut record = node.record.clone();
             (record.parent, record.name) = (place.parent, place.name.clone());
             record.reference = object.reference.clone();
@@ -115,8 +115,8 @@ impl Namespace {
         Ok(node)
     }
 
-    /// An object that was adopted has two ids. Its identity, from which the first one was derived, leads to the one that it
-    /// was adopted as, whoever finds it again.
+    /// Whether the object was adopted, and so has two ids. Its identity, from which the first id was derived, leads to the
+    /// id as which it was adopted, whichever of the two is re-resolved.
     fn is_adopted(&self, junction: JunctionId, first: FileId, identity: &Identity) -> bool {
         FileId::derive(junction, &identity.0) == first && self.id_of(junction, identity).is_made_here()
     }
@@ -136,8 +136,8 @@ impl Namespace {
         Some(StoreChange::PutAlias { computed, known: id })
     }
 
-    /// Where an object's identity is its place, one that moved keeps its id: its new place means that from now on, and its
-    /// old one, if something comes to be there, another.
+    /// Where an object's identity is its place, an object that moved keeps its id: the new place leads to that id from now
+    /// on, and the old place, if another object comes to be there, to another id.
     pub(crate) fn moved(&self, junction: &Grafted, old: &Node, now: &Identity) -> Vec<StoreChange> {
         let before = Identity(old.record.reference.0.clone());
         if !junction.rules.origin.traits().identity_is_place || before == *now {
@@ -156,8 +156,8 @@ impl Namespace {
         changes
     }
 
-    /// `id` is from now on one more id of the object known as `known`: the one that its identity and its names lead to.
-    /// Handles with the other stay good.
+    /// Makes `id` one more id of the object known as `known`, to which its identity and its names lead from now on. Handles
+    /// with the other id stay good.
     pub async fn adopt(self: &Arc<Self>, id: FileId, known: FileId) -> Result<Arc<Node>> {
         let old = self.load(known)?;
         let junction = &*self.junction(old.junction())?;
@@ -179,7 +179,7 @@ impl Namespace {
                 changes.extend(self.named(id, (dir, &name), None));
             }
         }
-        // What is done to it from now on is not told of the other id.
+        // Later changes of the object are not noted under the other id.
         let mut record = old.record.clone();
         record.checked_ms = 0;
         changes.push(self.replace(known, record));
@@ -187,12 +187,12 @@ impl Namespace {
         Ok(node)
     }
 
-    /// By one id or the other: an object that was adopted has two.
+    /// Whether the identity leads to this id, or the id was derived from it: an object that was adopted has two.
     pub(crate) fn is_known_as(&self, id: FileId, junction: JunctionId, identity: &Identity) -> bool {
         self.id_of(junction, identity) == id || FileId::derive(junction, &identity.0) == id
     }
 
-    /// Where it was seen last; a file that had several names, under the others too.
+    /// Looks for the object where it was seen last; for a file that had several names, under the others, too.
     async fn look_under_its_names(
         self: &Arc<Self>,
         junction: &Grafted,
@@ -211,7 +211,7 @@ impl Namespace {
         Ok(None)
     }
 
-    /// By a rename that had no answer, where it has another identity by that.
+    /// Looks for the object where a rename without an answer may have brought it, if it has another identity there.
     async fn look_where_it_was_to_go(
         self: &Arc<Self>,
         junction: &Grafted,
@@ -264,7 +264,7 @@ impl Namespace {
             return true;
         }
         if junction.rules.origin.traits().identity_is_place {
-            // The directory it is in was moved.
+            // The directory that the object is in was moved.
             return found.attr.kind == old.attr().kind && found.version == old.version();
         }
         let same_inode = found.attr.fileid == old.attr().fileid && found.attr.kind == old.attr().kind;
@@ -277,7 +277,7 @@ fn is_in_one_place(now: &Node, before: &Node) -> bool {
     (now.record.parent, &now.record.name) == (before.record.parent, &before.record.name)
 }
 
-/// Not that it is gone: who asks later is told what it is.
+/// A retryable error, which does not say that the object is gone.
 pub(crate) fn keeps_moving(id: FileId) -> Error {
     Error::new(ErrorKind::Busy, "ask about what keeps moving,", id)
 }

@@ -28,20 +28,20 @@ pub struct Grafted {
     pub guard: Arc<OriginGuard>,
     /// Id of its root directory: fixed, so that it exists before the origin was ever reached.
     pub root: FileId,
-    /// What was heard before this counts in an outage only.
+    /// Knowledge from before this moment counts in an outage only.
     pub trusted_from_ms: u64,
-    /// Shared with what takes its place under other rules.
+    /// Shared with the junction that takes this one's place under other rules.
     condition: Arc<OriginCondition>,
     pub limits: Arc<KnownLimits>,
 }
 
-/// How the origin does.
+/// Whether the origin answers, and what it said last of its room.
 #[derive(Default)]
 struct OriginCondition {
     /// When the running outage began; 0 = the origin answers.
     failing_since_ms: AtomicU64,
     probed_ms: AtomicU64,
-    /// Told when an outage is over.
+    /// Notified when an outage is over.
     recovered: watch::Sender<()>,
     last_error: Mutex<Option<(OutageReason, String)>>,
     room: Mutex<Option<(std::time::Instant, FsStat)>>,
@@ -105,7 +105,7 @@ impl Grafted {
         }
     }
 
-    /// May what was heard at `at_ms` be told to who asks so?
+    /// Whether knowledge from `at_ms` may answer a question for this use.
     pub fn is_fresh(&self, rule: Freshness, ask: Ask, at_ms: u64, now_ms: u64) -> bool {
         at_ms >= self.trusted_from_ms && freshness::is_fresh(rule, ask, at_ms, now_ms)
     }

@@ -1,11 +1,33 @@
 //! Names and attributes, with freshness: which *version* of which object is this file now?
 //!
-//! Everything learnt is in the database (`store`), the busy part of it in memory too. A question is answered
-//! from there while the junction's rule (`freshness`) allows; otherwise the origin is asked once for all who
-//! wait (`flights`). Start with `attr.rs` (one object), then `lookup.rs` (one name), then `listing.rs` (a whole
-//! directory, which is how most of the other two are answered).
+//! The cast:
+//! - [`Namespace`] answers questions about names and attributes and makes changes at the origins. Its methods are in
+//!   `attr.rs` (one object), `lookup.rs` (one name), `listing.rs` (a whole directory, by which most of the other two are
+//!   answered), `change.rs` (names and attributes that are changed), `evict.rs`, `validity.rs` and `siblings.rs`.
+//! - A [`Node`] (`node.rs`) is one object in memory, a `Record` (`record.rs`) the same in the database (`store.rs`: one
+//!   thread commits, readers see the last commit).
+//! - A `Grafted` (`junction.rs`) is a junction at work; `Grafts` (`grafts.rs`) are all of them, with the directories above
+//!   them (`virtual_tree.rs`). Around each origin lies an `OriginGuard` (`guard.rs`), which makes another storage than the
+//!   junction was given an outage; `limits.rs` keeps what the origin can never take.
+//! - `Flights` (`flights.rs`) let callers share one question. `observe.rs` takes in an answer, `taken.rs` and `wrote.rs`
+//!   the answers to our own changes, under the junction's lock (`order.rs`).
+//! - `heal.rs` re-resolves stale references, also by `astray.rs`; `ours.rs` knows which of our changes were made while a
+//!   question was in flight; `walk.rs` lists ahead of clients that walk a tree.
+//! - Pure: `freshness.rs` (when the origin is asked), `endless.rs` (how far a listing is followed), `cookie.rs`.
 //!
-//! Knows nothing of cached bytes, dirty data, callers and permissions.
+//! The way of an answer: a question is answered from memory or the database while the junction's rule allows. Otherwise one
+//! task asks the origin through its guard. The answer is stamped with the moment of its question (`QueryStamp`); in the
+//! junction's order it is compared with what is known, put into memory and handed to the store; then all callers get it.
+//!
+//! Invariants:
+//! - An older answer never replaces a newer one, and no answer undoes a change of ours that was made after its question.
+//! - Memory and database take in the same things in the same order, junction by junction; no junction waits for another.
+//! - An object is in the database before a client gets a handle to it.
+//! - An outage never looks like absence, and an absence that matters is vouched for by the guard.
+//! - The database is a cache, except for handles and notes: one that is damaged is begun anew.
+//!
+//! Begin with `attr.rs`, then `lookup.rs`, `listing.rs` and `observe.rs`. Nothing here knows of cached bytes, dirty data,
+//! callers and permissions.
 
 mod astray;
 mod attr;
@@ -110,15 +132,15 @@ impl Found {
 pub struct Namespace {
     store: Arc<Store>,
     clock: Timeline,
-    /// Looked at by every call, so without a lock.
+    /// The junctions. Every call reads them, so they are behind no lock.
     grafts: ArcSwap<Grafts>,
-    /// Held by who replaces them.
+    /// Held while the junctions are replaced.
     grafting: Mutex<()>,
-    /// When this process began, if changes of ours may be missing in what was known before.
+    /// The start of this process, if changes of ours may be missing in what was known before (after a crash).
     doubtful_since_ms: Option<u64>,
     nodes: quick_cache::sync::Cache<FileId, node::Remembered>,
-    /// With the store's generation: what a database said that was set aside counts no more. `None`: there is none, though
-    /// the store may still have the one that is taken back.
+    /// Listings by the generation of the database, so that those of a database that was set aside do not count. `None`: there
+    /// is none, though the store may still have one that is being taken back.
     listings: quick_cache::sync::Cache<(u64, FileId), Option<DirListing>>,
     /// Ids computed from identities that belong to objects known under another id; rare (see `heal`).
     aliases: RwLock<HashMap<FileId, FileId>>,
@@ -130,25 +152,25 @@ pub struct Namespace {
     given_up: Mutex<endless::GivenUpListings>,
     list_ahead: bool,
     walks: Mutex<walk::Walks>,
-    /// Counts changes of our own that were taken in: what the origin was asked before one may be older than it.
+    /// The number of changes of our own that were taken in: answers to questions that were asked before one may be older.
     own_changes: std::sync::atomic::AtomicU64,
-    /// Counts what was taken in.
+    /// The number of descriptions of objects that were taken in.
     learnt: std::sync::atomic::AtomicU64,
     ours: Mutex<ours::Ours>,
-    /// Objects that a rename of ours is about: the end of it can be waited for.
+    /// Objects that are being renamed by us, with the end of the rename to wait for.
     moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
-    /// Where renames that had no answer were to bring what.
+    /// Places to which renames without an answer may have brought objects.
     astray: Mutex<astray::Astray>,
     /// A lock for each junction, held from the look at what is known until what follows from it is queued for the store.
     orders: order::LearningOrders,
     name_locks: Vec<tokio::sync::Mutex<()>>,
-    /// Of the listings ahead of walkers.
+    /// Permits for listings ahead of clients that walk a tree.
     walk_room: Arc<tokio::sync::Semaphore>,
     attr_flights: Flights<FileId, Arc<Node>>,
     lookup_flights: Flights<(FileId, Name), lookup::Heard>,
     listing_flights: Flights<FileId, DirListing>,
     heal_flights: Flights<FileId, Arc<Node>>,
-    /// Objects that are not what they were, for fronts whose clients are told. `None`: any may be.
+    /// Objects that changed, for fronts that notify their clients. `None`: any may have changed.
     changed: tokio::sync::broadcast::Sender<Option<FileId>>,
     metrics: Metrics,
 }
@@ -210,7 +232,7 @@ impl Namespace {
         }))
     }
 
-    /// By which ages are counted here.
+    /// The time line by which ages are counted here.
     pub fn clock(&self) -> &Timeline {
         &self.clock
     }
@@ -245,17 +267,17 @@ impl Namespace {
         Ok((origin, node.record.reference.clone()))
     }
 
-    /// The object as it is known, without asking anybody: for whoever is already using it.
+    /// The object as it is known, without asking the origin: for a caller that is using it already.
     pub fn getattr_known(&self, id: FileId) -> Result<Found> {
         self.load(id).map(Found::Node)
     }
 
-    /// What `alter_note` made last of this object's.
+    /// The note that is kept with this object (`alter_note`).
     pub fn note(&self, id: FileId) -> Result<Option<bytes::Bytes>> {
         self.store.note(id)
     }
 
-    /// A few bytes to be kept with an object; durable when this returns.
+    /// Changes the few bytes that are kept with an object; durable when this returns.
     pub async fn alter_note(&self, id: FileId, note: NoteChange) -> Result<()> {
         self.store.commit(vec![store::StoreChange::AlterNote(id, note)]).await
     }
@@ -265,7 +287,7 @@ impl Namespace {
         self.junction(junction).map(|junction| junction.root)
     }
 
-    /// For who keeps an object's state elsewhere: it is not what it was, and those who listen are told.
+    /// Notifies listeners that an object changed whose state is kept elsewhere.
     pub fn tell_changed(&self, id: FileId) {
         let _ = self.changed.send(Some(id)); // nobody may be listening
     }
@@ -278,13 +300,13 @@ impl Namespace {
         }
     }
 
-    /// An outage unless the storage that answers for this junction is the one that it was given, at some moment after
-    /// this call began: before that, what is said not to be there is proof of nothing.
+    /// Fails with an outage unless the storage behind this junction is the right one at some moment after this call began.
+    /// Until that is known, an absence proves nothing.
     pub async fn vouch_for_junction(&self, junction: JunctionId) -> Result<()> {
         self.vouch_for(&*self.junction(junction)?).await
     }
 
-    /// The same of what this junction's origin answered so far.
+    /// The same for the answers that this junction's origin gave so far.
     pub async fn vouch_for_answers_of(&self, junction: JunctionId) -> Result<()> {
         let junction = &*self.junction(junction)?;
         junction.note(junction.guard.vouch_for_answers().await, self.clock.now_ms())
@@ -360,8 +382,8 @@ impl Namespace {
         }
     }
 
-    /// Hear of every object that was found to have another version or to be gone, and of what the operator expires. `None`:
-    /// all that was told may be told otherwise from now on.
+    /// A stream of the objects that were found to have another version or to be gone, and of those that the operator expires.
+    /// `None`: any object may have changed.
     pub fn changes(&self) -> tokio::sync::broadcast::Receiver<Option<FileId>> {
         self.changed.subscribe()
     }
@@ -371,7 +393,7 @@ impl Namespace {
         self.junction(id).map(|junction| junction.recoveries())
     }
 
-    /// Why nothing that is learnt can be kept now, and what of what was kept is lost since the start; a sentence each.
+    /// Why the database takes nothing now, and what was lost of it since the start; a sentence each.
     pub fn database_trouble(&self) -> (Option<String>, Option<String>) {
         self.store.trouble()
     }

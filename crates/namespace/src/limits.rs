@@ -1,7 +1,7 @@
 //! What each junction's origin can never take, so that it is refused before anything is acknowledged.
 //!
-//! Asked for when something is to be changed, believed for a while, and kept, so that a start without the origin knows
-//! what it was. Nobody waits for an answer but who would be refused by an old one, or has none at all yet.
+//! The limits are asked for when something is to be changed, believed for a while, and kept, so that a start without the
+//! origin knows them. A caller waits for an answer only if an old one would refuse it, or there is none at all yet.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use types::{FileId, JunctionId, Result};
 use crate::Namespace;
 use crate::store::{self, NoteChange, Store};
 
-/// An answer is believed for so long; afterwards it is asked anew beside what goes on.
+/// How long an answer is believed; after that it is asked for again in the background.
 const GOOD_FOR: Duration = Duration::from_secs(60);
-/// After a question without an answer, or before who was refused causes another one.
+/// The pause after a question without an answer, and before a refused caller causes another question.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// An origin that does not answer holds up nobody for longer: what is not known is not refused.
+/// The longest wait for an origin that does not answer. Limits that are not known refuse nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// First byte of what is kept.
@@ -28,17 +28,17 @@ pub struct KnownLimits(Arc<LimitsShared>);
 struct LimitsShared {
     origin: Arc<dyn Origin>,
     store: Arc<Store>,
-    /// Where they are kept.
+    /// The id of the note in which they are kept.
     place: FileId,
     state: Mutex<State>,
-    /// Held by who asks.
+    /// Held while the origin is asked.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     known: Option<OriginLimits>,
-    /// Of this process.
+    /// The last question of this process.
     asked: Option<AskedLimits>,
 }
 
@@ -72,7 +72,7 @@ impl KnownLimits {
         }
     }
 
-    /// For who would be refused: as they are now, if that was not found out just now.
+    /// The limits for a caller that would be refused: asked for anew, if that did not happen just now.
     pub async fn anew(&self) -> OriginLimits {
         let young = |asked: &AskedLimits| asked.at.elapsed() < AGAIN_AFTER;
         let known = {
@@ -136,7 +136,7 @@ impl LimitsShared {
 enum Age {
     Good,
     Old,
-    /// There was no answer, just now.
+    /// The last question, a moment ago, had no answer.
     Tried,
 }
 
@@ -162,7 +162,7 @@ fn encode(limits: &OriginLimits) -> Bytes {
     [&[LAYOUT, flags], &words[..]].concat().into()
 }
 
-/// Of another layout, or damaged: not known.
+/// `None`: the note has another layout, or is damaged.
 fn decode(bytes: &[u8]) -> Option<OriginLimits> {
     let ([LAYOUT, flags], words) = bytes.split_first_chunk::<2>()? else { return None };
     let words: &[u8; 24] = words.try_into().ok()?;
@@ -186,7 +186,7 @@ impl Namespace {
         Ok(self.junction(junction)?.limits.now().await)
     }
 
-    /// The same, for who is about to be refused by what may have changed since.
+    /// The same, for a caller that is about to be refused by limits that may have changed since.
     pub async fn limits_of_now(&self, junction: JunctionId) -> Result<OriginLimits> {
         Ok(self.junction(junction)?.limits.anew().await)
     }

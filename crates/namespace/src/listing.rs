@@ -25,15 +25,15 @@ use crate::{Found, Grafted, Namespace};
 const LISTING_PATIENCE: Duration = Duration::from_secs(1);
 /// Above this many names, single questions are cheaper than fetching the directory.
 pub(crate) const LIST_ON_SUSPICION_MAX: u64 = 20_000;
-/// A listing that an operator's evict comes between begins anew, so often.
+/// How often a listing begins anew because an operator's evict came between.
 const UNDISTURBED_TRIES: usize = 4;
 /// Names listed without their object that are looked up at the same time.
 const RESOLVE_TOGETHER: usize = 32;
-/// Names that are looked at together where a listing is taken back.
+/// Names that are looked at in one piece where a listing is taken back.
 const TAKEN_BACK_TOGETHER: usize = 4096;
-/// Names of a path in a message.
+/// The most names of a path in a message.
 const SHOWN_MAX: usize = 64;
-/// How long a listing waits for those: an unreachable submount must not hold up its neighbours.
+/// How long a listing waits for such look-ups: an unreachable submount must not hold up its neighbours.
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// One name of a listing.
@@ -55,7 +55,7 @@ pub struct ListingPage {
     pub eof: bool,
 }
 
-/// Directories in which something had to be asked for singly of late.
+/// Directories in which single objects had to be asked for lately.
 #[derive(Default)]
 pub struct Suspects {
     seen: HashMap<FileId, (u32, u64)>,
@@ -64,7 +64,7 @@ pub struct Suspects {
 impl Suspects {
     /// Directories remembered; when full, all are forgotten: the next ones are counted afresh.
     const MAX: usize = 4096;
-    /// Two questions further apart than this are two strangers.
+    /// Two questions further apart than this have nothing to do with each other.
     const WINDOW_MS: u64 = 60_000;
 
     /// Note one more; true from the second on.
@@ -138,7 +138,7 @@ impl Namespace {
         if dir == DETACHED {
             return Ok(None);
         }
-        // At once: a listing that is taken back meanwhile must not come back from the store.
+        // In one step: a listing that is taken back meanwhile must not come back from the store.
         self.listings.get_or_insert_with(&self.listing_key(dir), || self.store.listing(dir))
     }
 
@@ -150,12 +150,13 @@ impl Namespace {
         self.listings.insert(self.listing_key(dir), listing);
     }
 
-    /// Counts what takes from the store what it had of a junction: what was asked before must not be believed after it.
+    /// A count of the events that remove knowledge of a junction from the store (evictions, a new database): an answer to a
+    /// question that was asked before one must not be believed after it.
     fn losses(&self, junction: JunctionId) -> u64 {
         self.orders.evictions(junction) + self.store.generation()
     }
 
-    /// An error that passes, if the store was begun anew since `generation`: what was read from it may be nothing.
+    /// A retryable error if the database was begun anew since `generation`: what was read from it may be incomplete.
     fn same_store(&self, generation: u64, dir: FileId) -> Result<()> {
         if self.store.generation() == generation {
             return Ok(());
@@ -163,14 +164,14 @@ impl Namespace {
         Err(Error::new(ErrorKind::Busy, "list while the metadata database is begun anew,", dir))
     }
 
-    /// No listing of this directory counts any more. The caller has the store take it back, too.
+    /// Invalidates the directory's listing in memory; the caller passes the returned change to the store.
     pub(crate) fn drop_listing(&self, dir: FileId) -> StoreChange {
         self.ours().spoil_listing(dir);
         self.keep_listing(dir, None);
         StoreChange::RemoveListing(dir)
     }
 
-    /// Since when the listing is known to name exactly what is in the directory; `None` if it is outdated.
+    /// The latest moment at which the listing named exactly what is in the directory; `None` if it is outdated.
     pub(crate) fn proof(&self, dir: &Node, listing: &DirListing, rule: Freshness) -> Option<u64> {
         proof(dir, listing.version, listing.settled, listing.listed_ms, rule)
     }
@@ -199,7 +200,7 @@ impl Namespace {
             let this = self.clone();
             self.listing_flights.run(id, join, move || async move {
                 match this.listing_of(id) {
-                    // One has landed since the look above.
+                    // Another listing has ended since the look above.
                     Ok(Some(new))
                         if join == Join::Running
                             && listing != Some(new)
@@ -212,7 +213,7 @@ impl Namespace {
             })
         };
         let mut answer = list(join).await;
-        // Joined one that began so long ago that it is too old already.
+        // The listing that was joined began so long ago that it is too old already.
         let too_old = |l: &DirListing| {
             l.listed_ms < now && !junction.is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
         };
@@ -228,7 +229,7 @@ impl Namespace {
         }
     }
 
-    /// Are the names and the attributes of a listing fresh enough for who asks so?
+    /// Whether the names and the attributes of a listing are fresh enough for this use.
     fn will_do(&self, dir: &Node, listing: &DirListing, junction: &Grafted, ask: Ask) -> bool {
         let (rules, now) = (&junction.rules, self.clock.now_ms());
         let names = self
@@ -267,7 +268,7 @@ impl Namespace {
     }
 
     /// Fetch the directory from the origin page by page; a page is committed while the next one travels.
-    /// One that led nowhere is not tried again for a while, whoever asks.
+    /// A listing that was given up is not tried again for a while.
     pub(crate) async fn list(self: Arc<Self>, dir: FileId) -> Result<DirListing> {
         self.given_up().check(dir, self.clock.now_ms())?;
         let listed = self.list_undisturbed(dir).await;
@@ -319,7 +320,7 @@ impl Namespace {
         Err(Error::new(ErrorKind::Busy, "list while it is being evicted,", dir))
     }
 
-    /// All names of the directory with what has them, as the origin says now.
+    /// All names of the directory with their objects, as the origin says now.
     pub async fn list_now(self: &Arc<Self>, dir: FileId) -> Result<Vec<(Bytes, Option<FileId>)>> {
         let (this, generation) = (self.clone(), self.store.generation());
         self.listing_flights.run(dir, Join::StartedAfterAsking, move || this.list(dir)).await?;
@@ -345,7 +346,7 @@ impl Namespace {
         }
     }
 
-    /// `None`: something was evicted meanwhile, and what was asked before that must not be believed.
+    /// `None`: something was evicted meanwhile, and answers to earlier questions must not be believed.
     async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<DirListing>> {
         let dir = {
             let _order = self.in_order(dir.junction()).await;
@@ -377,7 +378,7 @@ impl Namespace {
         }
     }
 
-    /// The hashes of all names that came, and what is known of the directory by them.
+    /// Fetches all pages. Returns the hashes of all names, and the listing that they make.
     async fn follow_pages(
         self: &Arc<Self>,
         dir: &Arc<Node>,
@@ -426,7 +427,7 @@ impl Namespace {
         if !before.is_subset(&seen) {
             self.vouch_for(junction).await?;
         }
-        // Where only a listing tells that names came or went, the directory's times are to be asked for anew.
+        // If only a listing shows that names came or went, the directory's times must be asked for anew.
         let known = self.listing_of(dir.id)?.is_some();
         if !shown && known && (news || !before.is_subset(&seen)) {
             self.load(dir.id)?.doubt();
@@ -435,8 +436,8 @@ impl Namespace {
         Ok(Some((seen, listing)))
     }
 
-    /// What a listing brought that led nowhere: the database is not to grow with each try. What was learnt otherwise since
-    /// it began stays.
+    /// Removes the names that a listing brought which was given up, so that the database does not grow with each try. What
+    /// was learnt otherwise since the listing began stays.
     async fn take_back(&self, dir: &Node, before: &HashSet<u64>, asked: QueryStamp) -> Result<()> {
         let (dir, junction) = (dir.id, dir.junction());
         let mut after = 0;
@@ -476,7 +477,7 @@ impl Namespace {
         junction.note(answer, self.clock.now_ms())
     }
 
-    /// Hashes of the names known before: those that the listing does not name are gone.
+    /// The hashes of the names that are known before a listing: those that it does not name are gone.
     async fn slots_of(&self, dir: FileId) -> Result<HashSet<u64>> {
         let mut slots = HashSet::new();
         let mut after = 0;
@@ -489,7 +490,7 @@ impl Namespace {
         }
     }
 
-    /// What was listed, but for the names that we changed meanwhile.
+    /// Takes in a page, except for the names that changes of ours touched meanwhile.
     fn take_in(
         &self,
         order: &InOrder,
@@ -508,7 +509,7 @@ impl Namespace {
                     let had = (object.attr.nlink > 1).then(|| self.place_of(id)).flatten();
                     let change = match self.observe(order, junction, id, Some(place), object, asked) {
                         Ok((_, change)) => change,
-                        // We have removed it since the listing began.
+                        // A change of ours removed it since the listing began.
                         Err(e) if e.kind() == ErrorKind::Stale => continue,
                         Err(e) => return Err(e),
                     };
@@ -565,7 +566,7 @@ impl Namespace {
                 }
             }
         }
-        // Nothing but our own changes since it began, which are in it.
+        // Only changes of our own were made since the listing began, and these are in it.
         let now = self.load(dir)?.version();
         if now != listing.version && self.ours().leads(dir, listing.version, now) {
             (listing.version, listing.settled) = (now, false);
@@ -573,7 +574,7 @@ impl Namespace {
         changes.push(StoreChange::PutListing(dir, listing));
         let known = self.listing_of(dir)?;
         self.commit_in(order, changes).await?;
-        // Not before: who finds it takes the store's word for what is in the directory.
+        // Not before the commit: a reader that finds the listing reads the names from the store.
         let _order = self.in_order(junction).await;
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None); // meanwhile, and the store has taken it back
@@ -585,8 +586,8 @@ impl Namespace {
         Ok(Some(listing))
     }
 
-    /// The name is no longer in the directory. Its object may live on elsewhere, or for those who have it open:
-    /// it is kept, but the origin is asked before it is trusted again.
+    /// Takes in that the name is no longer in the directory. Its object may live on elsewhere, or for clients that have it
+    /// open: it is kept, but the origin is asked before it is trusted again.
     pub(crate) fn unlink(&self, dir: FileId, entry: &StoredEntry) -> Result<Vec<StoreChange>> {
         let mut changes = vec![StoreChange::RemoveEntry { dir, cookie: entry.cookie }];
         if let Some(child) = entry.child
@@ -639,8 +640,8 @@ impl Namespace {
     }
 }
 
-/// When was it proved last that what was learnt of a directory's names at `learnt_ms`, while its version was
-/// `version`, is still so? A version seen again later proves it anew, if it was settled when it was learnt.
+/// The latest moment at which knowledge of a directory's names, learnt at `learnt_ms` while its version was `version`, was
+/// proved to be still true. A version that is seen again later proves it anew, if the directory was settled then.
 pub fn proof(
     dir: &Node,
     version: types::Version,

@@ -17,7 +17,7 @@ use crate::order::InOrder;
 use crate::store::StoreChange;
 use crate::{Found, Namespace};
 
-/// A question that changes of our own come between is asked anew, so often.
+/// How often a question is asked anew because changes of our own came between.
 const UNDISTURBED_TRIES: usize = 16;
 
 /// A name that was looked up singly: what the origin said, and about which state of the directory.
@@ -30,11 +30,11 @@ pub struct Single {
     child: Option<FileId>,
 }
 
-/// What a question about one name came to.
+/// The answer to a question about one name.
 #[derive(Clone)]
 pub struct Heard {
     answer: Result<Arc<Node>>,
-    /// How often changes of ours had touched names when it was taken in: it knows of these, and of no later ones.
+    /// The count of names that changes of ours had touched when it was taken in: later touches are not in the answer.
     touches: u64,
 }
 
@@ -42,13 +42,13 @@ pub struct Heard {
 enum KnownName {
     Present(FileId),
     Absent,
-    /// Known once, but no longer vouched for.
+    /// Known once, but not fresh any more.
     Outdated(FileId),
     Unknown,
 }
 
 impl Single {
-    /// Of a name that we changed ourselves.
+    /// The state of a name that a change of ours left.
     pub fn new(version: Version, asked_ms: u64, child: Option<FileId>) -> Single {
         Single { version, settled: false, asked_ms, child }
     }
@@ -169,7 +169,7 @@ impl Namespace {
         })
     }
 
-    /// Ask for one name; all who want it share the question.
+    /// Asks the origin for one name; all callers that want it share the question.
     pub(crate) async fn lookup_at_origin(
         self: &Arc<Self>,
         dir: &Arc<Node>,
@@ -189,7 +189,8 @@ impl Namespace {
         };
         let mut heard = run(join).await?;
         if heard.touches < touches {
-            // It was taken in, but not told yet, when we changed a name, and then we joined it. The next one begins later.
+            // The flight that was joined had taken in its answer before a change of ours touched a name. The next flight
+            // begins after that change.
             heard = run(Join::Running).await?;
         }
         heard.answer
@@ -207,7 +208,7 @@ impl Namespace {
 
     async fn ask_lookup(self: Arc<Self>, dir: Arc<Node>, name: Name) -> Result<Heard> {
         for _ in 0..UNDISTURBED_TRIES {
-            // With what the directory is after our change.
+            // The directory may be another one after a change of ours.
             let dir = self.load(dir.id).unwrap_or_else(|_| dir.clone());
             if let Some(heard) = self.ask_lookup_once(dir, &name).await {
                 return Ok(heard);
@@ -216,7 +217,7 @@ impl Namespace {
         Err(Error::new(ErrorKind::Busy, "look up a name that we keep changing,", name))
     }
 
-    /// `None`: we changed the name meanwhile, and nobody knows whether the answer is from before or after it.
+    /// `None`: a change of ours touched the name meanwhile, and the answer may be from before or after it.
     async fn ask_lookup_once(self: &Arc<Self>, dir: Arc<Node>, name: &Name) -> Option<Heard> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         self.ours().lookup_begins(dir.id, &bytes);

@@ -13,20 +13,20 @@ use crate::record::Record;
 pub struct Node {
     pub id: FileId,
     pub record: Record,
-    /// The last change of our own that is taken in here: what was asked before it does not count (`observe`).
+    /// The number of the last change of our own that is in here: answers to earlier questions do not count (`observe`).
     pub own: u64,
     /// As `record.checked_ms`, kept current.
     checked_ms: AtomicU64,
-    /// Of all that was taken in, the last that was of this.
+    /// The number of the last description of this object that was taken in.
     learnt: AtomicU64,
 }
 
-/// What memory has under an id.
+/// What is in memory under an id.
 #[derive(Clone, Debug)]
 pub enum Remembered {
     Node(Arc<Node>),
-    /// It is no more, though the store may still have it. `own`: the change of our own that removed it, if one did; what
-    /// was asked before that may tell of it still, and does not count.
+    /// The object is gone, though the store may still have it. `own`: the number of the change of our own that removed it, if
+    /// one did; answers to earlier questions may still describe it, and do not count.
     Gone {
         own: u64,
     },

@@ -1,4 +1,4 @@
-//! Taking in what an origin told of an object: the one place where knowledge enters.
+//! Taking in an origin's description of an object: the one place where knowledge of objects enters.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -14,16 +14,16 @@ use crate::record::Record;
 use crate::store::StoreChange;
 use crate::{Grafted, Namespace};
 
-/// When the origin was asked.
+/// The moment at which a question was asked, by all clocks and counters that say whether its answer still counts.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryStamp {
-    /// By our time line.
+    /// The moment by our time line.
     pub ms: u64,
-    /// By the wall clock.
+    /// The moment by the wall clock.
     wall_ms: u64,
-    /// How many changes of our own had been taken in by then: an answer may be from before the next one.
+    /// The number of changes of our own that had been taken in: the answer may be from before the next one.
     own: u64,
-    /// How much had been taken in by then.
+    /// The number of descriptions that had been taken in.
     pub learnt: u64,
     /// The answer tells of a change of our own.
     by_us: bool,
@@ -38,7 +38,7 @@ pub struct SeenAt<'a> {
 }
 
 impl QueryStamp {
-    /// Had what changed then been left alone long enough when it was asked for?
+    /// Whether an object that changed at that time had been left alone long enough when the question was asked.
     pub fn is_settled(&self, changed: Timestamp) -> bool {
         freshness::is_settled(changed, self.ms, self.wall_ms)
     }
@@ -56,13 +56,13 @@ impl Namespace {
         aliases.get(&computed).copied().unwrap_or(computed)
     }
 
-    /// From memory, otherwise from the database. `Stale` if this id was never given out or is gone.
+    /// The object, from memory or else from the database. `Stale` if this id was never given out or is gone.
     ///
     /// Reads the database on the caller's thread: a B-tree look-up in pages that are nearly always in memory
     /// costs less than moving to another thread.
     pub(crate) fn load(&self, id: FileId) -> Result<Arc<Node>> {
         let stale = || Error::new(ErrorKind::Stale, "find object", id);
-        // Who learns something of it meanwhile is not overwritten with what the store had.
+        // In one step, so that news which come meanwhile are not overwritten with the store's record.
         let known = self.nodes.get_or_insert_with(&id, || {
             let record = self.store.node(id)?.ok_or_else(stale)?;
             Ok::<_, Error>(Remembered::Node(Arc::new(Node::new(id, record))))
@@ -74,7 +74,7 @@ impl Namespace {
         }
     }
 
-    /// A change of our own removed it after this was asked.
+    /// Whether a change of our own removed the object after this question was asked.
     fn is_removed_since(&self, id: FileId, asked: QueryStamp) -> bool {
         !asked.by_us && matches!(self.nodes.get(&id), Some(Remembered::Gone { own }) if own > asked.own)
     }
@@ -83,14 +83,15 @@ impl Namespace {
         self.nodes.insert(node.id, Remembered::Node(node.clone()));
     }
 
-    /// Durable when it returns; others learn things again as soon as it has its place.
+    /// Commits the changes; they are durable when this returns. The order is given up as soon as they have their place in
+    /// the queue.
     pub(crate) async fn commit_in(&self, order: InOrder, changes: Vec<StoreChange>) -> Result<()> {
         let committing = self.store.begin_commit(changes).await?;
         drop(order);
         committing.wait().await
     }
 
-    /// Before the origin is asked.
+    /// The stamp of a question that is about to be asked.
     pub fn asking(&self) -> QueryStamp {
         let (own, learnt) = (self.own_changes.load(Ordering::SeqCst), self.learnt.load(Ordering::SeqCst));
         let wall = self.clock.wall();
@@ -99,15 +100,15 @@ impl Namespace {
         QueryStamp { ms: self.clock.now_ms(), wall_ms, own, learnt, by_us: false }
     }
 
-    /// Of what a change of our own tells: nothing that was asked before knows better.
+    /// The stamp of the answer to a change of our own: no answer to an earlier question counts after it.
     pub(crate) fn changing(&self) -> QueryStamp {
         let own = self.own_changes.fetch_add(1, Ordering::SeqCst) + 1;
         QueryStamp { own, by_us: true, ..self.asking() }
     }
 
-    /// Take in `object`, as seen when the origin was asked. Older news never overwrite newer.
-    /// Returns what has to be committed before a client may hold a handle to it, in the same order. `Stale` if we have
-    /// removed it since then.
+    /// Takes in `object` as the origin saw it at `asked`. Older news never overwrite newer ones. Returns the change that has
+    /// to be committed before a client may hold a handle to it, in the same order. `Stale` if a change of ours removed the
+    /// object since.
     pub(crate) fn observe(
         &self,
         order: &InOrder,
@@ -127,7 +128,7 @@ impl Namespace {
             Err(e) if e.kind() == ErrorKind::Stale && !self.is_removed_since(id, asked) => None,
             Err(e) => return Err(e),
         };
-        // A time in the future is a clock that was set back since: such knowledge has no claim to be newer.
+        // A check in the future means that the clock was set back since: such knowledge is not newer.
         if let Some(old) = &old
             && !asked.by_us
             && (old.own > asked.own || old.checked_ms() > asked.ms && old.checked_ms() <= self.clock.now_ms())
@@ -165,7 +166,7 @@ impl Namespace {
         Ok((node, change))
     }
 
-    /// The object is no more: its handle is stale from now on.
+    /// Takes in that the object is gone: its handle is stale from now on.
     pub(crate) async fn forget(&self, junction: JunctionId, id: FileId) -> Result<()> {
         let _order = self.in_order(junction).await;
         self.nodes.insert(id, Remembered::Gone { own: 0 });

@@ -1,5 +1,5 @@
-//! Our own changes and the questions that are in flight while they are made: an answer must not undo a change that it
-//! does not know of yet, and a listing stays true over changes that it was told of.
+//! Our own changes and the questions that are in flight while they are made. The invariants: an answer never undoes a change
+//! that was made after its question, and a listing stays true over changes whose effects are known.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -16,22 +16,22 @@ const STATES_MAX: usize = 64;
 
 #[derive(Default)]
 pub struct Ours {
-    /// By directory that is being listed: what our changes touched since the listing began.
+    /// The names that our changes touched since a listing began, by the directory that is being listed.
     listings: HashMap<FileId, TouchedNames>,
-    /// Names that are being looked up: whether our changes touched them since.
+    /// Whether our changes touched a name that is being looked up.
     lookups: HashMap<(FileId, Bytes), bool>,
     rows: HashMap<FileId, OwnStates>,
-    /// By directory: the last change whose commit is under way. Commits are in order: after it, all before are there.
+    /// The last change of a directory whose commit is under way. Commits are in order: it is the last to become visible.
     unseen: HashMap<FileId, (u64, watch::Receiver<()>)>,
     changes: u64,
-    /// Counts the names that were touched.
+    /// The number of touches so far.
     touches: u64,
 }
 
 #[derive(Default)]
 struct TouchedNames {
     names: HashSet<Bytes>,
-    /// What has one of the names now is not known.
+    /// The object behind one of the names is unknown.
     spoilt: bool,
 }
 
@@ -45,17 +45,17 @@ impl Ours {
         self.listings.remove(&dir);
     }
 
-    /// What a listing says of this name may be older than what we did to it.
+    /// Whether a listing's word on this name may be older than a change of ours.
     pub fn is_touched(&self, dir: FileId, name: &Bytes) -> bool {
         self.listings.get(&dir).is_some_and(|touched| touched.names.contains(name))
     }
 
-    /// It has to begin anew: of some names neither it nor our changes can tell what has them.
+    /// Whether a listing has to begin anew: neither it nor our changes can tell which object has some of the names.
     pub fn is_listing_spoilt(&self, dir: FileId) -> bool {
         self.listings.get(&dir).is_some_and(|touched| touched.spoilt)
     }
 
-    /// A change of ours leaves open what is in the directory.
+    /// Notes that a change of ours leaves the contents of the directory unknown.
     pub fn spoil_listing(&mut self, dir: FileId) {
         if let Some(touched) = self.listings.get_mut(&dir) {
             touched.spoilt = true;
@@ -66,7 +66,7 @@ impl Ours {
         self.lookups.insert((dir, name.clone()), false);
     }
 
-    /// True if what was heard counts: we did nothing to the name meanwhile.
+    /// True if the answer counts: no change of ours touched the name meanwhile.
     pub fn lookup_ends(&mut self, dir: FileId, name: &Bytes) -> bool {
         !self.lookups.remove(&(dir, name.clone())).unwrap_or(false)
     }
@@ -82,7 +82,7 @@ impl Ours {
         }
     }
 
-    /// How often changes of ours have touched a name, any name, so far.
+    /// The number of names that changes of ours have touched so far, whichever they are.
     pub fn touches(&self) -> u64 {
         self.touches
     }
@@ -105,7 +105,8 @@ impl Ours {
         self.unseen.get(&dir).map(|(_, end)| end.clone())
     }
 
-    /// A change of ours led from one state of the directory to the other; `listed` is what it was when it was listed.
+    /// Notes that a change of ours led from one state of the directory to the other; `listed` is its state when it was
+    /// listed.
     pub fn link(&mut self, dir: FileId, listed: Option<Version>, before: Version, after: Version) {
         if listed.is_none() && !self.listings.contains_key(&dir) {
             return;
@@ -118,7 +119,7 @@ impl Ours {
         row.link(before, after);
     }
 
-    /// Did nothing but changes of ours lead from `from` to `to`, as far as states tell?
+    /// Whether only changes of ours led from `from` to `to`, as far as states tell.
     pub fn leads(&self, dir: FileId, from: Version, to: Version) -> bool {
         from == to
             || self.rows.get(&dir).is_some_and(|row| row.states.contains(&from) && row.states.contains(&to))
@@ -132,8 +133,8 @@ impl Ours {
     }
 }
 
-/// States of a directory that only changes of ours lie between. Answers come in any order, so what does not fit yet is
-/// kept for a while.
+/// The states through which only changes of ours led a directory. Answers come in any order, so pairs that do not fit yet
+/// are kept for a while.
 #[derive(Default)]
 struct OwnStates {
     states: VecDeque<Version>,

@@ -54,11 +54,11 @@ const OPEN: &str = "open";
 /// File name of the database inside its directory.
 pub const FILE_NAME: &str = "namespace.redb";
 
-/// Names of one file that are looked at.
+/// The most names of one file that are looked at.
 const NAMES_MAX: usize = 1000;
 /// Batches that may wait for the committer. When it is full, callers wait: the origin is then asked slower.
 const QUEUE_MAX: usize = 256;
-/// Who waits for a commit looks this often whether the disk lets it happen at all.
+/// How often a waiter for a commit checks whether the disk takes anything at all.
 pub const LOOK: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -94,8 +94,8 @@ pub enum StoreChange {
     AlterNote(FileId, NoteChange),
 }
 
-/// What becomes of the bytes that are kept with an object, looked at when all that was handed over before is there.
-/// `None`: nothing is kept.
+/// A change of the bytes that are kept with an object: a function of the bytes that all earlier changes left. `None`:
+/// nothing is kept.
 pub struct NoteChange(pub Box<AlterNote>);
 
 type AlterNote = dyn Fn(Option<&[u8]>) -> Option<Bytes> + Send;
@@ -122,12 +122,12 @@ struct CommitRequest {
 pub struct Committing(Option<(oneshot::Receiver<Result<()>>, Arc<Keeper>)>);
 
 impl Committing {
-    /// While the disk takes nothing, an error that passes: what is to be committed keeps its place all the same.
+    /// Waits until it is durable. A retryable error while the disk takes nothing; the changes keep their place all the same.
     pub async fn wait(self) -> Result<()> {
         self.wait_through(Duration::ZERO).await
     }
 
-    /// The same, of who would rather wait for the disk for so long.
+    /// The same, for a caller that rather waits for the disk for this long.
     pub async fn wait_through(self, patience: Duration) -> Result<()> {
         let Some((mut durable, keeper)) = self.0 else { return Ok(()) };
         let begun = Instant::now();
@@ -145,7 +145,7 @@ pub struct Store {
     keeper: Arc<Keeper>,
     origins: std::sync::Mutex<Origins>,
     found: Arc<FoundEntries>,
-    /// The one before ended without a word: what was on its way to the database then is not in it.
+    /// The process before did not end cleanly: changes that were in its queue are not in the database.
     pub after_a_crash: bool,
     jobs: std::sync::Mutex<Option<mpsc::Sender<CommitRequest>>>,
     committer: std::sync::Mutex<Option<JoinHandle<bool>>>,
@@ -184,17 +184,17 @@ impl Store {
         })
     }
 
-    /// Why nothing can be kept now, and what was lost since the start.
+    /// Why the database takes nothing now, and what was lost since the start.
     pub fn trouble(&self) -> (Option<String>, Option<String>) {
         (self.keeper.trouble(), self.keeper.lost())
     }
 
-    /// An error while what is to be committed would wait for the disk: nothing is to be begun that needs it.
+    /// An error while commits would wait for the disk: nothing that needs one is begun then.
     pub fn usable(&self) -> Result<()> {
         self.keeper.usable("store metadata")
     }
 
-    /// Counts databases that were begun anew: what was read before says nothing of what is there.
+    /// The number of databases that were begun anew: what was read from one is not in the next.
     pub fn generation(&self) -> u64 {
         self.keeper.generation()
     }
@@ -211,7 +211,7 @@ impl Store {
         })
     }
 
-    /// The committer sees to a database that failed.
+    /// Wakes the committer, which repairs a database that failed.
     fn wake(&self) {
         if let Ok(jobs) = self.jobs.lock()
             && let Some(jobs) = &*jobs
@@ -256,12 +256,12 @@ impl Store {
         Ok(JunctionId(id))
     }
 
-    /// What is kept of a junction's origin, whatever became of the database. Empty: it cannot be read any more.
+    /// The kept identity of a junction's origin, which outlives the database. Empty: it cannot be read any more.
     pub fn origin_of(&self, junction: JunctionId) -> Option<Bytes> {
         self.origins.lock().unwrap_or_else(PoisonError::into_inner).of(junction).cloned()
     }
 
-    /// Durably, before this returns.
+    /// Keeps the identity of a junction's origin; durable when this returns.
     pub fn keep_origin(&self, junction: JunctionId, bytes: Bytes) -> Result<()> {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = origins.keep(self.keeper.dir(), junction, bytes);
@@ -403,7 +403,7 @@ impl Store {
             Ok(()) => Ok(()),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(stopped()),
             Err(mpsc::error::TrySendError::Full(job)) => {
-                // As many wait for the disk as may.
+                // The queue is full: while the disk takes nothing, no further caller waits for it.
                 self.usable()?;
                 jobs.send(job).await.map_err(|_| stopped())
             }

@@ -1,4 +1,4 @@
-//! Taking in what a change of our own told: names in the store and in memory, the object, and its directories.
+//! Taking in the answer to a change of our own: names in the store and in memory, the object, and its directories.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,31 +18,32 @@ use crate::record::{DirListing, Record};
 use crate::store::{LOOK, NoteChange, StoreChange};
 use crate::{Grafted, Namespace};
 
-/// A change that was made at the origin waits so long for a disk that takes nothing: its client could only be told that nobody
-/// knows. No others are begun meanwhile.
+/// How long a change that was made at the origin waits for a disk that takes nothing: its client could only be told that
+/// the outcome is unknown. No other change is begun meanwhile.
 const WAITS_FOR_THE_DISK: Duration = Duration::from_secs(300);
 
-/// What the origin told of a change of ours, and since when it was under way.
+/// The origin's answer to a change of ours, and the moment at which the change was sent.
 pub struct ChangeAnswer {
     pub asked: QueryStamp,
     pub told: Changed,
 }
 
-/// What was renamed, and where.
+/// A rename that was made.
 pub struct Renamed<'a> {
     pub from_dir: FileId,
     pub from: &'a Name,
     pub to_dir: FileId,
     pub to: &'a Name,
-    /// As far as was known.
+    /// The renamed object, if it was known.
     pub moved: Option<FileId>,
-    /// What becomes of the notes of files that have another version by it.
+    /// The changes of the notes of files that get another version by the rename.
     pub note: Option<&'a NoteRenewed<'a>>,
 }
 
 pub type NoteRenewed<'a> = dyn Fn(&Renewed) -> NoteChange + Sync + 'a;
 
-/// Until it is dropped, what was changed in these directories is not in the store for readers of it.
+/// A commit of changes in these directories that is under way: until this is dropped, readers of the store do not see
+/// them.
 struct Unseen<'a> {
     namespace: &'a Namespace,
     dirs: &'a [FileId],
@@ -64,7 +65,7 @@ impl Drop for Unseen<'_> {
     }
 }
 
-/// By where they are now.
+/// The objects that the origin copied for a rename, by their new references.
 struct Copies<'a>(HashMap<&'a Reference, &'a Copied>);
 
 impl<'a> Copies<'a> {
@@ -72,7 +73,7 @@ impl<'a> Copies<'a> {
         Copies(told.copied.iter().map(|copied| (&copied.reference, copied)).collect())
     }
 
-    /// Of the version that is known, and no other.
+    /// The new version of a file, if the copy was made of the version that is known.
     fn renewed(&self, old: &Node, now: &Reference) -> Option<Renewed> {
         let copied = self.0.get(now).filter(|copied| copied.before == old.version())?;
         let (before, after) = (copied.before, copied.after);
@@ -192,7 +193,7 @@ impl Namespace {
                     answer,
                 )?);
             }
-            // They stay both, too, if it was not known who has the new name.
+            // Both names stay, too, if it was not known which object has the new one.
             let sure = moved.is_some_and(|id| {
                 self.load(id).is_ok_and(|node| node.attr().is_dir() || node.attr().nlink < 2)
             });
@@ -220,7 +221,7 @@ impl Namespace {
         Ok(renewed)
     }
 
-    /// What is known below a directory that moved, where an object's identity is its place: it moved with it.
+    /// Where an object's identity is its place, everything below a directory moves with it and gets new references.
     fn moved_below(
         &self,
         junction: &Grafted,
@@ -260,7 +261,7 @@ impl Namespace {
         Ok(changes)
     }
 
-    /// The object at its new place. An origin that does not tell of it is asked when somebody wants to know.
+    /// Takes in the object at its new place. An origin that did not describe it is asked at its next use.
     fn move_to(
         &self,
         order: &InOrder,
@@ -285,14 +286,14 @@ impl Namespace {
             let place = SeenAt { parent: to.0, name: &name };
             let (node, change) =
                 self.observe_own(order, junction, id, Some(place), *asked, (None, object))?;
-            // What was put above has other attributes; the last one counts.
+            // The record that was put above has other attributes; of two, the last one counts.
             changes.push(change.unwrap_or_else(|| StoreChange::PutNode(id, node.record.clone())));
         }
         let _ = self.changed.send(Some(id));
         Ok(changes)
     }
 
-    /// `child` does not have this name any more. A directory is gone with it; a file may have others.
+    /// Takes in that `child` lost this name. A directory is gone by that; a file may have other names.
     fn nameless(&self, dir: FileId, name: &Name, child: FileId) -> Result<Vec<StoreChange>> {
         let Ok(node) = self.load(child) else { return Ok(Vec::new()) };
         let _ = self.changed.send(Some(child));
@@ -302,7 +303,7 @@ impl Namespace {
         }
         let mut record = node.record.clone();
         record.checked_ms = 0;
-        // Who has it open with bytes on their way is told what is known, and nobody asks.
+        // A client that has the file open with bytes in flight gets these attributes; the origin is not asked for it.
         record.attr.nlink = record.attr.nlink.saturating_sub(1);
         if record.parent == dir && record.name == name.as_bytes() {
             let other = self.another_name(dir, name, &node)?;
@@ -311,7 +312,7 @@ impl Namespace {
         Ok(vec![self.replace(child, record)])
     }
 
-    /// Where else a file with several names was seen: by this it is found again if its reference was a path.
+    /// Another name of a file with several: by it the file is re-resolved if its reference was a path.
     fn another_name(&self, dir: FileId, name: &Name, node: &Node) -> Result<Option<(FileId, Bytes)>> {
         if node.attr().nlink < 2 {
             return Ok(None);
@@ -320,8 +321,8 @@ impl Namespace {
         Ok(others.next())
     }
 
-    /// The names of a file, but this one, as far as they are known; some may be gone. However many it is said to have:
-    /// the one that is known may be one of these.
+    /// The known names of a file, except this one; some may be gone. The file's link count does not bound them: the name
+    /// that is known may be one of those that are gone.
     pub(crate) fn other_names(&self, node: &Node, but: (FileId, &[u8])) -> Result<Vec<(FileId, Bytes)>> {
         if node.attr().is_dir() {
             return Ok(Vec::new());
@@ -337,8 +338,8 @@ impl Namespace {
         Ok(still)
     }
 
-    /// For a name that a file was seen under, and the one that it `had`: it is to be known by both if it has several,
-    /// and loses some.
+    /// The changes that record a file with several names under the name that it was seen with and the one that it `had`, so
+    /// that it is found by either when it loses the other.
     pub(crate) fn named(
         &self,
         id: FileId,
@@ -353,20 +354,20 @@ impl Namespace {
         had.into_iter().chain([now]).map(|(dir, name)| StoreChange::PutName { file: id, dir, name }).collect()
     }
 
-    /// Where an object was seen last.
+    /// The directory and name under which an object was seen last.
     pub(crate) fn place_of(&self, id: FileId) -> Option<(FileId, Bytes)> {
         self.load(id).ok().map(|node| (node.record.parent, node.record.name.clone()))
     }
 
-    /// As a change of our own: what was asked before it does not count.
+    /// Puts a record as a change of our own does: answers to earlier questions do not count after it.
     pub(crate) fn replace(&self, id: FileId, record: crate::record::Record) -> StoreChange {
         let own = self.changing().own();
         self.keep(&Arc::new(Node::as_changed(id, record.clone(), own)));
         StoreChange::PutNode(id, record)
     }
 
-    /// The directory after the change. Its listing, which has the change in it, stays valid if nobody else's change
-    /// lies between; but then only its age counts, since one could hide within the same tick of the origin's clock.
+    /// Takes in the directory after the change. Its listing, which has the change in it, stays valid if no foreign change lies
+    /// between; from then on only its age counts, since a foreign change could hide within one tick of the origin's clock.
     fn take_in_dir(
         &self,
         order: &InOrder,
@@ -400,12 +401,12 @@ impl Namespace {
         Ok(changes)
     }
 
-    /// Wait until the store shows to its readers what was changed in `dir` before this call. An error that passes, where that
-    /// waits for the disk.
+    /// Waits until readers of the store see what was changed in `dir` before this call. A retryable error if the disk takes
+    /// nothing.
     pub(crate) async fn seen(&self, dir: FileId) -> Result<()> {
         let unseen = self.ours().unseen(dir);
         if let Some(mut end) = unseen {
-            // It comes to an error at the end: the sender is gone.
+            // The wait ends with an error, because the sender is dropped.
             while tokio::time::timeout(LOOK, end.changed()).await.is_err() {
                 self.store.usable()?;
             }
@@ -447,8 +448,8 @@ impl Namespace {
         })
     }
 
-    /// In the order of the lock, and durable when it returns. What cannot be kept here is made at the origin all the
-    /// same, so nobody must take this error for a refusal.
+    /// Commits the changes in the order of the lock; they are durable when this returns. An error here is no refusal: the
+    /// change was made at the origin all the same.
     pub(crate) async fn finish(
         &self,
         order: InOrder,
@@ -465,8 +466,9 @@ impl Namespace {
         durable.map_err(|e| Error::doubtful("remember", "what was changed", e))
     }
 
-    /// As `observe`, of a change of our own. Answers to what was under way together come in any order: an older state is
-    /// not put over a newer one. Only among these times tell what is older; an origin's clock may be set back.
+    /// As `observe`, for the answer to a change of our own. Answers to changes that were in flight together come in any
+    /// order, and an older state is not put over a newer one. Only among those do times tell which is older: an origin's
+    /// clock may be set back.
     pub(crate) fn observe_own(
         &self,
         order: &InOrder,

@@ -1,4 +1,4 @@
-//! Taking in what a write or commit of our own told of the file.
+//! Taking in the answer to a write or commit of our own.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::{Found, Namespace};
 #[derive(Clone, Debug)]
 pub struct Wrote {
     pub found: Found,
-    /// What the file was as far as we knew, just before this was taken in.
+    /// The version that was known just before this was taken in.
     pub known: Version,
-    /// Nobody else changed it since: the origin says that the file was just before what we knew it to be. With several
-    /// writes under way their answers come in any order; then it is for the caller to put them in a row.
+    /// No foreign change lies between: the origin says that the file had the known version just before the write. With
+    /// several writes in flight their answers come in any order, and the caller puts them in a row.
     pub alone: bool,
 }
 

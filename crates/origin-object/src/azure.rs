@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use ::http::Method;
 use ::http::header::{self, HeaderName};
-use ::origin::renewable_signer::{RenewableSigner, ShutOut};
+use ::origin::renewable_signer::ShutOut;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::azure_endpoint::AzureEndpoint;
-use crate::credential_env::{CredentialEnv, owned};
+use crate::credential_env::CredentialEnv;
 use crate::http::Http;
 use crate::keys::KeyBase;
 use crate::listing_progress::{HIDDEN_MAX, ListingProgress, UnclearEntries};
@@ -48,12 +48,10 @@ pub struct AzureStore {
 impl AzureStore {
     pub fn new(config: &Config, http: Http, environment: Option<&CredentialEnv>) -> Result<AzureStore> {
         let AzureEndpoint { signer, root } = AzureEndpoint::of(config, &http, environment)?;
-        let signer = {
-            let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
-            let make =
-                move || AzureEndpoint::of(&config, &http, environment.as_deref()).map(|place| place.signer);
-            RenewableSigner::new(signer, make)
+        let find = |config: &Config, http: &Http, environment: Option<&CredentialEnv>| {
+            AzureEndpoint::of(config, http, environment).map(|place| place.signer)
         };
+        let signer = signer.renewed_by(find, (config, &http, environment));
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof =
             StoreRequest::new("list", Method::GET, "").query("restype", "container").query("comp", "list");

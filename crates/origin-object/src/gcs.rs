@@ -8,14 +8,14 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::origin::renewable_signer::{RenewableSigner, ShutOut};
+use ::origin::renewable_signer::ShutOut;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{NaiveDate, TimeDelta, Utc};
 use types::{ByteRange, Error, ErrorKind, Result};
 
 use crate::bounded_tasks::{TOGETHER, run_bounded};
-use crate::credential_env::{CredentialEnv, owned};
+use crate::credential_env::CredentialEnv;
 use crate::gcs_api::{COMPOSE_MAX, ComposePiece, GcsBucket, random};
 use crate::gcs_endpoint::GcsEndpoint;
 use crate::http::Http;
@@ -49,12 +49,10 @@ pub struct GcsStore {
 impl GcsStore {
     pub fn new(config: &Config, http: Http, environment: Option<&CredentialEnv>) -> Result<GcsStore> {
         let GcsEndpoint { signer, endpoint } = GcsEndpoint::of(config, &http, environment)?;
-        let signer = {
-            let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
-            let make =
-                move || GcsEndpoint::of(&config, &http, environment.as_deref()).map(|place| place.signer);
-            RenewableSigner::new(signer, make)
+        let find = |config: &Config, http: &Http, environment: Option<&CredentialEnv>| {
+            GcsEndpoint::of(config, http, environment).map(|place| place.signer)
         };
+        let signer = signer.renewed_by(find, (config, &http, environment));
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof = StoreRequest::new("list", ::http::Method::GET, "")
             .query("maxResults", "1")

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use ::http::Method;
 use ::http::header::{self, HeaderMap, HeaderName};
-use ::origin::renewable_signer::{RenewableSigner, ShutOut};
+use ::origin::renewable_signer::ShutOut;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::DateTime;
@@ -12,7 +12,7 @@ use percent_encoding::{percent_decode_str, utf8_percent_encode};
 use serde::Deserialize;
 use types::{ByteRange, Error, ErrorKind, Result};
 
-use crate::credential_env::{CredentialEnv, owned};
+use crate::credential_env::CredentialEnv;
 use crate::http::Http;
 use crate::keys::KeyBase;
 use crate::listing_progress::UnclearEntries;
@@ -77,12 +77,10 @@ impl S3Store {
             (Addressing::Virtual, Some((scheme, host))) => format!("{scheme}://{bucket}.{host}"),
             _ => format!("{endpoint}/{bucket}"),
         };
-        let signer = {
-            let (config, http, environment) = (config.clone(), http.clone(), owned(environment));
-            let make =
-                move || S3Endpoint::of_s3(&config, &http, environment.as_deref()).map(|place| place.signer);
-            RenewableSigner::new(signer, make)
+        let find = |config: &Config, http: &Http, environment: Option<&CredentialEnv>| {
+            S3Endpoint::of_s3(config, http, environment).map(|place| place.signer)
         };
+        let signer = signer.renewed_by(find, (config, &http, environment));
         let base = KeyBase::new(&config.prefix, config.dialect);
         let proof = StoreRequest::new("list", Method::GET, "").query("list-type", "2").query("max-keys", "1");
         let proof = (None, proof.query("prefix", base.as_str()).into_query());

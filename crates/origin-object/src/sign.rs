@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use ::http::Request;
+use ::origin::renewable_signer::RenewableSigner;
 use bytes::Bytes;
 use object_store::CredentialProvider;
 use object_store::aws::{AwsAuthorizer, AwsCredential};
@@ -15,7 +16,10 @@ use ring::digest::{self, Digest};
 use types::{Error, ErrorKind, OutageReason, Result};
 
 use crate::azure_signer::AzureSigner;
+use crate::credential_env::CredentialEnv;
 use crate::gcs_tokens::AccessTokens;
+use crate::http::Http;
+use crate::url::Config;
 
 type AwsCredentials = Arc<dyn CredentialProvider<Credential = AwsCredential>>;
 
@@ -32,7 +36,20 @@ pub enum StoreSigner {
 }
 
 const HASH_AT_ONCE_MAX: usize = 64 << 10;
+/// Finds the signer of a store: in its URL, files, the environment or the machine, as they are now.
+type FindSigner = fn(&Config, &Http, Option<&CredentialEnv>) -> Result<StoreSigner>;
+
 impl StoreSigner {
+    /// This signer, until a store refuses it: then credentials are looked for anew, in the same places.
+    pub fn renewed_by(
+        self,
+        find: FindSigner,
+        (config, http, environment): (&Config, &Http, Option<&CredentialEnv>),
+    ) -> RenewableSigner<StoreSigner> {
+        let (config, http, environment) = (config.clone(), http.clone(), environment.map(<[_]>::to_vec));
+        RenewableSigner::new(self, move || find(&config, &http, environment.as_deref()))
+    }
+
     /// Signs with the body's SHA-256, which the store compares with what arrives. Unsigned requests rely on TCP.
     pub async fn sign(&self, request: Request<Bytes>) -> Result<Request<Bytes>> {
         let (credentials, region) = match self {

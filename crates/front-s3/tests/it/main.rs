@@ -1,8 +1,10 @@
 //! The S3 front as its clients meet it: over TCP, with a file system over an origin in memory.
 
+mod bodies;
 mod boto3;
 mod buckets;
 mod client;
+mod conditions;
 mod fairness;
 mod kept;
 mod listing;

@@ -19,7 +19,7 @@ use crate::cookie;
 /// Changes that go into one commit at most; keeps a commit well under a second.
 const GROUP_MAX: usize = 50_000;
 
-/// Of each change that alters which object a name stands for, the directory.
+/// The directory of a change that alters which object a name stands for.
 fn renamed_in(change: &StoreChange) -> Option<FileId> {
     match change {
         StoreChange::PutEntry { dir, .. }
@@ -36,7 +36,7 @@ pub struct Committer {
 }
 
 impl Committer {
-    /// Until there are no more. False: some could not be committed.
+    /// Runs until the queue is closed and empty. False: some changes could not be committed.
     pub fn run(&self, mut queue: mpsc::Receiver<CommitRequest>) -> bool {
         let mut all = true;
         while let Some(first) = queue.blocking_recv() {
@@ -59,8 +59,8 @@ impl Committer {
         all
     }
 
-    /// A disk that fails is waited for. A database that is damaged is begun anew, and what belonged to the old one is
-    /// dropped: a listing without the entries that were in it would say that they are gone.
+    /// Commits a group. A disk that fails is waited for. A damaged database is begun anew, and changes that belong to the old
+    /// one are dropped: a listing without the entries that were in it would say that they are gone.
     fn commit(&self, group: &[CommitRequest], queue: &mut mpsc::Receiver<CommitRequest>) -> Result<()> {
         loop {
             if !self.keeper.is_broken() {
@@ -186,7 +186,7 @@ fn remove_name(
     Ok(())
 }
 
-/// Into the slot that holds this name already, else into the first free one.
+/// Puts the entry into the slot that holds this name already, else into the first free one.
 fn put_entry(
     entries: &mut redb::Table<'_, [u8; 24], &[u8]>,
     dir: FileId,

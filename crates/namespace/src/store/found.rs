@@ -1,9 +1,9 @@
 //! Entries that were found in the database, so that a name that is looked up again and again costs no search there.
 //!
-//! Each directory has a turn, which shares its counter with a few others: even while no commit changes names of it, one
-//! more while one does, and one more again when that is done. An entry that was read in one turn is good for as long as
-//! the turn lasts. So readers see what the last commit left, as they would in the database, whatever they and the
-//! committer do at the same time.
+//! Each directory has a sequence counter, as in a seqlock, which it shares with a few others: even while no commit changes
+//! its names, odd while one does. An entry that was read under one even value is good for as long as the value lasts. So
+//! readers see what the last commit left, as they would in the database, whatever they and the committer do at the same
+//! time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,11 +14,12 @@ use types::FileId;
 
 use super::StoredEntry;
 
-/// Entries at most. That many take 21 MiB with names of 26 bytes (resident, measured).
+/// The most entries. That many take 21 MiB with names of 26 bytes (resident, measured).
 const ENTRIES_MAX: usize = 1 << 16;
 const COUNTERS: usize = 1 << 12;
 
-/// When a directory was looked at. `None`: a commit is changing it, and what is read says nothing of later.
+/// The value of a directory's counter before a look. `None`: a commit is changing it, and what is read may be outdated at
+/// once.
 pub type DirSequence = Option<u64>;
 
 pub struct FoundEntries {
@@ -46,7 +47,7 @@ impl Default for FoundEntries {
 }
 
 impl FoundEntries {
-    /// Before the entry is looked for, here or in the database.
+    /// The counter's value, taken before the entry is looked for here or in the database.
     pub fn turn(&self, dir: FileId) -> DirSequence {
         let turn = self.turns[counter_of(dir)].load(Ordering::SeqCst);
         turn.is_multiple_of(2).then_some(turn)
@@ -57,14 +58,14 @@ impl FoundEntries {
         self.entries.get(&EntryKey(dir, name)).filter(|found| found.0 == turn).map(|found| found.1)
     }
 
-    /// It was read from the database after `turn` was taken.
+    /// Keeps an entry that was read from the database after `turn` was taken.
     pub fn keep(&self, turn: DirSequence, dir: FileId, entry: &StoredEntry) {
         if let Some(turn) = turn {
             self.entries.insert((dir, entry.name.clone()), (turn, entry.clone()));
         }
     }
 
-    /// Before a commit that changes names of these directories. One at a time.
+    /// Marks these directories as being changed, before a commit. One commit runs at a time.
     pub fn change(&self, dirs: impl Iterator<Item = FileId>) -> Changing<'_> {
         let mut counters: Vec<usize> = dirs.map(counter_of).collect();
         counters.sort_unstable();
@@ -76,7 +77,7 @@ impl FoundEntries {
         Changing(turns)
     }
 
-    /// Nothing that was found counts any more.
+    /// Invalidates all entries.
     pub fn forget(&self) {
         for turn in &self.turns {
             turn.fetch_add(2, Ordering::SeqCst);
@@ -92,7 +93,7 @@ impl Drop for Changing<'_> {
     }
 }
 
-/// Ids are hashes.
+/// The counter of a directory: ids are hashes.
 fn counter_of(dir: FileId) -> usize {
     usize::from(u16::from_le_bytes([dir.0[0], dir.0[1]])) % COUNTERS
 }

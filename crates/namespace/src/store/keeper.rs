@@ -24,11 +24,11 @@ const KIND: &str = "namespace";
 
 type RedbResult<T> = std::result::Result<T, redb::Error>;
 
-/// Why a call came to nothing.
+/// Why a call of the database failed.
 pub enum DatabaseFailure {
-    /// Bytes of the disk are not what was written.
+    /// The disk does not return what was written.
     Damaged(String),
-    /// The disk failed: what was asked for may be asked for again once the database is open again.
+    /// The disk failed: the call may be repeated once the database is open again.
     Disk(redb::Error),
     Other(redb::Error),
 }
@@ -51,7 +51,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Also: did the process before end without a word?
+    /// Opens the database. Also returns whether the process before did not end cleanly.
     pub fn open(dir: &Path, cache_bytes: usize) -> Result<(Keeper, bool)> {
         let keeper = Keeper {
             dir: dir.to_owned(),
@@ -157,7 +157,7 @@ impl Keeper {
         })
     }
 
-    /// What the last commit left.
+    /// Reads what the last commit left.
     pub fn read<T>(
         &self,
         operation: &'static str,
@@ -174,7 +174,7 @@ impl Keeper {
         Err(self.failed(operation, failure))
     }
 
-    /// One transaction, committed.
+    /// Runs and commits one transaction.
     pub fn write<T>(
         &self,
         change: impl FnOnce(&mut WriteTransaction) -> RedbResult<T>,
@@ -190,7 +190,7 @@ impl Keeper {
         self.outcome(done)
     }
 
-    /// What the caller is told. The committer sees to the database.
+    /// The error for the caller. The committer repairs the database.
     pub fn failed(&self, operation: &'static str, failure: DatabaseFailure) -> Error {
         match failure {
             DatabaseFailure::Other(e) => super::db_error(operation, e),
@@ -215,7 +215,7 @@ impl Keeper {
         }
     }
 
-    /// It passes: the client is to ask again.
+    /// A retryable error.
     fn away(&self, operation: &'static str) -> Error {
         let why =
             self.trouble().or_else(|| self.health.damage()).unwrap_or_else(|| "it is being opened".into());
@@ -226,7 +226,7 @@ impl Keeper {
         self.broken.load(Ordering::SeqCst)
     }
 
-    /// Why nothing can be kept now.
+    /// Why the database takes nothing now.
     pub fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
         trouble.or_else(|| self.health.waiting())
@@ -240,7 +240,7 @@ impl Keeper {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// An error if what is to be committed now would wait for the disk.
+    /// An error if a commit would wait for the disk now.
     pub fn usable(&self, operation: &'static str) -> Result<()> {
         if self.trouble().is_some() || self.is_broken() { Err(self.away(operation)) } else { Ok(()) }
     }
