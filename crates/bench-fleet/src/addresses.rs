@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// As the kernel knows it.
+/// This machine's name, as the kernel knows it.
 pub fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.trim().chars().filter(|c| !c.is_control()).take(64).collect();
@@ -23,7 +23,7 @@ pub fn ways_in(port: u16) -> Vec<String> {
     ways
 }
 
-/// Of `/proc/net/fib_trie`: an address is on the line before `/32 host LOCAL`.
+/// This machine's addresses in `/proc/net/fib_trie`: each is on the line before `/32 host LOCAL`.
 fn local_ipv4(trie: &str) -> Vec<Ipv4Addr> {
     let mut found = Vec::new();
     let mut last = None;
@@ -39,7 +39,7 @@ fn local_ipv4(trie: &str) -> Vec<Ipv4Addr> {
     found
 }
 
-/// Of `/proc/net/if_inet6`: address, interface, prefix, scope (0 is global), flags, name.
+/// The global addresses in `/proc/net/if_inet6`: address, interface, prefix, scope (0 is global), flags, name.
 fn global_ipv6(table: &str) -> Vec<Ipv6Addr> {
     let global = |line: &str| {
         let mut fields = line.split_whitespace();

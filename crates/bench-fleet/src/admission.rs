@@ -135,7 +135,7 @@ async fn answer(
     }
 }
 
-/// What a member's proof covers, so that nobody changes it on its way.
+/// The bytes that a member's proof covers, so that nobody changes them on their way.
 fn meant(hello: &Hello) -> Vec<u8> {
     let what = (&hello.place, hello.size, &hello.build);
     serde_json::to_vec(&what).expect("strings and numbers are always JSON")

@@ -19,7 +19,7 @@ use crate::wire::{Arrival, QUEUE};
 
 /// Exchanges in a row when a member has joined: enough that one of them met no other traffic.
 const FIRST_EXCHANGES: u32 = 8;
-/// Before each barrier: its start is as exact as the clock is then.
+/// Exchanges before each barrier: its start is as exact as the clock is then.
 const BARRIER_EXCHANGES: u32 = 4;
 /// Barriers whose skew is remembered.
 const SKEWS: usize = 1024;
@@ -27,13 +27,13 @@ const SKEWS: usize = 1024;
 const REASON_WAIT: Duration = Duration::from_millis(500);
 /// A launcher may kill all ranks as soon as one has ended, so the others give rank 0 the time to say why.
 const AFTER_RANK_0: Duration = Duration::from_millis(200);
-/// For the answer to an abort.
+/// The longest wait for the answer to an abort.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
 
-/// More often would be a load.
+/// The least time between heartbeats: more of them would be a load.
 pub const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
-/// Why the run has ended, once it has.
+/// The reason for the end of the run, once it has ended.
 pub type RunEnd = Option<Reason>;
 
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub struct Reason {
     pub said_by_rank_0: bool,
 }
 
-/// What the member asks of it.
+/// What the member asks of its agent.
 pub enum MemberRequest {
     Enter {
         step: Collective,
@@ -67,7 +67,7 @@ pub enum MemberRequest {
     },
 }
 
-/// What a step brings.
+/// The outcome of a step.
 pub enum StepOutcome {
     Go { round: u64, start: Instant },
     Done { payload: Bytes, parts: Vec<Bytes> },
@@ -81,7 +81,7 @@ pub struct Ends {
     pub joined: oneshot::Sender<Vec<RankPlace>>,
 }
 
-/// To the coordinator.
+/// The agent's channels to and from the coordinator.
 pub struct CoordinatorLink {
     pub outbox: mpsc::Sender<Message>,
     pub arrivals: mpsc::Receiver<Arrival>,
@@ -357,7 +357,7 @@ impl Agent {
     }
 }
 
-/// For ever, if it is not caught.
+/// Returns when the process was told to end; never, if that signal is not caught.
 async fn received(terminate: &mut Option<watch::Receiver<bool>>) {
     if let Some(told) = terminate
         && told.wait_for(|told| *told).await.is_ok()

@@ -21,7 +21,7 @@ use crate::token::RunToken;
 
 /// The file that the process runs which starts another one, whatever has become of its name.
 const ITSELF: &str = "/proc/self/exe";
-/// For processes to end by themselves after the run, before they are killed.
+/// Processes that have not ended by themselves so long after the run are killed.
 const ENDING: Duration = Duration::from_secs(3);
 
 pub struct Children {
@@ -113,7 +113,8 @@ fn remote(rank: u32, host: &str, orders: &Orders<'_>) -> Result<Child> {
     command.spawn().map_err(|e| Error::io("reach a host by", program, e))
 }
 
-/// For the shell on the other side: the same program with the same arguments, in the same directory if there is one.
+/// The line for the shell on the other side: the same program with the same arguments, in the same directory if there is
+/// one.
 fn remote_line(rank: u32, orders: &Orders<'_>) -> Result<String> {
     let dir = std::env::current_dir().map_err(|e| Error::io("find the working directory", "", e))?;
     let plain = |word: &std::ffi::OsStr| match word.to_str() {

@@ -20,18 +20,19 @@ use crate::protocol::{Collective, Message, RankPlace};
 use crate::rounds::{CollectiveRounds, Complete};
 use crate::wire::{Arrival, QUEUE, write_all};
 
-/// From the last rank's arrival at a barrier to its scheduled end, besides what the messages take: several turns of a
+/// The time from the last rank's arrival at a barrier to its scheduled end, besides what the messages take: several turns
+/// of a
 /// busy machine's scheduler.
 const GO_LEAD: Duration = Duration::from_millis(10);
-/// More for each rank: on this machine or theirs, they are told and woken one after the other.
+/// Each rank adds so much: on this machine or theirs, ranks are told and woken one after the other.
 const GO_LEAD_PER_RANK: Duration = Duration::from_micros(100);
 /// Nothing makes it longer than this.
 const GO_LEAD_MAX: Duration = Duration::from_secs(5);
-/// For the last words to reach the other ranks.
+/// The time that the last words have to reach the other ranks.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// A process that ended closed its connection a moment before its parent learns how it ended.
 const HOW_IT_ENDED: Duration = Duration::from_millis(300);
-/// Of an error in a message to all.
+/// The longest error in a message to all, in characters.
 const REASON_MAX: usize = 2000;
 
 /// What happens to a coordinator.
@@ -44,7 +45,7 @@ pub enum Event {
     Gone(u32, String),
 }
 
-/// Someone who is in.
+/// A rank that is in the run.
 struct Participant {
     place: RankPlace,
     outbox: mpsc::Sender<Message>,
@@ -199,7 +200,7 @@ impl Coordinator {
         }
     }
 
-    /// Someone who knows the token wants to be a rank.
+    /// Lets an applicant, which has proved that it knows the token, be a rank; or refuses it.
     fn meet(&mut self, candidate: Applicant) -> Result<(), String> {
         let hello = &candidate.hello;
         let (place, terms) = (&hello.place, &self.terms);

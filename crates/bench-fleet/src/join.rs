@@ -34,12 +34,14 @@ const EVENTS: usize = 1024;
 const STRANGERS_MAX: usize = 128;
 /// Notes that wait for rank 0 to look: four of a thousand ranks.
 const NOTES: usize = 4096;
-/// After a failure to accept.
+/// The most bytes that an agent takes from whoever has called it: orders, which are short. Anybody may call some agents.
+const ORDER_MAX: usize = 1 << 20;
+/// The pause after a failure to accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 pub struct Fleet;
 
-/// How a process comes into its run.
+/// The way in which a process comes into its run.
 enum WayIn {
     /// As a launcher or this process's options say.
     Launched(Launch),
@@ -220,7 +222,7 @@ impl ProcessRole {
     async fn follow(self, meeting: &Meeting, ends: Ends) -> Result<()> {
         let FoundCoordinator { connection, coordinator } =
             find_rank_0(meeting, &self.options, &self.place, self.size).await?;
-        self.attend(connection, coordinator, ends).await;
+        self.attend(connection, coordinator, self.options.payload_bytes_max, ends).await;
         Ok(())
     }
 
@@ -254,7 +256,7 @@ impl ProcessRole {
             TcpStream::from_std(stream).map_err(|e| Error::io("use the connection of", "a call", e))?;
         let entered = enter_by(stream, token, &self.place, self.size, &self.options.build).await;
         match entered {
-            Ok(connection) => self.attend(connection, "the caller".to_owned(), ends).await,
+            Ok(connection) => self.attend(connection, "the caller".to_owned(), ORDER_MAX, ends).await,
             Err(NotIn::Try(why) | NotIn::Refused(why)) => return Err(run_ended(&why)),
         }
         Ok(())
@@ -279,9 +281,9 @@ impl ProcessRole {
     }
 
     /// Be a rank over this connection, until the end of the run.
-    async fn attend(&self, connection: Connection, coordinator: String, ends: Ends) {
+    async fn attend(&self, connection: Connection, coordinator: String, payload_max: usize, ends: Ends) {
         let Connection { mut reader, writer } = connection;
-        reader.trust(self.options.payload_bytes_max);
+        reader.trust(payload_max);
         let (outbox, messages) = mpsc::channel(QUEUE);
         let (sender, arrivals) = mpsc::channel(QUEUE);
         tokio::spawn(reader.run(sender, |arrival| arrival));
@@ -378,7 +380,7 @@ fn allow_connections(size: u32) {
     }
 }
 
-/// Once all ranks are in, nobody else needs to get in, or to find us.
+/// Closes the door: once all ranks are in, nobody else needs to get in, or to find this process.
 fn close(door: &AbortHandle, left: Option<Left>) {
     door.abort();
     drop(left);

@@ -47,7 +47,7 @@ pub struct RankStart {
     pub host: Option<String>,
 }
 
-/// How the others find rank 0.
+/// The place where the other ranks find rank 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Meeting {
     /// At these addresses, `HOST:PORT`. Rank 0 listens there.

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::frame;
 use crate::token::{Nonce, Proof};
 
-/// Of this protocol. Both sides must speak the same.
+/// The version of this protocol. Both sides must speak the same.
 pub const VERSION: u32 = 1;
 /// The longest frame of a side that has not proved itself.
 pub const STRANGER_FRAME_MAX: usize = 4 << 10;
@@ -109,7 +109,7 @@ pub struct Hello {
     pub proof: Proof,
 }
 
-/// Where a rank is.
+/// A rank, with its host, site and process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankPlace {
     pub rank: u32,
@@ -125,7 +125,7 @@ impl std::fmt::Display for RankPlace {
     }
 }
 
-/// What all ranks do together. They must be in the same step of the same round.
+/// A step that all ranks take together. They must be in the same step of the same round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Collective {
     Barrier { name: String },
@@ -145,7 +145,7 @@ impl std::fmt::Display for Collective {
     }
 }
 
-/// How far apart the ranks really left a barrier.
+/// The distance in time at which the ranks really left a barrier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skew {
     pub round: u64,

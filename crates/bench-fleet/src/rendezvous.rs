@@ -15,7 +15,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::token::{RunToken, random_bytes};
 
-/// More than all addresses of a machine take.
+/// The largest file: more than all addresses of a machine take.
 const FILE_MAX: u64 = 64 << 10;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]

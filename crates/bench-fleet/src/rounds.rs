@@ -29,7 +29,7 @@ pub struct CollectiveRounds {
     barrier: Option<Awake>,
 }
 
-/// Who has said when it left a barrier.
+/// The times at which ranks left a barrier, as far as they have said so.
 struct Awake {
     round: u64,
     name: String,

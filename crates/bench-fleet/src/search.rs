@@ -20,7 +20,7 @@ use crate::token::RunToken;
 
 /// Between looks for rank 0.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// In an address: where our ssh connection came from, which is how this machine reaches rank 0's.
+/// The host part of an address that stands for the origin of our ssh connection, by which this machine reaches rank 0's.
 pub const SSH_CLIENT: &str = "ssh-client";
 
 pub struct FoundCoordinator {
@@ -68,7 +68,7 @@ impl Given {
     }
 }
 
-/// As `place.rank` of `size`.
+/// Finds rank 0 and is let in as `place.rank` of `size`.
 pub async fn find_rank_0(
     meeting: &Meeting,
     options: &FleetOptions,

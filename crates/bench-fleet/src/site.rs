@@ -4,7 +4,7 @@
 
 use types::{Error, ErrorKind, Result};
 
-/// Longer ones make no table.
+/// The longest label: longer ones make no table.
 const LENGTH_MAX: usize = 64;
 
 /// The label of `rank` on `host`: `specification` itself, or the first `KEY=LABEL` of it whose key is the host's

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// From the signal to the end, whatever the process does. Launchers kill after one second, or thirty.
+/// The process ends so long after the signal, whatever it does. Launchers kill after one second, or thirty.
 const END: Duration = Duration::from_secs(5);
 /// The same without a run. Its last words may still be on their way, as launchers send the signal just after a loss.
 const END_WITHOUT_RUN: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Who belongs to a run: all who know its token.
+//! The token of a run: all who know it belong to the run.
 //!
 //! The token itself is never sent. Each side proves that it knows it with a keyed SipHash over both sides' nonces, so
 //! that neither a listener on the wire nor a stranger on a stale port learns anything of use.
@@ -13,7 +13,7 @@ use types::{Error, ErrorKind, Result};
 pub type Nonce = [u8; 16];
 pub type Proof = [u8; 16];
 
-/// Shorter ones could be guessed.
+/// The least length of a token: shorter ones could be guessed.
 const LENGTH_MIN: usize = 16;
 
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl RunToken {
     }
 }
 
-/// In a time that does not depend on where they differ.
+/// Compares in a time that does not depend on where the proofs differ.
 fn equal(a: &Proof, b: &Proof) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0, |differ, (x, y)| differ | (x ^ y))) == 0
 }

@@ -33,7 +33,7 @@ pub struct Dataset {
     pub trees: u32,
 }
 
-/// How it is laid out.
+/// The options with which a data set is laid out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayOutOptions {
     /// Files that each client writes at the same time. Default 4.
@@ -65,7 +65,7 @@ struct Description {
     complete: bool,
 }
 
-/// Where a data set lies: the run's directory, or one directly in it.
+/// The directory of a data set: the run's own, or one directly in it.
 #[derive(Clone, Copy, Debug)]
 pub struct DataSetDir<'a> {
     pub dir: &'a RunDir,

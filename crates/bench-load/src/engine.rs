@@ -350,7 +350,7 @@ async fn run_group(
     Ok(outcomes)
 }
 
-/// Until all workers have ended, by themselves or not.
+/// Waits until all workers have ended, by themselves or not.
 async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<()> {
     let grace = Duration::from_secs_f64(run.job.limits.grace_s);
     let mut give_up = run.deadline + grace;

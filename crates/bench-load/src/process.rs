@@ -16,7 +16,7 @@ pub fn rss_max_bytes() -> u64 {
     kilobytes(&status, "VmHWM:").unwrap_or(0).saturating_mul(1024)
 }
 
-/// How often threads left the processor, each since it began.
+/// The switches of this process's threads, each counted since it began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Threads(HashMap<String, Switches>);
 
@@ -50,7 +50,7 @@ impl Threads {
     }
 }
 
-/// How often threads left the processor.
+/// The number of times that threads left the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switches {
     /// To wait for something.

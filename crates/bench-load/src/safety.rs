@@ -19,7 +19,7 @@ pub use cleanup::Cleanup;
 const PREFIX: &str = "forebay-bench-";
 /// An S3 front of a tier keeps names that begin with ".forebay-" to itself.
 pub(crate) const MARKER: &str = ".forebay.bench";
-/// Of the marker's form.
+/// The version of the marker's form.
 const MARKER_SCHEMA: u32 = 1;
 /// Markers and descriptions are smaller; something larger is not ours.
 const SMALL_FILE_MAX: u64 = 64 << 10;

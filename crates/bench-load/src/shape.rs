@@ -87,7 +87,7 @@ pub enum AccessOrder {
     Hotspot { hot_percent: f64, access_percent: f64 },
 }
 
-/// Who goes through the sequence.
+/// The way in which workers and clients share a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
@@ -103,7 +103,7 @@ pub enum Sharing {
     Worker,
 }
 
-/// How long a sequence is.
+/// The length of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {

@@ -49,7 +49,7 @@ pub struct TargetSpace {
     pub total: u64,
 }
 
-/// How much of its knowledge a client dropped in [`Client::forget`]; the later the less.
+/// The part of its knowledge that a client dropped in [`Client::forget`]; the later the less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Forgot {

@@ -132,7 +132,7 @@ impl BusyPart {
     }
 }
 
-/// In the order of the path. A pressure that is no number was not measured.
+/// The parts in the order of the path. A pressure that is no number was not measured.
 fn parts(measured: &Utilization) -> [BusyPart; 8] {
     let busy = |limit, pressure: Option<f64>| BusyPart {
         limit,

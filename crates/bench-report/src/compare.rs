@@ -55,7 +55,7 @@ impl std::fmt::Display for ResultVerdict {
     }
 }
 
-/// Of one measure.
+/// What comparing one measure said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasureChange {
     /// Not significant, or smaller than what counts.
@@ -285,7 +285,7 @@ fn notes(a: &ResultFile, b: &ResultFile, pairs: &[MeasurePair], measures: &[Comp
     notes
 }
 
-/// Of a moment, and not of a set-up.
+/// Parts of a fingerprint that belong to a moment, and not to a set-up.
 const MOMENTARY: [&str; 2] = ["load before", "clock error"];
 
 /// Without what is another one in each run: ports that were free, and the random ends of temporary names.

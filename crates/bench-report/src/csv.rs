@@ -64,7 +64,7 @@ pub fn measures(file: &ResultFile) -> String {
     out
 }
 
-/// With all its digits.
+/// A cell's value with all its digits.
 fn plain(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => text.clone(),

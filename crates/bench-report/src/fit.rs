@@ -212,7 +212,8 @@ struct Fitted {
     variance: Option<f64>,
 }
 
-/// For one or two predictors, centred, so that round trips of milliseconds and bytes by the billion lose no digits.
+/// Least squares for one or two predictors, centred, so that round trips of milliseconds and bytes by the billion lose no
+/// digits.
 fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Result<Fitted, Unfit> {
     let n = y.len();
     let freedom = n.checked_sub(predictors.len() + 1).ok_or(Unfit::TooFewPoints)?;

@@ -29,7 +29,7 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// With so many decimals, and never as minus zero.
+/// A number with so many decimals, and never as minus zero.
 pub fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {
@@ -38,7 +38,7 @@ pub fn fixed(value: f64, decimals: usize) -> String {
     }
 }
 
-/// To the decimals that `like` has with its four digits, so that an interval lines up with its median.
+/// A number with the decimals that `like` has with its four digits, so that an interval lines up with its median.
 fn aligned(value: f64, like: f64) -> String {
     let magnitude = if like == 0.0 { 0 } else { like.abs().log10().floor() as i32 };
     if !value.is_finite() || !(-5..15).contains(&magnitude) {
@@ -103,7 +103,7 @@ pub fn probability(p: f64) -> String {
     if p < 0.001 { "< 0.001".to_owned() } else { format!("{p:.3}") }
 }
 
-/// In a sentence: `p = 0.032`, `p < 0.001`.
+/// A probability in a sentence: `p = 0.032`, `p < 0.001`.
 pub fn p_value(p: f64) -> String {
     if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }

@@ -1,6 +1,6 @@
 //! Text inside HTML and SVG: no character of it means anything.
 
-/// For text and for quoted attributes. Control characters, which neither may hold, become spaces.
+/// Escapes text and quoted attributes. Control characters, which neither may hold, become spaces.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

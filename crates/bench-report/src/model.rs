@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Of the JSON file; a file of another one is refused.
+/// The version of the JSON file's schema; a file of another one is refused.
 pub const SCHEMA: u32 = 1;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ pub struct AnswerPart {
     pub unit: String,
 }
 
-/// How much the repetitions vary, and so what a comparison could find.
+/// The variation of the repetitions, and what a comparison could find above it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Coefficient of variation over all measures, as a fraction.

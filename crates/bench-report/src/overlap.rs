@@ -35,7 +35,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// In a table it is a missing value with a reason.
+/// A refusal is, in a table, a missing value with a reason.
 impl From<Refusal> for Cell {
     fn from(refusal: Refusal) -> Cell {
         Cell::Missing(refusal.reason)

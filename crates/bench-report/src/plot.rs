@@ -17,7 +17,7 @@ mod slots;
 use scale::AxisScale;
 use slots::Slots;
 
-/// Of half a page and of a telephone, and of a whole page: the same height, so that text has one size.
+/// The widths of half a page or a telephone, and of a whole page: the same height, so that text has one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     Half,

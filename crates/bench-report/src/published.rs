@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::model::{Axis, Cell, Plot, PlotKind, Point, Series, Table, TableRow};
 
-/// All of them.
+/// All studies' figures.
 pub static PUBLISHED: LazyLock<Published> =
     LazyLock::new(|| toml::from_str(include_str!("../published.toml")).expect("the file was read by a test"));
 

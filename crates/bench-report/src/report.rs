@@ -90,7 +90,8 @@ pub fn noise(file: &ResultFile) -> Option<Noise> {
     Some(noise)
 }
 
-/// Those of the file but for the one that leads, and warnings of drift; invalid first, then verdicts, warnings, notes.
+/// The findings of the file but for the one that leads, and warnings of drift; invalid first, then verdicts, warnings,
+/// notes.
 pub fn findings(file: &ResultFile) -> Vec<Finding> {
     let lead = lead(file);
     let mut all = file.findings.clone();

@@ -19,7 +19,7 @@ const FAIRNESS_MIN: f64 = 0.5;
 const LINK_FULL: f64 = 0.9;
 /// Rates a node of different shapes that vary by less than this look like one cap.
 const CAP_VARIATION_MAX: f64 = 0.08;
-/// So many different shapes must show it.
+/// A cap of the link is believed if so many different shapes show it.
 const CAP_SHAPES_MIN: usize = 3;
 
 /// bytes / time is the printed rate (bytes a second).

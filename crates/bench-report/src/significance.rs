@@ -7,7 +7,7 @@ use crate::distribution::{ALPHA, median, normal_cdf, normal_quantile};
 
 /// Pooled sizes up to this are tested exactly: the counts of splits (up to C(50, 25)) are exact in an f64.
 const EXACT_MAX: usize = 50;
-/// Of larger samples so many order statistics stand for all when pairs are formed: a million pairs are enough.
+/// So many order statistics stand for all of a larger sample when pairs are formed: a million pairs are enough.
 const PAIRED_MAX: usize = 1000;
 
 /// Mann-Whitney's test, and Hodges-Lehmann's shift.
@@ -115,7 +115,7 @@ pub fn kendall(values: &[f64]) -> Option<f64> {
     Some(two_sided((score.abs() as f64 - 1.0).max(0.0) / variance.sqrt()))
 }
 
-/// By the number of permutations with each number of inversions.
+/// The exact probability, by the number of permutations with each number of inversions.
 fn kendall_exact(n: usize, score: usize) -> f64 {
     let pairs = n * (n - 1) / 2;
     let mut share = vec![0.0; pairs + 1];
@@ -240,7 +240,7 @@ fn thinned(values: &[f64]) -> Vec<f64> {
     (0..PAIRED_MAX).filter_map(|i| sorted.get(place(i)).copied()).collect()
 }
 
-/// How many of the sorted differences lie outside the 95 % interval, at each end.
+/// The number of sorted differences that lie outside the 95 % interval, at each end.
 fn differences_outside(n: usize, m: usize) -> Option<usize> {
     if n + m > EXACT_MAX {
         let (n, m) = (n as f64, m as f64);

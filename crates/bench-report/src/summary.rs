@@ -35,7 +35,7 @@ pub fn point(x: f64, values: &[f64]) -> Option<Point> {
     Some(Point { x, y: median(values)?, interval: median_interval(values) })
 }
 
-/// As [`estimate`]; where nothing was measured, why not.
+/// The same as [`estimate`]; where nothing was measured, the cell says why not.
 pub fn estimate_or(values: &[f64], why_not: impl Into<String>) -> Cell {
     if values.is_empty() { Cell::missing(why_not) } else { estimate(values) }
 }

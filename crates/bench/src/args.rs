@@ -78,7 +78,7 @@ pub struct LaunchArgs {
     pub ssh: String,
 }
 
-/// Of the original's size.
+/// A share of the original's size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     factor: f64,

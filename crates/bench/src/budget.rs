@@ -11,7 +11,7 @@ use types::Result;
 use crate::args::CommonArgs;
 use crate::results::ResultBuilder;
 
-/// So that a job can be begun at all when the time is over, and be told from one that did nothing.
+/// The least time of a job: it can be begun when the time is over, and be told from one that did nothing.
 const SECONDS_MIN: f64 = 1.0;
 
 pub struct Budget {

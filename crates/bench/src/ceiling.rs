@@ -14,10 +14,10 @@ use types::{Error, Result};
 use crate::fixture::NasProcess;
 use crate::ranks::unless_interrupted;
 
-/// Of each measurement: long enough for the rate to settle, short enough to be taken with each result.
+/// The time of each measurement: long enough for the rate to settle, short enough to be taken with each result.
 const SECONDS: f64 = 0.5;
 const FILE_BYTES: u64 = 64 << 20;
-/// More than this bring nothing: memory is slower than so many cores.
+/// More workers than this bring nothing: memory is slower than so many cores.
 const WORKERS_MAX: u32 = 64;
 
 /// A core each, and one more that waits.

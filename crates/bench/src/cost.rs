@@ -14,7 +14,7 @@ use crate::args::refuse;
 
 const LISTS: &str = include_str!("../prices.toml");
 const GIB: f64 = 1_073_741_824.0;
-/// Of a month, as clouds bill it.
+/// The seconds of a month, as clouds bill it.
 const MONTH_SECONDS: f64 = 730.0 * 3600.0;
 
 #[derive(Args, Clone, Debug, Default)]
@@ -128,7 +128,7 @@ impl List {
     }
 }
 
-/// All of a service.
+/// All prices of a service.
 #[derive(Debug)]
 pub struct PriceList {
     service: String,

@@ -20,19 +20,19 @@ pub use answer::fill;
 
 /// More workers that bring less than this are past the knee.
 const GAIN: f64 = 1.05;
-/// And so are those whose touches take so many times as long as one worker's.
+/// Workers whose touches take so many times as long as one worker's are past it, too.
 const SLOWER: f64 = 2.0;
 /// Steps past the knee that are looked at: one alone may have been slow by accident.
 const PAST: usize = 2;
 /// What the engine takes of one client.
 const WORKERS_MAX: u32 = 65_536;
-/// Of all clients: a task each, some of which hold a block.
+/// The most workers of all clients: each is a task, and some hold a block.
 const WORKERS_IN_ALL_MAX: u64 = 65_536;
 /// In an open loop so many times the workers of the last step may be under way: they are what a queue is made of.
 const UNDER_WAY: u32 = 4;
 /// Touches that an open loop should have, for its p99 to be one.
 const TOUCHES: f64 = 200.0;
-/// And the most that it may take longer for that.
+/// An open loop takes so many times as long at most, to have that many touches.
 const STRETCH: f64 = 5.0;
 
 #[derive(Args, Clone, Debug)]

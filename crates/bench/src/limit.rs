@@ -171,7 +171,7 @@ fn rate(run: &PhaseOutcome) -> Option<f64> {
     run.last_done_s().filter(|seconds| *seconds > 0.0).map(|seconds| one_direction(run) / seconds)
 }
 
-/// Where a target's bytes come from.
+/// Finds out where a target's bytes come from.
 async fn way(target: &str) -> TargetPath {
     let path = target.strip_prefix("file://").unwrap_or(target);
     if let Some(rest) = target.strip_prefix("nfs://") {

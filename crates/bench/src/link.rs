@@ -31,7 +31,7 @@ pub use wire::StreamDirection;
 use crate::fixture::Usage;
 use crate::nic::Nic;
 
-/// Who sends to whom.
+/// Two agents, one of which opens the connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair {
     /// The agent that opens the connections; `None`: this process.
@@ -174,7 +174,7 @@ pub async fn run(config: Config) -> Result<ResultFile> {
     Ok(file)
 }
 
-/// By which link of this machine each pair leaves it.
+/// The network interface by which each pair leaves this machine.
 async fn nics(pairs: &[Pair]) -> BTreeMap<Pair, Nic> {
     let mut found = BTreeMap::new();
     for pair in pairs.iter().filter(|pair| pair.from.is_none()) {

@@ -51,7 +51,7 @@ const FAITHFUL_SMALL: f64 = 3e-5;
 const ROW_SECONDS_MIN: f64 = 1.1;
 const ROW_SECONDS: f64 = 2.0;
 const GIB: f64 = 1_073_741_824.0;
-/// Of an object that is read directly as a file, at least: one to open it, one to read it.
+/// The least round trips of an object that is read directly as a file: one to open it, one to read it.
 const ROUND_TRIPS: f64 = 2.0;
 /// A GET takes an object as a whole; larger ones are read in pieces of this size, which each worker has in memory.
 const GET_MAX: u64 = 64 << 20;
@@ -294,7 +294,7 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
     Ok(Epochs { line, triples, curve, knee, cut })
 }
 
-/// Of a tier that has been filled by an epoch before.
+/// The knee of a tier that an epoch has filled before.
 async fn find_knee(
     ranks: &Ranks,
     testbed: &Testbed,
@@ -344,7 +344,7 @@ fn limits(
     }
 }
 
-/// How much of what is served comes from the cache, while the data set is seen for the first time.
+/// A plot of the share that the cache serves, while the data set is read for the first time.
 fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
     let all = plan.layout.total_bytes().max(1) as f64;
     let points = curve.windows(2).filter_map(|pair| {

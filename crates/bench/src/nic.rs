@@ -53,7 +53,7 @@ impl std::fmt::Display for Nic {
     }
 }
 
-/// Where a packet to there would come from. Nothing is sent.
+/// The address that a packet to `to` would come from. Nothing is sent.
 fn local_address(to: IpAddr) -> Option<IpAddr> {
     let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).ok()?;
@@ -62,7 +62,7 @@ fn local_address(to: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// Of a `speed` file: Mbit/s, or -1.
+/// The bytes a second that a `speed` file tells, in Mbit/s or as -1.
 fn rate(speed: &str) -> Option<f64> {
     let mbit: i64 = speed.trim().parse().ok()?;
     (mbit > 0).then(|| mbit as f64 * 1e6 / 8.0)
@@ -84,7 +84,7 @@ fn interface_v4(table: &str, to: Ipv4Addr) -> Option<String> {
     routes.max_by_key(|(bits, metric, _)| (*bits, *metric)).map(|(_, _, name)| name)
 }
 
-/// By the lines of `/proc/net/if_inet6`: which interface has this address.
+/// The interface that has this address, by the lines of `/proc/net/if_inet6`.
 fn interface_v6(table: &str, own: IpAddr) -> Option<String> {
     let IpAddr::V6(own) = own else { return None };
     let own: String = own.octets().iter().map(|byte| format!("{byte:02x}")).collect();

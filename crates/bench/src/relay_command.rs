@@ -145,7 +145,7 @@ async fn report(config: &Config, relay: &Relay) -> Result<()> {
     Ok(())
 }
 
-/// Where the line is not what was asked for.
+/// Says where the line is not what was asked for.
 fn doubts(config: &Config, measured: &LineMeasurement) -> Vec<String> {
     let mut doubts = Vec::new();
     let longer = measured.round_trips.median() - config.rtt.as_secs_f64();

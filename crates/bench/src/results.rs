@@ -20,7 +20,7 @@ use crate::fingerprint;
 
 /// Larger files are no results.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
-/// At the end of titles.
+/// The end of the titles of tables and plots that were measured with emulated limits.
 const EMULATED: &str = " (emulated limits)";
 
 /// A result that is being filled.
@@ -204,7 +204,7 @@ pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
     Ok(if doubted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// On standard output. Whoever reads no further, as `head` or a pager, has had what they wanted.
+/// Prints to standard output. A reader that stops early, as `head` or a pager, has had what it wanted.
 fn say(text: &str) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("print", "the result", e)),

@@ -228,7 +228,7 @@ pub async fn take(
     })
 }
 
-/// Of all calls that read.
+/// The latencies of all calls that read.
 fn reads(phase: &PhaseOutcome) -> Histogram {
     phase.service.get("read").cloned().unwrap_or_else(Histogram::new)
 }

@@ -27,7 +27,7 @@ use condition::{Shape, ShapeCondition, Sweep, sets, total_bytes};
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
 const WORKERS: u32 = 20;
 const NODES: u32 = 5;
-/// Of its first version; of its later one a hundred.
+/// The repetitions of the study's first version; its later one had a hundred.
 const STUDY_REPETITIONS: u32 = 10;
 const FLEETS: [(u32, u32); 5] = [(1, 20), (2, 10), (4, 5), (6, 4), (8, 3)];
 /// The size of a file in the sweeps over fleets and blocks.
@@ -187,7 +187,7 @@ async fn measure(
     .await
 }
 
-/// In front of the target. It has room for all that is there, and is removed with its cache when it is dropped.
+/// A tier in front of the target. It has room for all that is there, and is removed with its cache when it is dropped.
 fn tier(args: &ShapesArgs, bytes: u64) -> Result<TierProcess> {
     let url = args.target.url();
     let (place, query) = url.split_once('?').unwrap_or((url, ""));

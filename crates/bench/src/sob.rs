@@ -27,7 +27,7 @@ use crate::results::ResultBuilder;
 use crate::target_dir::{TargetArgs, TargetDir};
 use crate::worker_phases::{self, MIB};
 
-/// As the original ran it.
+/// The nodes of the original.
 const NODES: u32 = 3;
 /// Two phases that are compared with each other.
 const SEQUENTIAL: &str = "sequential read";
@@ -311,7 +311,7 @@ fn fill(
     }
 }
 
-/// Of the medians: a cache that should have been empty served the random reads.
+/// Compares the medians: if random reads were faster, a cache that should have been empty served them.
 fn random_too_fast(phases: &[LoadPhase], runs: &[Vec<PhaseOutcome>]) -> Option<String> {
     let rate = |name: &str| {
         let index = phases.iter().position(|phase| phase.name == name)?;

@@ -12,7 +12,7 @@ use crate::results::ResultBuilder;
 const GIB: f64 = 1_073_741_824.0;
 /// A price file is smaller.
 const BYTES_MAX: u64 = 1 << 20;
-/// Of a month, as clouds bill it.
+/// The days of a month, as clouds bill it.
 const DAYS: f64 = 730.0 / 24.0;
 
 #[derive(Args, Clone, Debug, Default)]

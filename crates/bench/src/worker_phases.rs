@@ -34,7 +34,7 @@ pub fn reasons<'a>(
     reasons
 }
 
-/// Of all repetitions, for each kind of call.
+/// The latencies of all repetitions, for each kind of call.
 pub fn by_call<'a>(runs: impl IntoIterator<Item = &'a PhaseOutcome>) -> BTreeMap<String, Histogram> {
     let mut all: BTreeMap<String, Histogram> = BTreeMap::new();
     for (call, histogram) in runs.into_iter().flat_map(|run| &run.service) {

@@ -44,7 +44,7 @@ const GRAPH_BYTES_MAX: u64 = 64 << 20;
 const BLOCK: usize = 1 << 20;
 /// What "small" is of the study's half hour: seconds, since there are twelve runs in a repetition.
 const SMALL: f64 = 0.001;
-/// To find a file, to open and to read it.
+/// The round trips that it takes to find a file, to open and to read it.
 const ROUND_TRIPS_PER_FILE: f64 = 3.0;
 /// The study's scheduling and polling of each task.
 const POLL_FAITHFUL: f64 = 27.0;
@@ -71,7 +71,7 @@ pub struct WorkflowArgs {
     common: CommonArgs,
 }
 
-/// How a site's nodes reach the storage.
+/// The path by which a site's nodes reach the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SitePath {
     Line,
@@ -156,7 +156,7 @@ fn compute_seconds(graph: &Graph) -> f64 {
     graph.tasks.iter().map(|task| task.compute[0].max(task.compute[1])).sum()
 }
 
-/// Of one run, about: tasks that never wait for each other, on all nodes, of which half are far.
+/// About the seconds of one run, if tasks never wait for each other, on all nodes, of which half are far.
 fn predicted_seconds(args: &WorkflowArgs, graph: &Graph) -> f64 {
     let far = graph.files() as f64 * ROUND_TRIPS_PER_FILE * args.rtt.as_secs_f64() / 2.0;
     (compute_seconds(graph) + far) / f64::from(args.nodes.max(1))
@@ -208,7 +208,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     Ok(draft.finish())
 }
 
-/// Of each partition, of each way, by repetition: as many as there was time for.
+/// The runs of each partition, of each way, by repetition: as many as there was time for.
 type Runs = Vec<[Vec<WorkflowRun>; 2]>;
 
 async fn all(

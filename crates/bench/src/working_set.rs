@@ -40,7 +40,8 @@ use tier_under_test::{ColdTier, TierUnderTest};
 const CACHE_BYTES: u64 = 20 << 30;
 /// No tier takes less.
 const CACHE_MIN: u64 = 64 << 20;
-/// Of the cache: the data set that it gets warm with. All of it fits, below where a tier begins to make room.
+/// The size of the data set that a cache gets warm with, in sizes of the cache. All of it fits, below where a tier begins
+/// to make room.
 const WARM_UP: f64 = 0.75;
 /// Even a single client finds something from the second one on, and a small cache shows by several looks that it is warm.
 const WARM_UP_PASSES: u64 = 4;
@@ -273,7 +274,7 @@ struct SweepCondition {
     again: u64,
 }
 
-/// How one tier got warm, and what it was then.
+/// A tier's way from cold to warm, and what it served when it was warm.
 struct WarmUp {
     cold: PassAccount,
     looks: Vec<(f64, CounterLook)>,
@@ -282,7 +283,7 @@ struct WarmUp {
     from_disk: Option<PassAccount>,
 }
 
-/// By repetition.
+/// What was measured, by repetition.
 #[derive(Default)]
 struct SweepRuns {
     warm_ups: Vec<WarmUp>,

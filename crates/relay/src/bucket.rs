@@ -8,7 +8,8 @@ use tokio::sync::Mutex;
 
 use crate::clock::RelayClock;
 
-/// How far ahead the transmitter is given work, so that waking late costs no bandwidth. It is also what a question may
+/// The time for which the transmitter is given work ahead, so that waking late costs no bandwidth. It is also what a
+/// question may
 /// wait longer than on a real line.
 const AHEAD: Duration = Duration::from_millis(1);
 

@@ -16,7 +16,7 @@ use crate::jitter::{Jitter, SplitMix};
 use crate::line::RelayLine;
 use crate::window::DeliveryWindow;
 
-/// For the target to accept; a SYN that is lost is sent again after 1 s, 3 s and 7 s.
+/// The longest wait for the target to accept; a SYN that is lost is sent again after 1 s, 3 s and 7 s.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Privileged ports to go on from: above the well-known services, as RPC clients do.
 const PRIVILEGED: std::ops::Range<u16> = 665..1024;
@@ -220,7 +220,7 @@ async fn carry(
     Ok(())
 }
 
-/// So that the peer sees a reset and not an orderly end when the socket is closed.
+/// Arranges that the peer sees a reset and not an orderly end when the socket is closed.
 fn reset(stream: &TcpStream) {
     let _ = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 }

@@ -218,7 +218,7 @@ impl Drop for EchoPeer {
     }
 }
 
-/// Until the connection ends, or nothing happens on it for long.
+/// Serves a connection until it ends, or nothing happens on it for long.
 fn serve(mut stream: TcpStream, swallowed: &AtomicU64) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;

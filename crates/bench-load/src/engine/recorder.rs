@@ -13,7 +13,7 @@ use crate::process::Switches;
 /// kept busy by one process.
 const SHARDS: usize = 4;
 
-/// At the default of 0.2 s three and a half hours; what comes later is added to the last one.
+/// The most intervals: at the default of 0.2 s three and a half hours; what comes later is added to the last one.
 const INTERVALS_MAX: usize = 1 << 16;
 
 /// A kind of call, as it is named in the outcome.

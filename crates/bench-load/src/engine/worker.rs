@@ -43,7 +43,7 @@ struct Open {
 /// The runtime's timer rounds up to the next millisecond; the rest is waited for precisely.
 const FINE_WAIT: Duration = Duration::from_millis(3);
 
-/// How a touch ended that did not fail.
+/// The end of a touch that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TouchEnd {
     Whole,

@@ -15,7 +15,7 @@ const REDRAWS_MAX: u64 = 1 << 20;
 
 /// What the numbers of a mixture's draws are mixed with.
 const MIXTURE: u64 = 0x6d69_7865;
-/// And those of a range's place in its file.
+/// The stream of random numbers for a range's place in its file.
 const RANGE: u64 = 0x7261_6e67;
 
 /// All who take part, in all processes.

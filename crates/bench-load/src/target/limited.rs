@@ -11,7 +11,7 @@ use types::Result;
 
 use super::{Calls, Capabilities, Client, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace};
 
-/// By this a busy answer is counted among a client's calls.
+/// The name by which a busy answer is counted among a client's calls.
 pub const BUSY_CALL: &str = "busy";
 
 pub struct LimitedTarget {

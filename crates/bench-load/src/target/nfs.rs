@@ -29,7 +29,7 @@ use super::{
 /// 10 MB, and 500 clients must fit into one process.
 const NAMES_MAX: usize = 64 << 10;
 
-/// How a server is used.
+/// The options of a server as a target.
 #[derive(Clone, Debug)]
 pub struct NfsTargetOptions {
     /// Server, export, connections of each client, identity.
@@ -37,7 +37,7 @@ pub struct NfsTargetOptions {
     transfer: Transfer,
 }
 
-/// As Linux: 128 KiB is what it asks for behind its default read-ahead window.
+/// The transfers of a Linux client: it asks for 128 KiB behind its default read-ahead window.
 const LINUX: Transfer =
     Transfer { read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 };
 
@@ -72,7 +72,7 @@ impl NfsTarget {
     }
 }
 
-/// How files are read and written by calls of a server.
+/// The calls by which files of a server are read and written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     /// Bytes of a read; the server may allow less.
@@ -174,7 +174,7 @@ impl Target for NfsTarget {
     }
 }
 
-/// Of anything that has files and directories and is asked by calls.
+/// A client of anything that has files and directories and is asked by calls.
 pub(super) struct NfsClient(Arc<NfsClientState>);
 
 impl NfsClient {

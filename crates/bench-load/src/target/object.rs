@@ -36,7 +36,7 @@ const PART_MAX: u64 = 1 << 30;
 /// Names of one page of a listing.
 const PAGE: u32 = 1000;
 
-/// How a bucket is used.
+/// The options of a bucket as a target.
 #[derive(Clone, Debug)]
 pub struct BucketOptions {
     /// Which one, and how it is reached.

@@ -21,7 +21,7 @@ use super::{
 };
 use file::PosixFile;
 
-/// How a directory is used.
+/// The options of a directory as a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryOptions {
     /// Go around the page cache with O_DIRECT. Off by default: not every file system has it, and it also

@@ -108,7 +108,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// At most three lines of about `room` characters, broken after spaces and hyphens; what is longer ends in an
+/// A label as three lines of about `room` characters at most, broken after spaces and hyphens; what is longer ends in an
 /// ellipsis.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let length = |text: &str| text.trim_end().chars().count();

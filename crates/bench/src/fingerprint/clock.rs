@@ -35,7 +35,7 @@ fn ask() -> Option<Vec<u8>> {
     answer.get(..length).map(<[u8]>::to_vec)
 }
 
-/// Of an answer of RFC 5905: root delay and root dispersion, seconds with 16 bits after the point.
+/// Reads root delay and root dispersion of an answer by RFC 5905: seconds with 16 bits after the point.
 fn read(answer: &[u8]) -> Option<String> {
     let seconds = |at: usize| -> Option<f64> {
         let bytes: [u8; 4] = answer.get(at..at + 4)?.try_into().ok()?;

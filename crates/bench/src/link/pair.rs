@@ -36,7 +36,7 @@ pub struct StreamsPlan {
     pub way: StreamDirection,
 }
 
-/// From when to when, in the time of a run.
+/// The start and the stop of a test, in the time of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MoveTimes {
     pub start: Duration,
@@ -221,8 +221,12 @@ pub async fn follow(member: Member, sessions: &Sessions) -> Result<()> {
         };
         let (start, stop) = interval.here(&member)?;
         let mut streams = Vec::new();
-        while let Ok(stream) = session.arrived.try_recv() {
-            streams.push(stream);
+        while streams.len() < plan.streams as usize {
+            match tokio::time::timeout_at(start.into(), session.arrived.recv()).await {
+                Ok(Some(stream)) => streams.push(stream),
+                // Those that are here begin in time; the logs tell how many there were.
+                Ok(None) | Err(_) => break,
+            }
         }
         drop(session);
         let logs = move_all(streams, plan.way.reversed(), epoch, start, stop).await?;

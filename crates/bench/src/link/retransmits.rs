@@ -7,7 +7,7 @@ use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use tokio::net::TcpStream;
 
-/// Of <linux/sock_diag.h> and <linux/inet_diag.h>.
+/// Constants of <linux/sock_diag.h> and <linux/inet_diag.h>.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const INET_DIAG_INFO: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
@@ -18,10 +18,10 @@ const NO_COOKIE: [u8; 8] = [0xff; 8];
 /// A netlink message's head, and what an answer has in front of its attributes.
 const HEAD: usize = 16;
 const ANSWER: usize = HEAD + 72;
-/// Where `tcp_info` has `tcpi_total_retrans`.
+/// The place of `tcpi_total_retrans` in `tcp_info`.
 const TOTAL_RETRANS: usize = 100;
 
-/// Since the connection was made. `None` where the kernel does not tell.
+/// The segments that were sent again since the connection was made. `None` where the kernel does not tell.
 pub fn of(socket: &TcpStream) -> Option<u64> {
     let (local, peer) = (socket.local_addr().ok()?, socket.peer_addr().ok()?);
     let diag = rustix::net::socket_with(

@@ -16,9 +16,9 @@ use super::wire::{self, JoinRole, PairLog, STREAMS_MAX, StreamDirection, fleet_o
 use super::{Config, Pair};
 
 pub const PAIRS_MAX: usize = 64;
-/// Before the streams begin, besides the time that it took to open them: for the order to reach all.
+/// Time for the order to reach all before the streams begin, besides the time that it took to open them.
 const LEAD: Duration = Duration::from_millis(300);
-/// For the streams to drain and the logs to come, on top of the schedule.
+/// Time for the streams to drain and the logs to come, on top of the schedule.
 const END: Duration = Duration::from_secs(60);
 
 /// Pairs that ran at the same time.

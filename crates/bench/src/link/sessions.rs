@@ -6,14 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// Streams by their number, as they come in.
+/// Streams with their number, as they come in.
 type ArrivingStreams = mpsc::Sender<(u32, TcpStream)>;
 
 /// The tests whose streams this agent waits for.
 #[derive(Default)]
 pub struct Sessions(Mutex<BTreeMap<u64, ArrivingStreams>>);
 
-/// One of them; streams of it are refused again when this is dropped.
+/// A test whose streams are let in; they are refused again when this is dropped.
 pub struct Session<'a> {
     sessions: &'a Sessions,
     id: u64,

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::retransmits;
 use super::wire::StreamLog;
 
-/// Given to the socket at a time.
+/// The bytes that are given to the socket at a time.
 const BUFFER: usize = 256 << 10;
 /// Samples are this far apart at first, and twice as far each time there are too many.
 const SAMPLE_US: u64 = 10_000;
@@ -17,7 +17,7 @@ const SAMPLES_MAX: usize = 2048;
 /// What is in the buffers of the line at the end has so long to arrive.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Counts bytes and notes how they came, in bounded memory.
+/// A meter counts bytes and notes how they came, in bounded memory.
 struct Meter {
     epoch: Instant,
     log: StreamLog,

@@ -17,10 +17,10 @@ pub const TIME_MAX: Duration = Duration::from_secs(3600);
 /// A schedule may begin so much later than now.
 pub const LEAD_MAX: Duration = Duration::from_secs(120);
 const MESSAGE_MAX: usize = 4 << 10;
-/// For a question that has been begun, for its answer, and for the handshake of a run.
+/// The longest wait for a question that has been begun, for its answer, and for the handshake of a run.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Seen from who opens the connections.
+/// The direction of a stream, seen from the side that opens the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamDirection {
@@ -108,7 +108,7 @@ impl StreamLog {
     }
 }
 
-/// How the fleet's runs of this test are held together. The load shares the line with their heartbeats, which then wait in
+/// The options of the runs that this test is made of. The load shares the line with their heartbeats, which then wait in
 /// its queues: so a rank may be silent for long.
 pub fn fleet_options() -> FleetOptions {
     FleetOptions {
@@ -119,7 +119,7 @@ pub fn fleet_options() -> FleetOptions {
     }
 }
 
-/// What the other end of a pair asks for: everybody may measure against an agent.
+/// The token of a pair's run, which is no secret: everybody may measure against an agent.
 pub fn open_token() -> RunToken {
     RunToken::chosen("forebay bench link".to_owned())
 }
@@ -167,7 +167,7 @@ pub async fn ask(place: &str, question: &Question) -> Result<TcpStream> {
     }
 }
 
-/// Who listens there may be no agent.
+/// Says that the listener may be no agent, if its answer was none.
 fn explained(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::InvalidData => {

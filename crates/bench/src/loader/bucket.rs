@@ -9,7 +9,7 @@ use crate::cost;
 use crate::results::ResultBuilder;
 use crate::sample::{CacheMode, Sample, Triple};
 
-/// Of the first repetition.
+/// Fills in what the first repetition cost at the storage.
 pub fn costs(draft: &mut ResultBuilder, plan: &LoaderPlan, prices: &cost::PriceList, first: &Triple) {
     let taken = CacheMode::ALL.map(|mode| {
         let sample = first.of(mode);

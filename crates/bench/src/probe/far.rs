@@ -12,7 +12,7 @@ use types::{Error, Result};
 
 use super::ports::{Ports, call};
 
-/// For a connection: a lost SYN is sent again after 1 s and after 3 s.
+/// The longest wait for a connection: a lost SYN is sent again after 1 s and after 3 s.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// A server as seen over one line.

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-/// Since the machine was started.
+/// Segments since the machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     pub received: u64,

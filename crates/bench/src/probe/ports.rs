@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use types::{Error, ErrorKind, Result};
 
-/// For an answer to a call without work.
+/// The longest wait for the answer to a call without work.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest reply to such a call.
 const REPLY_MAX: usize = 4096;

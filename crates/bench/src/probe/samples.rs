@@ -26,7 +26,7 @@ pub struct Timed {
     pub far: Vec<Seconds>,
 }
 
-/// How much is measured without a relay.
+/// The effort of measuring without a relay.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     pub samples: usize,

@@ -53,7 +53,7 @@ pub async fn measure(config: &Config) -> Result<LocalProbe> {
     Ok(LocalProbe { kind, small, server, advice: ADVICE, operations, files: objects.len() })
 }
 
-/// With the endpoint, where the URL names it.
+/// Handshakes with the endpoint, where the URL names it.
 async fn handshakes(url: &str) -> Option<(SocketAddr, Seconds)> {
     let endpoint = url.split(['?', '&']).find_map(|pair| pair.strip_prefix("endpoint="))?;
     let (scheme, host) = endpoint.split_once("://")?;
@@ -95,7 +95,7 @@ async fn find(client: &dyn Client, config: &Config) -> Result<Vec<(String, u64)>
     Ok(found)
 }
 
-/// Until there are enough of them, or they have taken long enough.
+/// Samples of one operation, until there are enough of them or they have taken long enough.
 struct Sampling<'a> {
     config: &'a Config,
     start: Instant,

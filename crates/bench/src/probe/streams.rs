@@ -39,7 +39,7 @@ impl StreamRate {
     }
 }
 
-/// How the streams read.
+/// The way in which streams read.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamReading {
     pub time: Duration,

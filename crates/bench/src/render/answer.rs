@@ -56,7 +56,7 @@ pub fn ten_lines(
     ]
 }
 
-/// Of one file, as a node's client opens, reads and closes it.
+/// The round trips of one file, as a node's client opens, reads and closes it.
 fn round_trips(plan: &RenderPlan, fits: &[Option<fit::FittedLine>; 3]) -> AnswerLine {
     let files = plan.layout.files.max(1) as f64;
     let part = |(mode, line): (CacheMode, &Option<fit::FittedLine>)| {
@@ -126,7 +126,7 @@ fn shared(triples: &[Triple]) -> Cell {
     median(&all).map_or(Cell::missing("nobody waited"), |shared| Cell::Number(round(shared, 1)))
 }
 
-/// Of 10^12 bytes that nodes read.
+/// The cost of 10^12 bytes that nodes read.
 fn cost(triples: &[Triple], prices: Option<&TierPrices>) -> AnswerLine {
     let what = "cost of each TB read";
     let Some(prices) = prices else { return AnswerLine::one(what, Cell::missing("no --prices"), "") };
@@ -140,7 +140,7 @@ fn cost(triples: &[Triple], prices: Option<&TierPrices>) -> AnswerLine {
     AnswerLine::new(what, CacheMode::ALL.map(part).into())
 }
 
-/// Of the last repetition; the findings say how busy it was, and what was not measured.
+/// What limited the last repetition; the findings say how busy that was, and what was not measured.
 fn limit(plan: &RenderPlan, far: &Line, triples: &[Triple], mode: CacheMode) -> Cell {
     let told: Option<Bottleneck> = triples.last().map(|triple| limited(plan, far, triple.of(mode), mode));
     match told.map(|told| told.limit) {

@@ -224,7 +224,7 @@ fn extended(plan: &RenderPlan, lines: &[Line], triples: &[Vec<Triple>], invalid:
     ])
 }
 
-/// For each call that the clients made to it.
+/// The tier's switches for each call that clients made to it.
 fn tier_switches(triples: &[Triple]) -> Cell {
     let parts = [CacheMode::Cold, CacheMode::Warm].map(|mode| {
         let of = |triple: &Triple| {

@@ -15,7 +15,7 @@ use crate::limit::LoadBounds;
 use crate::results::ResultBuilder;
 use crate::worker_phases::{self, MIB};
 
-/// After the columns that say what the row is.
+/// The columns that follow those that say what the row is.
 const COLUMNS: [&str; 12] = [
     "Latency (s)",
     "all workers (MiB/s)",

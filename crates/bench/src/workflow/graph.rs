@@ -26,7 +26,7 @@ pub struct Graph {
     pub tasks: Vec<Task>,
 }
 
-/// As it stands in a JSON file.
+/// The graph as a JSON file has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Typed {

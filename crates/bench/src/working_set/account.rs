@@ -12,7 +12,7 @@ use crate::fixture::CounterPage;
 const UNIQUE_EXTRA: f64 = 1.05;
 /// What a phase without any need for the storage may still read of it: nothing but what rounding makes of it.
 const NOTHING: f64 = 0.001;
-/// Of the bytes of a data set whose pages were dropped, this share has to come from the disk, or they were not dropped.
+/// The share of a data set's bytes that has to come from the disk after its pages were dropped; otherwise they were not.
 const DROPPED: f64 = 0.5;
 
 #[derive(Clone, Debug, Default)]

@@ -46,7 +46,7 @@ pub fn time_to(moments: &[ServedInterval], percent: f64) -> Option<f64> {
     Some(before.iter().rev().find(|moment| moment.hit_percent < percent).map_or(0.0, |moment| moment.at))
 }
 
-/// Where what the cache does falls most from one size of the data set to the next one.
+/// The eviction cliff: the step from one size of the data set to the next at which the cache's effect falls most.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cliff {
     /// Data set / cache size, before and after; percent of bytes at each.

@@ -79,7 +79,7 @@ fn unique(mut reasons: Vec<String>) -> Vec<String> {
     reasons
 }
 
-/// Of the values that are known in all repetitions.
+/// The estimate of a value that is known in all repetitions.
 fn known(values: impl Iterator<Item = Option<f64>>, why_not: &str) -> Cell {
     let values: Option<Vec<f64>> = values.collect();
     values.map_or_else(|| Cell::missing(why_not), |values| estimate(&values))

@@ -175,7 +175,7 @@ fn content(seed: u64) -> SeededData {
     SeededData { seed, ..SeededData::default() }
 }
 
-/// Until clients of the tier see the file.
+/// Waits until clients of the tier see the file.
 async fn visible(url: &str, path: &str) -> Result<()> {
     let clients = target::clients(&from_url(url)?, 0, 1).await?;
     let Some(client) = clients.first() else { return refuse("no client could be made") };

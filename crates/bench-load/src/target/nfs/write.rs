@@ -22,7 +22,7 @@ pub(super) struct Writes {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// Of the WRITEs since the last COMMIT.
+/// The state of the WRITEs since the last COMMIT.
 #[derive(Default)]
 struct State {
     /// The first that failed; it is told once.

@@ -21,7 +21,7 @@ fn value(rates: &[f64], why: Option<String>) -> Cell {
     estimate_or(rates, why.unwrap_or_else(|| "not measured".to_owned()))
 }
 
-/// As the study prints them.
+/// Rates as the study prints them.
 fn mbits(rates: &[f64], why: Option<String>) -> Cell {
     match median(rates) {
         Some(rate) => Cell::text(format!("{rate:.0} Mbits/sec")),

@@ -8,7 +8,7 @@ use super::super::posix;
 use super::super::streams::StreamRate;
 use super::{FLAT, ProbeAnswer, knee, mib, ms, named, place};
 
-/// How far the slope of one call may be from one.
+/// The slope of one call may be so far from one.
 const ONE_CALL_TOLERANCE: f64 = 0.05;
 
 pub fn of_server(answer: &ProbeAnswer) -> Vec<Finding> {
@@ -49,7 +49,7 @@ fn cost(answer: &ProbeAnswer, operation: ProbeOperation) -> Option<Finding> {
     )))
 }
 
-/// How many times as long the small file takes elsewhere; a LOOKUP where there is none.
+/// Says how many times as long the small file takes elsewhere; a LOOKUP where there is none.
 fn slow_down(answer: &ProbeAnswer) -> Option<Finding> {
     let understood = answer
         .operation(ProbeOperation::OpenReadClose)
