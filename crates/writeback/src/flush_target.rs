@@ -7,7 +7,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attr, FileId, Name, Result, Version};
+use types::{Attr, ByteRange, FileId, Name, Result, Version};
 
 use crate::conflict::Alarm;
 use crate::operation::{Attributes, NewObject};
@@ -81,6 +81,9 @@ pub struct Flushed {
     /// The object as our own doing left it: nothing that others did is in it. `None` also where bytes went to a
     /// conflict copy, were dropped or never travelled: what is there, the origin is to be asked.
     pub found: Option<TargetObject>,
+    /// Nobody else wrote to it meanwhile, as far as the origin's answers tell. Otherwise `content` is there all the same,
+    /// but of the rest of its bytes nothing is known any more.
+    pub is_alone: bool,
     /// What a rename took the name from, if it has others.
     pub replaced: Option<TargetObject>,
 }
@@ -116,6 +119,9 @@ pub trait FlushTarget: Send + Sync + 'static {
     /// Stored when `commit` says so.
     async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<ChangeAnswer>;
 
+    /// Bytes as the origin has them in this version, all within its size; `VersionChanged` if it has another one.
+    async fn read(&self, object: FileId, version: Version, range: ByteRange) -> Result<Bytes>;
+
     /// These bytes are being written, and `flushed` will tell if they arrive: meanwhile there is time to prepare for it.
     /// `flushed` comes when both are done.
     async fn travels(&self, object: FileId, content: &ContentChange) {
@@ -145,7 +151,7 @@ pub trait FlushTarget: Send + Sync + 'static {
     ) -> Result<ChangeAnswer>;
 
     /// What has this name now is what an earlier `rename` of ours, which had no answer, put there of the object, or began to
-    /// put there: `rename` again ends it. Of a home where a renamed object keeps its identity that is never said.
+    /// put there: `rename` again ends it. Of a target where a renamed object keeps its identity that is never said.
     async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
         let _ = (object, dir, name);
         Ok(false)
