@@ -46,9 +46,8 @@ impl StatesTold {
     }
 }
 
-/// What was read back of a file after it was sent.
-pub struct ReadBack {
-    /// The version that was compared as a whole.
+/// A version of a file that was read back after the file was sent, and compared with that.
+pub struct ComparedVersion {
     pub found: TargetObject,
     /// All that was sent is there.
     pub is_ours: bool,
@@ -63,13 +62,13 @@ impl Carry<'_> {
         mut found: TargetObject,
         parts: &[Vec<DirtyPiece>],
         size: Option<u64>,
-    ) -> Result<ReadBack> {
+    ) -> Result<ComparedVersion> {
         for _ in 0..VERSIONS_MAX {
             if size.is_some_and(|size| size != found.attr.size) {
-                return Ok(ReadBack { found, is_ours: false });
+                return Ok(ComparedVersion { found, is_ours: false });
             }
             match self.compare(object, &found, parts).await {
-                Ok(is_ours) => return Ok(ReadBack { found, is_ours }),
+                Ok(is_ours) => return Ok(ComparedVersion { found, is_ours }),
                 Err(e) if e.kind() == ErrorKind::VersionChanged => {}
                 Err(e) => return Err(e),
             }
@@ -78,7 +77,7 @@ impl Carry<'_> {
             };
             found = now;
         }
-        Ok(ReadBack { found, is_ours: false })
+        Ok(ComparedVersion { found, is_ours: false })
     }
 
     async fn compare(&self, object: FileId, found: &TargetObject, parts: &[Vec<DirtyPiece>]) -> Result<bool> {

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use types::{Error, ErrorKind, FileId, Result};
 
 use super::Carry;
-use super::foreign_write::{ReadBack, StatesTold};
+use super::foreign_write::{ComparedVersion, StatesTold};
 use crate::DirtyPiece;
 use crate::conflict::ConflictPolicy;
 use crate::flush::FlushEngine;
@@ -85,7 +85,7 @@ impl Carry<'_> {
                 if !may_be_mixed || is_sent_again {
                     return Ok((found, is_set));
                 }
-                let ReadBack { found, is_ours } = self.read_back(object, found, &parts, size).await?;
+                let ComparedVersion { found, is_ours } = self.read_back(object, found, &parts, size).await?;
                 if is_ours {
                     self.is_alone = false;
                     return Ok((found, is_set));
