@@ -1,10 +1,24 @@
-//! Clean bytes on local disk, keyed by file *and version*; fetched once, checked before served.
+//! Clean bytes on local disk, keyed by file *and version*; fetched once, checked before they are served.
 //!
-//! Knows nothing of names, freshness, clients or dirty data. The version is in the key, so there is no
-//! "invalidate because it changed": a changed file is another key. The kernel's page cache is the memory tier;
-//! user memory holds only bytes in flight, under one budget.
+//! Nothing here knows of names, freshness, clients or dirty data. The kernel's page cache is the memory tier; user memory
+//! holds only bytes in flight, under one budget.
 //!
-//! Start with `read.rs`; then `file.rs` (one cached file), `fetch.rs` (single flight), `space.rs` (who must go).
+//! - [`Cache`]: all calls. `read.rs` answers reads, `rebase.rs` gives a file the name of its next version, `whole.rs` lends
+//!   complete files, `pins.rs` keeps files for an operator
+//! - `CachedFile` (`file.rs`): one version of one file on disk, with its map of blocks (`format.rs`); `open_files.rs`: those
+//!   that are open; `verified.rs`: blocks whose checksum was checked; [`Extent`]: a range of it that the kernel sends
+//! - `fetch.rs`: a task for each missing part, which all that want it wait for (`fetch_in_flight.rs`); [`Source`]: where the
+//!   bytes come from
+//! - `readahead.rs` (pure): what else a reader will want; `unread.rs`: what was fetched so and never read
+//! - `DiskSpace` (`space.rs`): what is on disk, and what leaves it, in the order of `eviction.rs`; `recovery.rs`: what a start
+//!   finds; `health.rs`: a disk that fails; `limits.rs`: how much may be kept
+//!
+//! The way of a read: blocks that are here and verified are answered from disk; for the others a fetch is joined or begun,
+//! which fills the file; then read-ahead is asked. No read fails because the disk takes nothing: its bytes pass through.
+//!
+//! Invariants: the version is in the key, so there is no "invalidate because it changed": a changed file is another key.
+//! Data is written before its map entry. A block is checked against its checksum before it is first served after a start.
+//! A pinned block is not evicted. Begin with `read.rs`.
 
 mod config;
 mod disk_usage;

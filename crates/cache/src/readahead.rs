@@ -75,7 +75,7 @@ impl History {
         (self.streams.len() - 1, Pattern::None)
     }
 
-    /// Of what was planned, only the part before `end` could be started; plan the rest again.
+    /// Only the part of a plan before `end` could be started; plan the rest again.
     pub fn stopped_at(&mut self, planned: ByteRange, end: u64) {
         for stream in &mut self.streams {
             if stream.stopped_at(planned, end) {

@@ -6,7 +6,7 @@
 //!
 //! Errors that pass (no room, a file system that is read-only or a disk that fails for a while) can be waited out here when
 //! something is written, because redb refuses everything after the first error. What it does not survive is told in
-//! [`PageFileHealth`], for who has the database.
+//! [`PageFileHealth`], for the owner of the database.
 
 mod guard;
 mod layout;
@@ -30,7 +30,7 @@ const EIO: i32 = 5;
 /// First bytes of a database of an older version, which had no checksums.
 const PLAIN: &[u8] = b"redb";
 
-/// How the file does, for who has the database.
+/// How the file does, for the owner of the database.
 #[derive(Debug, Default)]
 pub struct PageFileHealth {
     /// Why a write waits.

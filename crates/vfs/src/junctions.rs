@@ -8,7 +8,7 @@ use writeback::FlushPolicy;
 
 use crate::{Vfs, WritePolicy};
 
-/// Who is writing to the journal has this long; longer than anybody waits for room in it.
+/// A call that is writing to the journal has this long; longer than anybody waits for room in it.
 const ENDING: Duration = Duration::from_secs(30);
 /// What was written through and is not stored yet is given this long.
 const STORING: Duration = Duration::from_secs(10);

@@ -88,7 +88,7 @@ impl Leaving {
         }
     }
 
-    /// Who is inside now is waited for, for as long as `patience` lasts. `None`: they did not come out, or somebody else has
+    /// Waits for the calls that are inside now, for as long as `patience` lasts. `None`: they did not come out, or somebody else has
     /// closed it.
     pub async fn close(self: &Arc<Self>, junction: JunctionId, patience: Duration) -> Option<Closed> {
         let mut news = self.news.subscribe();

@@ -155,7 +155,7 @@ impl Vfs {
         self.register_journal(registry);
     }
 
-    /// Of what is written `back`, if anything is.
+    /// Metrics of the journal and its flush, if any junction is written `back`.
     pub fn register_journal(&self, registry: &mut prometheus_client::registry::Registry) {
         if let Some(back) = self.writers.back() {
             back.journal.metrics().register(registry);

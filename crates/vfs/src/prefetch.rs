@@ -19,7 +19,7 @@ use crate::writers::Writers;
 const DIRECTORIES_MAX: usize = 1024;
 /// Most bytes of the head of a file: smaller ones are fetched whole. Who reads on is read ahead from there.
 const HEAD_MAX: u64 = 4 << 20;
-/// Bytes fetched for who has read nothing but the first file of a directory.
+/// Bytes fetched for a client that has read nothing but the first file of a directory.
 const ON_SUSPICION_MAX: u64 = 1 << 20;
 
 pub struct Prefetcher {

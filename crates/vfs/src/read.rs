@@ -209,7 +209,7 @@ impl OriginSource {
 }
 
 /// In as many calls as the origin wants.
-async fn read_at(
+pub(crate) async fn read_at(
     origin: Arc<dyn Origin>,
     at: Reference,
     version: Version,

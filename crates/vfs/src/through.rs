@@ -7,7 +7,7 @@
 //! - `BufferedFile` (`file.rs`): one of them, and those who wait for something of it
 //! - `State` (`state.rs`, pure): what is to be done next for a file, as a `SendStep`; what its readers see
 //! - `BufferExtents` (`extents.rs`, pure): which of its bytes wait, are on their way, are unstable or stored at the origin
-//! - `sender.rs`: a task for each file, which acts on the steps
+//! - `intake.rs`: how bytes get into the buffer; `sender.rs`: a task for each file, which acts on the steps
 //! - `version_changes.rs`: what stays cached of a file when its names are changed through us
 //!
 //! The way of a write: [`Through::write`] takes it into the buffer; the file's sender sends parts, commits them, and gives

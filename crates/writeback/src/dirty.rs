@@ -3,7 +3,7 @@
 //!
 //! A truncation cuts the clean bytes for good: when the file grows again, what the origin still has beyond the cut
 //! must not shine through. So clean bytes count only below `clean_up_to`. A cut lasts until it is flushed itself: a
-//! flush of what was *before* it brings a clean version in which the cut bytes are there again.
+//! flush of earlier operations brings a clean version in which the cut bytes are there again.
 
 use types::{ByteRange, Divide, ExtentMap};
 

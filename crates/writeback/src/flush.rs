@@ -1,12 +1,22 @@
-//! The engine that brings operations home: takes units from the plan, carries several out at once, marks them as done.
+//! The engine that brings operations to the origin: it takes units from the plan, carries several out at once, and marks
+//! them as done.
 //!
-//! Never holds up who appends: adding to the plan takes a lock for a moment. An outage is waited out, for ever; what the
-//! origin refuses is parked, said once, and tried again now and then, and only what depends on it waits. An entry is
-//! marked as done after the origin has it and `FlushTarget::flushed` was told, the entries of a unit in their order: so a crash
-//! leaves the last of them, never one whose predecessor of the same object would be carried out after it. And nothing
-//! begins before the marks of what it waited for are durable: so a crash never brings back an operation whose followers
-//! may be at the origin already, where it could not be told from a new one (a name is taken away, given to the same file
-//! again, and taken away once more by what came back).
+//! - [`Flusher`]: what the rest of the tier holds; [`FlushHandle`]: a flush that was asked for
+//! - [`FlushEngine`]: what all units share. `Carry` (`carry.rs` and below) carries one unit out: `content.rs` objects and
+//!   their bytes, `sending.rs` parts of files, `foreign_write.rs` what others wrote between them, `naming.rs` names,
+//!   `undo.rs` and `together.rs` what its owner took back
+//! - `discard.rs`: operations that an operator gives up; `entries.rs`: what is needed of the journal; `clock.rs`; `metrics.rs`
+//!
+//! The way of a unit: `next` takes it from the plan, `carry` carries it out, [`FlushTarget::flushed`] shows the origin's state
+//! in its place, `mark` makes the journal forget it. Begin with `FlushEngine::carry`.
+//!
+//! Invariants: it never holds up those who append, since adding to the plan takes a lock for a moment. An outage is waited
+//! out, for ever; what the origin refuses is parked, told once, and tried again now and then, and only what depends on it
+//! waits. An entry is marked as done after the origin has it and `FlushTarget::flushed` was told, the entries of a unit
+//! in their order: so a crash leaves the last of them, never one whose predecessor of the same object would be carried
+//! out after it. And nothing begins before the marks of what it waited for are durable: so a crash never brings back an
+//! operation whose followers may be at the origin already, where it could not be told from a new one (a name is taken
+//! away, given to the same file again, and taken away once more by what came back).
 
 mod carry;
 mod clock;
@@ -140,7 +150,7 @@ impl Flusher {
         FlushHandle { shared: self.shared.clone(), sequences }
     }
 
-    /// What is written to one more junction, or to one that comes again, is brought home too.
+    /// What is written to one more junction, or to one that comes again, is flushed too.
     pub fn serve(&self, junction: JunctionId, policy: FlushPolicy) {
         self.shared.plan().serve(junction, policy);
         self.shared.bell.notify_one();
@@ -286,7 +296,7 @@ impl FlushEngine {
         self.plan().next(self.clock.now(), self.entries.is_filling())
     }
 
-    /// What of a home that is another storage than it was would be gone: that is an outage.
+    /// That an object is gone is only believed of the storage that the origin always was; of another one it is an outage.
     pub(crate) async fn look(&self, object: FileId) -> Result<TargetPresence> {
         let seen = self.target.look(object).await?;
         if seen == TargetPresence::Gone {
@@ -325,7 +335,7 @@ impl FlushEngine {
                 let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
                 told.retain(|(sequence, ..), _| unit.sequences.binary_search(sequence).is_err());
                 drop(told);
-                self.looks_again().remove(&unit.sequences[0]);
+                self.forget_looks(&unit.sequences);
                 let mut plan = self.plan();
                 plan.done(&unit.sequences);
                 if unit.frees_room() {
@@ -400,8 +410,12 @@ impl FlushEngine {
         }
         let mut all = self.looks_again();
         let looks = all.entry(unit.sequences[0]).or_default();
-        *looks += 1;
+        *looks = looks.saturating_add(1);
         *looks <= LOOKS_AGAIN
+    }
+
+    fn forget_looks(&self, sequences: &[u64]) {
+        self.looks_again().retain(|sequence, _| sequences.binary_search(sequence).is_err());
     }
 
     fn looks_again(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
@@ -423,8 +437,8 @@ impl FlushEngine {
     }
 
     fn park(&self, unit: &FlushUnit, error: Error) {
+        // Its looks stay counted: the next attempt does not hold up the junction for them again.
         self.metrics.retries.inc();
-        self.looks_again().remove(&unit.sequences[0]);
         let again_at = self.clock.now().steady + PARKED_FOR;
         self.plan().park(unit, &error, again_at);
         let (kind, junction, object) = (AlarmKind::Parked, unit.junction, unit.object);

@@ -1,13 +1,13 @@
-//! The border to where things are flushed to. `vfs` implements it over an origin.
+//! [`FlushTarget`]: the border to the place that operations are flushed to. `vfs` implements it over an origin.
 //!
-//! All objects are named by our file ids, also those that were made here: who implements it keeps which of the
+//! All objects are named by our file ids, also those that were made here: the implementation keeps which of the
 //! origin's objects a local id became, durably, before it answers `make` or `adopt`. Changes are durable when they are
 //! answered, bytes when `commit` is. Errors are the origin's; an object or directory that is not there any more is
 //! `Stale` or `NotFound`, and an outage is retryable. Every call has a deadline of the implementation's.
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attr, FileId, Name, Result, Version};
+use types::{Attr, ByteRange, FileId, Name, Result, Version};
 
 use crate::conflict::Alarm;
 use crate::operation::{Attributes, NewObject};
@@ -16,11 +16,11 @@ use crate::plan::{ContentChange, Pending};
 /// An object at the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetObject {
-    /// Ours, if it was made here.
+    /// Our local id, if the object was made here.
     pub id: FileId,
     pub version: Version,
     pub attr: Attr,
-    /// Of a symbolic link.
+    /// The target of a symbolic link.
     pub target: Option<Bytes>,
 }
 
@@ -33,21 +33,21 @@ pub enum TargetPresence {
     Never,
 }
 
-/// What is kept of our own doing.
+/// What is kept durably of our own flushes of one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnFlush {
-    /// That `remember` was told last.
+    /// The version that `remember` kept last.
     pub version: Option<Version>,
-    /// `begin` was told since.
+    /// `begin` was called since: our flush is at it.
     pub begun: bool,
 }
 
-/// What the origin tells of a change of ours.
+/// The origin's answer to a change of ours.
 #[derive(Clone, Debug)]
 pub struct ChangeAnswer {
-    /// The object just before it, if that is told: nothing but our change lies between.
+    /// The object just before the change, if the origin tells that: nothing but our change lies between.
     pub before: Option<Version>,
-    /// Just after it, or later.
+    /// The object just after the change, or later.
     pub after: TargetObject,
 }
 
@@ -71,7 +71,7 @@ impl ChangeAnswer {
     }
 }
 
-/// A unit that is at the origin, or came to nothing there.
+/// The outcome of a unit that is at the origin, or came to nothing there.
 #[derive(Clone, Debug)]
 pub struct Flushed {
     pub object: FileId,
@@ -81,6 +81,9 @@ pub struct Flushed {
     /// The object as our own doing left it: nothing that others did is in it. `None` also where bytes went to a
     /// conflict copy, were dropped or never travelled: what is there, the origin is to be asked.
     pub found: Option<TargetObject>,
+    /// Nobody else wrote to it meanwhile, as far as the origin's answers tell. Otherwise `content` is there all the same,
+    /// but of the rest of its bytes nothing is known any more.
+    pub is_alone: bool,
     /// What a rename took the name from, if it has others.
     pub replaced: Option<TargetObject>,
 }
@@ -113,8 +116,11 @@ pub trait FlushTarget: Send + Sync + 'static {
 
     async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<ChangeAnswer>;
 
-    /// Stored when `commit` says so.
+    /// Writes bytes, which are durable when `commit` says so.
     async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<ChangeAnswer>;
+
+    /// Bytes as the origin has them in this version, all within its size; `VersionChanged` if it has another one.
+    async fn read(&self, object: FileId, version: Version, range: ByteRange) -> Result<Bytes>;
 
     /// These bytes are being written, and `flushed` will tell if they arrive: meanwhile there is time to prepare for it.
     /// `flushed` comes when both are done.
@@ -122,13 +128,14 @@ pub trait FlushTarget: Send + Sync + 'static {
         let _ = (object, content);
     }
 
-    /// Attributes that come to be with the next `commit` of what was written. `false`: they are to be set after it.
+    /// Gives the file these attributes with the next `commit`. `false`: they must be set after it.
     async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
         let _ = (object, set);
         Ok(false)
     }
 
-    /// `None`: of what was written since the last commit something may be lost; it is to be written again.
+    /// Makes written bytes durable. `None`: some of those written since the last commit may be lost, and all of them must be
+    /// written again.
     async fn commit(&self, object: FileId) -> Result<Option<TargetObject>>;
 
     async fn link(&self, file: FileId, dir: FileId, name: &Name) -> Result<TargetObject>;
@@ -145,7 +152,7 @@ pub trait FlushTarget: Send + Sync + 'static {
     ) -> Result<ChangeAnswer>;
 
     /// What has this name now is what an earlier `rename` of ours, which had no answer, put there of the object, or began to
-    /// put there: `rename` again ends it. Of a home where a renamed object keeps its identity that is never said.
+    /// put there: `rename` again ends it. Of a target where a renamed object keeps its identity that is never said.
     async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
         let _ = (object, dir, name);
         Ok(false)
@@ -194,7 +201,7 @@ pub trait FlushTarget: Send + Sync + 'static {
     /// operations right after it.
     async fn flushed(&self, flushed: &Flushed);
 
-    /// They are gone from the journal: what was shown before them is to be shown again.
+    /// These operations are gone from the journal: what was shown before them is to be shown again.
     async fn given_up(&self, given_up: &DroppedOperations) {
         let _ = given_up;
     }

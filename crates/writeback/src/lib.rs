@@ -1,20 +1,35 @@
-//! What clients were told is done and the origin does not have yet: kept, shown, and brought home.
+//! Acknowledged changes that the origin does not have yet: the journal keeps them, the overlay shows them, and the flush
+//! brings them to the origin. Nothing here knows `namespace`, caches or what is behind [`FlushTarget`]; `vfs` joins all that.
 //!
-//! Knows nothing of `namespace`, of caches or of what is behind [`FlushTarget`]; `vfs` joins all that:
+//! The cast:
+//! - [`Journal`] (`journal.rs`): entries, opaque, that are durable once `synced` says so; `log.rs` is the same without
+//!   waiting, over segments (`segment.rs`) on a disk (`disk.rs`). [`Replica`]: the border to a second node
+//! - `scan.rs`, `recovery.rs`: what counts after a crash; `state.rs`, `covered.rs`, `bond.rs`: small files that tell what must
+//!   be there; `crash_points.rs`, `sabotage.rs`: where tests kill the process, and which bugs they plant
+//! - [`JournalOperation`] (`operation.rs`): what an entry means. [`LocalIds`]: ids of what is made here
+//! - [`DirtyNames`] (`names.rs`, pure): names and attributes over the origin's; [`Overlay`] (`dirty.rs`, pure): the bytes of
+//!   one file
+//! - `FlushPlan` (`plan.rs`, pure): which operations may be flushed now, and as what; [`Flusher`] (`flush.rs`) carries them out
+//! - `conflict.rs` (pure): what is done about foreign changes
+//! - [`FlushTarget`] (`flush_target.rs`): where things are flushed to
 //!
-//! 1. At start: [`Journal::open`]; each [`RecoveredEntry`] becomes an [`JournalOperation`] by `decode`, goes into [`DirtyNames`] with
-//!    `apply`, in order, and all of them into [`Flusher::start`] with the `FlushTarget`.
-//! 2. A change: look at it through `DirtyNames` (`lookup`, `lay_over`, `attr`, `overlay`), choose the id of what is made from
+//! The way of a change:
+//! 1. At start: [`Journal::open`]; each [`RecoveredEntry`] becomes a [`JournalOperation`] by `decode`, goes into [`DirtyNames`]
+//!    with `apply`, in order, and all of them into [`Flusher::start`] with the `FlushTarget`.
+//! 2. A change: look at it through `DirtyNames` (`lookup`, `attr`, `overlay`), choose the id of what is made from
 //!    [`LocalIds`], take `since` from `DirtyNames` and `base` from what is known of the origin. Append `operation.encode()`
 //!    with the data, `DirtyNames::apply`, and when `synced` says that it is durable, answer the client and give it to
 //!    [`Flusher::add`]. Changes of the same name or object are applied and given one after another.
-//! 3. [`FlushTarget::flushed`]: show the origin's state, then `DirtyNames::flushed`. Local ids stay good as aliases: handles were
-//!    given out with them.
+//! 3. [`FlushTarget::flushed`]: show the origin's state, then `DirtyNames::flushed`. Local ids stay good as aliases: handles
+//!    were given out with them.
 //! 4. [`Flusher::flush`] with a [`Scope`], and `wait`.
 //!
-//! Start with `journal.rs` (entries, opaque), then `log.rs` (the same without waiting), `scan.rs` and `recovery.rs` (what
-//! counts after a crash), `dirty.rs` (the bytes of one file); then `operation.rs`, `names.rs`, `plan.rs`, `flush.rs`,
-//! `conflict.rs`, and `target.rs`, the border. Bytes on disk: docs/design/journal-format.md.
+//! Invariants: what was acknowledged is in the journal until the origin has it. After a failed write or sync the journal
+//! takes nothing until it is opened anew. Nothing is flushed before the marks of what it waited for are durable. An alarm is
+//! raised before what it tells of is done.
+//!
+//! Begin with `operation.rs`, `names.rs` and `plan.rs` for what is shown and flushed, with `journal.rs` and `log.rs` for what
+//! is kept. Bytes on disk: docs/design/journal-format.md.
 
 mod bond;
 mod conflict;

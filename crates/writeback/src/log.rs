@@ -3,6 +3,16 @@
 //! [`crate::Journal`] puts waiting, threads and deadlines around it. Nothing here starts a thread or looks at a clock
 //! to decide, so a history of calls can be played again, step by step, with the power cut at any of them.
 //!
+//! - [`Log`]: all of it; `RecordWriter`: what the next record needs to know; `Index` (`index.rs`): where live entries lie
+//! - `commit.rs`: the group commit, and the step from one segment to the next
+//! - `room.rs`: the next segment's file, the reserve and the spares; `space.rs`: segments leave, oldest first
+//!
+//! The way of an entry: `append` writes its record at the tail, `commit` makes it durable, `done` appends a Done record,
+//! and when nothing of its segment is live the segment leaves; an entry that keeps the oldest one is moved forward.
+//!
+//! Invariants: a sequence is given out once. A segment leaves only if none before it is there. After a failed write or sync
+//! nothing is taken any more. Begin with `append` and `commit.rs`.
+//!
 //! Locks, in the order in which they are taken: `maintenance`, `commits`, `writer`, `index`.
 
 mod commit;

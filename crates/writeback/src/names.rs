@@ -184,7 +184,8 @@ impl DirtyNames {
         self.objects.get(&id)?.made.as_ref().map(|(_, local)| local)
     }
 
-    /// Attributes as clients see them, over those that the origin shows; without these, of what was made here only.
+    /// Attributes as clients see them, laid over those that the origin shows; without these, only objects that were made
+    /// here have any.
     pub fn attr(&self, id: FileId, origin: Option<&Attr>) -> Option<Attr> {
         let origin = origin.map(|origin| self.ctimes.over(id, origin));
         let Some(object) = self.objects.get(&id) else { return origin };

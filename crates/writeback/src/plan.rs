@@ -1,8 +1,17 @@
-//! Which operations may be flushed now, and as what.
+//! Which operations may be flushed now, and as what. Pure: the flush asks for the next unit with the clocks in hand, and
+//! says what became of it.
 //!
-//! Pure: who flushes asks for the next unit with the clocks in hand, and says what became of it. The order is that of
-//! `plan/depend.rs`, what is drawn together is in `plan/unit.rs`, when it is due in `plan/pace.rs`. What the origin
-//! refuses is in `plan/stuck.rs`, and how its owner undoes it in `plan/undo.rs` and `plan/retract.rs`.
+//! - [`FlushPlan`]: all operations that wait. [`Pending`] is one of them, [`Parked`] one that the origin refuses
+//! - `depend.rs`: which operation must wait for which; [`FlushUnit`] (`unit.rs`): what is flushed at once
+//! - [`FlushPolicy`] (`pace.rs`): when an operation is due; `hold.rs`: operations that an operator looks at or gives up
+//! - `stuck.rs`: what the origin refuses, tried again; `undo.rs`, `retract.rs`: how its owner undoes it
+//! - `attempt.rs`: what an attempt before a crash may have done
+//!
+//! The way of an operation: [`FlushPlan::add`]; it is ready once nothing that it waits for is left; [`FlushPlan::next`] forms
+//! a unit around it when it is due; then the unit is `done`, `hold` (tried again soon) or `park`.
+//!
+//! Invariants: no unit begins before the marks of what it waits for are durable, but for one that goes ahead of what the
+//! origin refuses, and touches nothing that this touches. Of one object, one unit is under way. Begin with `depend.rs`.
 
 mod attempt;
 mod depend;
@@ -311,7 +320,8 @@ impl FlushPlan {
             .take(if whole { usize::MAX } else { most.operations })
             .collect();
         let (pending, chains, depend, sabotage) = (&self.pending, &self.chains, &self.depend, self.sabotage);
-        UnitContext { pending, chain, chains, depend, due, is_running, most, sabotage }
+        let looked_through_max = usize::MAX;
+        UnitContext { pending, chain, chains, depend, due, is_running, most, looked_through_max, sabotage }
     }
 
     /// They are at the origin, or came to nothing, and the journal knows.

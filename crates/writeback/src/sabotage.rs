@@ -1,4 +1,4 @@
-//! Planted bugs: what the harness must find if it were so. Only tests can switch one on.
+//! Planted bugs, which the test harness must find. Only tests can switch one on.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -70,13 +70,9 @@ pub enum Bug {
     ForgetHalfRenames,
 }
 
-#[cfg(test)]
+/// The bug that is planted, if any is.
 #[derive(Clone, Copy, Default)]
-pub struct Sabotage(pub Option<Bug>);
-
-#[cfg(not(test))]
-#[derive(Clone, Copy, Default)]
-pub struct Sabotage(());
+pub struct Sabotage(#[cfg(test)] pub Option<Bug>);
 
 impl Sabotage {
     #[cfg(test)]

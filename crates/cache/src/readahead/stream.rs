@@ -162,7 +162,7 @@ impl ReadStream {
         vec![ByteRange::new(target, end - target)]
     }
 
-    /// Of what was planned, `planned` could not be started from `reached` on (below `planned.end()`).
+    /// The plan `planned` could not be started from `reached` on (below `planned.end()`).
     pub fn stopped_at(&mut self, planned: ByteRange, reached: u64) -> bool {
         if planned.end() == self.planned_up {
             self.planned_up = reached.max(self.high);

@@ -25,6 +25,7 @@ use super::lay::CacheFiller;
 use super::overlay::{CleanBase, DirtyOverlay};
 use crate::at_origin::at_origin;
 use crate::places::Places;
+use crate::read::read_at;
 use crate::version_chain::{BytesChanged, relabel};
 
 /// Bytes of a base copied at a time.
@@ -334,6 +335,11 @@ impl FlushTarget for BackFlushTarget {
         Ok(ChangeAnswer { before: told.before, after })
     }
 
+    async fn read(&self, object: FileId, version: Version, range: ByteRange) -> Result<Bytes> {
+        let read = |origin, at| read_at(origin, at, version, range);
+        at_origin(&self.namespace, object, read).await
+    }
+
     async fn set_at_commit(&self, object: FileId, set: &Attributes) -> Result<bool> {
         let set = set.to_set(None);
         at_origin(&self.namespace, object, |origin, at| async move { origin.set_at_commit(&at, &set).await })
@@ -471,6 +477,8 @@ impl FlushTarget for BackFlushTarget {
     async fn flushed(&self, flushed: &Flushed) {
         let id = flushed.object;
         let now = flushed.found.as_ref().filter(|found| found.id == id);
+        // What was cached of it below what was sent may be another's by now.
+        let is_known = flushed.is_alone || matches!(self.overlay.below(id), CleanBase::Nothing);
         if let CleanBase::Version(old) = self.overlay.below(id)
             && let Some(now) = now.filter(|now| now.attr.is_file())
         {
@@ -478,7 +486,7 @@ impl FlushTarget for BackFlushTarget {
             let changed = if flushed.content.is_nothing() { BytesChanged::No } else { BytesChanged::Yes };
             self.overlay.version_chain.note((id, old.version), now, changed);
         }
-        if let Some(now) = now.filter(|now| now.attr.is_file())
+        if let Some(now) = now.filter(|now| is_known && now.attr.is_file())
             && let Err(e) = tokio::time::timeout(DEADLINE, self.layer.lay(id, &flushed.content, now))
                 .await
                 .unwrap_or(Ok(()))
@@ -489,8 +497,8 @@ impl FlushTarget for BackFlushTarget {
         if now.is_none() {
             self.layer.forget_ahead(id).await;
         }
-        if now.is_none() && !flushed.content.is_nothing() {
-            // Others were there, too: which version ours became nobody knows.
+        if (now.is_none() || !is_known) && !flushed.content.is_nothing() {
+            // Others were there, too, or may have been: what is cached is not known to be what is there.
             let cache = self.cache.clone();
             let _ = tokio::task::spawn_blocking(move || cache.evict_file(id)).await;
         }

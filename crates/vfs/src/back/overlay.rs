@@ -91,7 +91,7 @@ struct State {
 
 pub struct DirtyOverlay {
     state: Mutex<State>,
-    /// The origin's version after the last one that was shown: for who opened a file before the flush.
+    /// The origin's version after the last one that was shown, for clients that opened a file before the flush.
     pub version_chain: Arc<VersionChain>,
     /// Something was flushed.
     progress: watch::Sender<()>,

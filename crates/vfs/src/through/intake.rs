@@ -13,7 +13,7 @@ use super::write_buffer::WriteBuffer;
 use crate::read::key_of;
 
 impl WriteBuffer {
-    /// Takes the bytes in. Who wants more than `Unstable` gets something to wait by.
+    /// Takes the bytes in. A write that wants more than `Unstable` gets something to wait by.
     pub fn take(
         self: &Arc<Self>,
         id: FileId,

@@ -13,9 +13,7 @@ use origin::{Object, Origin};
 use testkit::far_origin::Far;
 use types::Timeline;
 use types::{ByteRange, Caller, CreateHow, ErrorKind, FileId, Result, SetAttr, Stability};
-use vfs::{
-    AlarmKind, ConflictPolicy, FlushPolicy, Journaling, Lend, Vfs, WaitingFilter, WritePolicy, Writing,
-};
+use vfs::{ConflictPolicy, FlushPolicy, Journaling, Lend, Vfs, WaitingFilter, WritePolicy, Writing};
 
 use crate::copies::Copies;
 use crate::harness::{AFTER_TTL, kind, patiently};
@@ -231,100 +229,6 @@ async fn what_is_over_before_it_travels_never_travels() {
     assert_eq!(changes, 0);
     assert!(names(&t.vfs, t.vfs.root()).await.is_empty());
     assert_eq!(kind(t.vfs.getattr(file).await), Some(ErrorKind::Stale));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_change_before_the_flush_leaves_both_versions_and_an_alarm() {
-    let origin = MemoryOrigin::new();
-    origin.write_file(b"file", b"in the beginning").unwrap();
-    let t = back_tier(origin.clone(), NEVER);
-    let file = t.id("/file").await;
-    assert_eq!(t.read(file).await, b"in the beginning");
-    t.write(file, 0, b"IN").await;
-    origin.write_file(b"file", b"somebody else").unwrap();
-    t.flush().await;
-    t.clock.advance(AFTER_TTL);
-    assert_eq!(bytes_of(&*origin, "/file").await, b"somebody else");
-    let all = names(&t.vfs, t.vfs.root()).await;
-    let copy = all.iter().find(|name| name.starts_with("file.conflict-here-")).expect("ours is beside");
-    assert_eq!(all.len(), 2);
-    assert_eq!(bytes_of(&*origin, &format!("/{copy}")).await, b"IN the beginning");
-    let told = t.vfs.unflushed();
-    assert_eq!((told.conflicts, told.alarms.len()), (1, 1));
-    assert_eq!(told.alarms[0].kind, AlarmKind::KeptBoth);
-    assert!(told.alarms[0].text.contains("/file") && told.alarms[0].text.contains(copy), "{:?}", told.alarms);
-    // Who holds the file sees theirs.
-    assert_eq!(t.read(file).await, b"somebody else");
-}
-
-/// Bytes of the same length, by others: between what the flush looks at and what it hears of its own change.
-fn meanwhile(far: &Arc<Far>, kind: &'static str, path: &'static [u8]) {
-    let memory = far.memory.clone();
-    let theirs = move || memory.write_file(path, b"somebody's bytes").unwrap();
-    match kind {
-        "rename, then asked" => {
-            far.be_silent();
-            let far_too = far.clone();
-            far.before("rename", move || far_too.before("getattr", theirs));
-        }
-        kind => far.before(kind, theirs),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_others_write_while_the_flush_is_at_a_file_is_read_afterwards() {
-    for (kind, path) in [("rename", &b"file"[..]), ("rename, then asked", b"moved"), ("set", b"file")] {
-        let far = Far::new("far:one");
-        far.memory.write_file(b"file", b"in the beginning").unwrap();
-        let t = back_tier(far.clone(), NEVER);
-        let (caller, root, file) = (Caller::root(), t.vfs.root(), t.id("/file").await);
-        assert_eq!(t.read(file).await, b"in the beginning");
-        match kind {
-            "set" => drop(t.vfs.setattr(&caller, file, with_mode(0o600), None).await.unwrap()),
-            _ => drop(t.vfs.rename(&caller, root, &name("file"), root, &name("moved")).await.unwrap()),
-        }
-        meanwhile(&far, kind, path);
-        t.flush().await;
-        t.clock.advance(AFTER_TTL);
-        assert_eq!(t.read(file).await, b"somebody's bytes", "{kind}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_others_write_while_the_flush_is_at_a_file_and_what_was_written_here_both_stay() {
-    let moments = [
-        ("set", &b"file"[..]),
-        ("rename", b"file"),
-        ("rename, then asked", b"moved"),
-        ("link", b"moved"),
-        ("remove", b"moved"),
-    ];
-    for (kind, path) in moments {
-        let far = Far::new("far:one");
-        far.memory.write_file(b"file", b"in the beginning").unwrap();
-        let t = back_tier(far.clone(), NEVER);
-        let (caller, root, file) = (Caller::root(), t.vfs.root(), t.id("/file").await);
-        assert_eq!(t.read(file).await, b"in the beginning");
-        t.vfs.setattr(&caller, file, with_mode(0o600), None).await.unwrap();
-        t.vfs.rename(&caller, root, &name("file"), root, &name("moved")).await.unwrap();
-        t.vfs.link(&caller, file, root, &name("other")).await.unwrap();
-        t.vfs.remove(&caller, root, &name("other")).await.unwrap();
-        t.write(file, 0, b"IN").await;
-        meanwhile(&far, kind, path);
-        t.flush().await;
-        t.clock.advance(AFTER_TTL);
-        assert_eq!(bytes_of(&*far.memory, "/moved").await, b"somebody's bytes", "{kind}");
-        assert_eq!(t.read(file).await, b"somebody's bytes", "{kind}");
-        let all = names(&t.vfs, root).await;
-        let copy = all.iter().find(|name| name.starts_with("moved.conflict-here-")).expect("ours is beside");
-        assert_eq!(bytes_of(&*far.memory, &format!("/{copy}")).await, b"IN the beginning", "{kind}");
-        let told = t.vfs.unflushed();
-        assert!(
-            told.alarms.iter().any(|alarm| alarm.kind == AlarmKind::KeptBoth),
-            "{kind}: {:?}",
-            told.alarms
-        );
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

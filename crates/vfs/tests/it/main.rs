@@ -8,6 +8,7 @@ mod copies;
 mod cuts_model;
 mod deep;
 mod foreign_model;
+mod foreign_writes;
 mod harness;
 mod interrupted;
 mod junctions;

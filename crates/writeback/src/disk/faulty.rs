@@ -93,7 +93,7 @@ impl FaultyNames {
     }
 }
 
-/// What a power cut spares of what was not synced.
+/// Which unsynced writes a power cut spares.
 #[derive(Clone, Copy)]
 enum Mercy {
     None,

@@ -1,7 +1,7 @@
-//! Carries out one unit at its home: looks for traces of an earlier attempt and for foreign changes, and then does it.
+//! Carries out one unit at its target: looks for traces of an earlier attempt and for foreign changes, and then does it.
 //!
 //! How an operation that was carried out already is known again, when the answer or the mark was lost:
-//! - the creation of a file: by its verifier; and once its id is known at home, by that
+//! - the creation of a file: by its verifier; and once its id is known there, by that
 //! - a directory, link or special file: it is there and is as good; ours and theirs are one
 //! - writes, truncations, attributes: they are carried out again and leave the same. That a version is the work of an
 //!   interrupted attempt is known by the intent that was kept before it began
@@ -13,6 +13,7 @@
 //! No answer, no mark: whatever fails here leaves the unit as it was in the journal.
 
 mod content;
+mod foreign_write;
 mod naming;
 mod sending;
 pub(super) mod together;
@@ -35,6 +36,10 @@ pub struct Carry<'a> {
     own: OwnFlush,
     /// Nobody else changed the object as far as we saw.
     intact: bool,
+    /// Nobody else wrote to it while it was sent, as far as the origin's answers tell.
+    is_alone: bool,
+    /// Others wrote over what was sent of it: what is there has bytes of both.
+    is_mixed: bool,
     replaced: Option<TargetObject>,
     /// What was there serves for what was to be made.
     adopted: bool,
@@ -42,7 +47,9 @@ pub struct Carry<'a> {
 
 impl<'a> Carry<'a> {
     pub fn new(shared: &'a FlushEngine, unit: &'a FlushUnit, policy: ConflictPolicy) -> Carry<'a> {
-        Carry { shared, unit, policy, own: OwnFlush::default(), intact: true, replaced: None, adopted: false }
+        let (own, replaced, adopted) = (OwnFlush::default(), None, false);
+        let (intact, is_alone, is_mixed) = (true, true, false);
+        Carry { shared, unit, policy, own, intact, is_alone, is_mixed, replaced, adopted }
     }
 
     pub async fn out(mut self) -> Result<Flushed> {
@@ -70,7 +77,7 @@ impl<'a> Carry<'a> {
             | FlushWork::Together(_)
             | FlushWork::Vanished => ContentChange::default(),
         };
-        Ok(Flushed { object, sequences, content, found, replaced: self.replaced })
+        Ok(Flushed { object, sequences, content, found, is_alone: self.is_alone, replaced: self.replaced })
     }
 
     async fn work(&mut self) -> Result<Option<TargetObject>> {
@@ -87,9 +94,13 @@ impl<'a> Carry<'a> {
             FlushWork::Together(_) | FlushWork::Vanished => Ok(None),
             FlushWork::Object { make: Some(making), content, set } => {
                 let making = self.perhaps_staged(making)?;
-                self.make(&making, content, set).await
+                let found = self.make(&making, content, set).await?;
+                self.keep_unmixed(found, content, set).await
             }
-            FlushWork::Object { make: None, content, set } => self.alter(content, set).await,
+            FlushWork::Object { make: None, content, set } => {
+                let found = self.alter(content, set).await?;
+                self.keep_unmixed(found, content, set).await
+            }
             FlushWork::Names(action) => self.names(action).await,
             FlushWork::Replace { making, content, set, rename } => {
                 self.replace_at_once(making, content, set, rename).await
@@ -151,8 +162,7 @@ impl<'a> Carry<'a> {
     async fn overtaken(&mut self, object: FileId, seen: Option<Version>) -> Result<()> {
         self.intact = false;
         let place = self.shared.target.place(object).await?;
-        let why = "it was changed at the origin while it was written";
-        self.note_seen(seen, AlarmKind::Overtaken, place, None, why);
+        self.note_seen(seen, AlarmKind::Overtaken, place, None, WHILE_WRITTEN);
         Ok(())
     }
 
@@ -216,6 +226,7 @@ impl<'a> Carry<'a> {
     }
 }
 
+const WHILE_WRITTEN: &str = "it was changed at the origin while it was written";
 const RESUMED: &str = "what an interrupted flush did to it cannot be told from what others may have done";
 
 /// What a failing look means: the thing is not there.

@@ -117,6 +117,8 @@ impl Withheld {
         self.shared.plan().done(&forwards);
         let mut told = self.shared.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         told.retain(|(sequence, ..), _| !self.sequences.contains(sequence));
+        drop(told);
+        self.shared.forget_looks(&forwards);
         Ok(())
     }
 

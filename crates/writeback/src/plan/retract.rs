@@ -42,25 +42,33 @@ impl UnitContext<'_> {
 
     /// The object of `first`, and those that end too and that it took a name from, or waits for while they wait as well.
     fn retract_together(&self, first: &Pending, ending: EndingObject) -> Option<FlushUnit> {
-        let (mut objects, mut all, mut next) = (vec![ending.object], vec![ending], 0);
-        while let Some(ending) = all.get(next) {
-            // One that does not end, or has nothing to be retracted, loses its name to the rename.
-            let who_lost = ending.who_lost_names().filter(|it| !objects.contains(it));
-            let mut joining: Vec<EndingObject> = who_lost.filter_map(|object| self.ending(object)).collect();
-            if joining.is_empty() {
-                match self.retract_one(ending, &objects) {
-                    Ok(_) => next += 1,
-                    Err(obstacle) => joining.push(self.waits_itself(obstacle?, &objects)?),
+        let (mut objects, mut all) = (vec![ending.object], vec![ending]);
+        let (mut looked_at, mut retracted) = (0, 0);
+        loop {
+            // Those that lost names to them come first, since to find them costs little: what is in the way of one is looked
+            // for among all that it waits for, however many these are.
+            while let Some(ending) = all.get(looked_at) {
+                // One that does not end, or has nothing to be retracted, loses its name to the rename.
+                let who_lost: Vec<FileId> = ending.who_lost_names().collect();
+                for ending in who_lost.into_iter().filter_map(|object| self.ending(object)) {
+                    if !objects.contains(&ending.object) {
+                        objects.push(ending.object);
+                        all.push(ending);
+                    }
                 }
-            }
-            for ending in joining {
-                if !objects.contains(&ending.object) {
-                    objects.push(ending.object);
-                    all.push(ending);
+                if all.len() > TOGETHER_MAX {
+                    return None;
                 }
+                looked_at += 1;
             }
-            if all.len() > TOGETHER_MAX {
-                return None;
+            let Some(ending) = all.get(retracted) else { break };
+            match self.retract_one(ending, &objects) {
+                Ok(_) => retracted += 1,
+                Err(obstacle) => {
+                    let waiting = self.waits_itself(obstacle?, &objects)?;
+                    objects.push(waiting.object);
+                    all.push(waiting);
+                }
             }
         }
         let parts: Option<Vec<FlushUnit>> =
@@ -82,11 +90,15 @@ impl UnitContext<'_> {
     /// `None`: the object does not end, or one of its operations is under way.
     fn ending(&self, object: FileId) -> Option<EndingObject<'_>> {
         let sequences = self.chains.get(&object)?;
+        // Most objects in the way do not end, and may have many operations: these are not looked at then.
+        let last = self.pending.get(sequences.last()?)?;
+        if !ends(object, &last.operation) {
+            return None;
+        }
         let chain: Vec<&Pending> = sequences.iter().filter_map(|it| self.pending.get(it)).collect();
         let is_waiting = |it: &&Pending| !it.carried && !(self.is_running)(it.sequence);
         let has_own = chain.iter().any(|it| it.operation.object() == object);
-        let ends_here = chain.last().is_some_and(|last| ends(object, &last.operation));
-        let is_whole = ends_here && has_own && chain.iter().all(is_waiting);
+        let is_whole = has_own && chain.iter().all(is_waiting);
         is_whole.then_some(EndingObject { object, chain })
     }
 

@@ -257,6 +257,9 @@ impl UnitContext<'_> {
                 if !seen.insert(blocker) {
                     continue;
                 }
+                if seen.len() > self.looked_through_max {
+                    return Some(blocker);
+                }
                 ways.push(blocker);
                 let obstructs = |it: &Pending| {
                     let touched = TouchedThings::by(&it.operation, self.sabotage);

@@ -2,7 +2,7 @@
 
 use types::{Error, ErrorKind, FileId, Name, Result};
 
-use super::{Carry, absent_name, is_same};
+use super::{Carry, WHILE_WRITTEN, absent_name, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, ForeignState};
 use crate::flush_target::{TargetObject, TargetPresence};
 use crate::operation::{Attributes, NewObject};
@@ -293,6 +293,26 @@ impl Carry<'_> {
         self.fill(copy.id, copy, content, set).await.map(drop)
     }
 
+    /// Where others wrote over what was sent, ours goes beside as a whole: under its name each byte is of whoever wrote it
+    /// last.
+    pub(super) async fn keep_unmixed(
+        &mut self,
+        found: Option<TargetObject>,
+        content: &ContentChange,
+        set: &Attributes,
+    ) -> Result<Option<TargetObject>> {
+        if !std::mem::take(&mut self.is_mixed) {
+            return Ok(found);
+        }
+        self.intact = false;
+        let place = self.shared.target.place(self.unit.object).await?;
+        match place.filter(|_| self.policy == ConflictPolicy::KeepBoth) {
+            Some(place) => self.store_beside(place, content, set, WHILE_WRITTEN).await?,
+            None => self.overtaken(self.unit.object, found.map(|found| found.version)).await?,
+        }
+        Ok(None)
+    }
+
     /// Size or attributes. What others did since it `was` looked at is in the same version, which is not ours then.
     async fn set(
         &mut self,
@@ -333,8 +353,11 @@ impl Carry<'_> {
         }
         let mut is_set = set.is_nothing();
         if !content.pieces.is_empty() {
-            (found, is_set) = self.write(object, found.version, content, set).await?;
+            (found, is_set) = self.write(object, &found, content, set).await?;
             is_known = false;
+            if self.is_mixed {
+                return Ok(found); // its size and times are not ours to say
+            }
         }
         if let Some(size) = content.size.filter(|size| *size != found.attr.size) {
             found = self.set(object, is_known.then_some(&found), &nothing, Some(size)).await?;

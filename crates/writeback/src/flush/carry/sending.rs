@@ -2,13 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use types::{Error, ErrorKind, FileId, Result, Version};
+use types::{Error, ErrorKind, FileId, Result};
 
 use super::Carry;
+use super::foreign_write::{ComparedVersion, StatesTold};
 use crate::DirtyPiece;
+use crate::conflict::ConflictPolicy;
 use crate::flush::FlushEngine;
 use crate::flush_target::{TargetObject, TargetPresence};
 use crate::operation::Attributes;
@@ -22,26 +25,26 @@ const PART_MAX: u64 = 1 << 20;
 const TOGETHER: usize = 32;
 
 impl Carry<'_> {
-    /// Also whether it has these attributes then.
+    /// Also whether it has these attributes then. `found`: the object before.
     pub(super) async fn write(
         &mut self,
         object: FileId,
-        version: Version,
+        found: &TargetObject,
         content: &ContentChange,
         set: &Attributes,
     ) -> Result<(TargetObject, bool)> {
         let target = self.shared.target.clone();
         let (written, ()) =
-            tokio::join!(self.send(object, version, content, set), target.travels(object, content));
+            tokio::join!(self.send(object, found, content, set), target.travels(object, content));
         written
     }
 
-    /// The first part goes alone: it tells whether the object still is what was looked at. What others write between the
-    /// further ones, of which several are under way, nobody can tell from our own.
+    /// The first part goes alone: it tells whether the object still is what was looked at. The answers to all parts
+    /// together tell whether somebody else may have written between them; then what is there is compared.
     async fn send(
         &mut self,
         object: FileId,
-        mut version: Version,
+        found: &TargetObject,
         content: &ContentChange,
         set: &Attributes,
     ) -> Result<(TargetObject, bool)> {
@@ -50,6 +53,10 @@ impl Carry<'_> {
         let Some((first, others)) = parts.split_first() else {
             return Err(Error::new(ErrorKind::InvalidArgument, "write nothing to", object));
         };
+        let mut version = found.version;
+        let end = content.pieces.iter().map(|piece| piece.range().end()).max().unwrap_or(0);
+        let size = content.size.map(|_| end.max(found.attr.size));
+        let mut is_sent_again = false;
         for _ in 0..COMMITS_MAX {
             let (offset, data) = part_bytes(self.shared, first).await?;
             let written = target.write(object, offset, data).await?;
@@ -59,17 +66,37 @@ impl Carry<'_> {
             {
                 self.overtaken(object, written.before).await?;
             }
+            let mut states = StatesTold::new(written.before.unwrap_or(version));
+            states.note(&written);
             let is_set = set.is_nothing() || target.set_at_commit(object, set).await?;
             let shared = self.shared;
             let turn = shared.turn(self.unit.junction, others.len().min(TOGETHER)).await;
+            let told = &Mutex::new(states);
             let send = |part| async move {
                 let (offset, data) = part_bytes(shared, part).await?;
-                shared.target.write(object, offset, data).await.map(drop)
+                let answer = shared.target.write(object, offset, data).await?;
+                told.lock().unwrap_or_else(PoisonError::into_inner).note(&answer);
+                Ok(())
             };
-            together(others.iter().map(|part| send(part.as_slice()))).await?;
+            together(TOGETHER, others.iter().map(|part| send(part.as_slice()))).await?;
             drop(turn);
+            let may_be_mixed = told.lock().unwrap_or_else(PoisonError::into_inner).leave_a_gap();
             if let Some(found) = target.commit(object).await? {
-                return Ok((found, is_set));
+                if !may_be_mixed || is_sent_again {
+                    return Ok((found, is_set));
+                }
+                let ComparedVersion { found, is_ours } = self.read_back(object, found, &parts, size).await?;
+                if is_ours {
+                    self.is_alone = false;
+                    return Ok((found, is_set));
+                }
+                if self.policy != ConflictPolicy::Ours {
+                    self.is_mixed = true;
+                    return Ok((found, is_set));
+                }
+                self.overtaken(object, Some(found.version)).await?;
+                (version, is_sent_again) = (found.version, true);
+                continue;
             }
             // What was lost took its version with it.
             if let TargetPresence::Found(found) = self.shared.look(object).await? {
@@ -102,7 +129,7 @@ fn parts(pieces: &[DirtyPiece]) -> Vec<Vec<DirtyPiece>> {
     parts
 }
 
-async fn part_bytes(shared: &FlushEngine, part: &[DirtyPiece]) -> Result<(u64, Bytes)> {
+pub(super) async fn part_bytes(shared: &FlushEngine, part: &[DirtyPiece]) -> Result<(u64, Bytes)> {
     let offset = part.first().map_or(0, |piece| piece.range().offset);
     if let [piece] = part {
         return Ok((offset, piece_bytes(shared, piece).await?));
@@ -124,10 +151,13 @@ async fn piece_bytes(shared: &FlushEngine, piece: &DirtyPiece) -> Result<Bytes> 
     bytes.ok_or_else(|| Error::new(ErrorKind::Corrupt, "read journal entry", position.sequence))
 }
 
-/// All of them, a few at a time; the first error ends it, and what is under way is given up.
-async fn together<F: Future<Output = Result<()>>>(work: impl Iterator<Item = F>) -> Result<()> {
+/// All of them, so many at a time; the first error ends it, and what is under way is given up.
+pub(super) async fn together<F: Future<Output = Result<()>>>(
+    at_a_time: usize,
+    work: impl Iterator<Item = F>,
+) -> Result<()> {
     let mut work = work.map(Box::pin);
-    let mut under_way: Vec<Pin<Box<F>>> = work.by_ref().take(TOGETHER).collect();
+    let mut under_way: Vec<Pin<Box<F>>> = work.by_ref().take(at_a_time).collect();
     poll_fn(|context| {
         let mut at = 0;
         while let Some(one) = under_way.get_mut(at) {
@@ -185,7 +215,7 @@ mod tests {
             done.set(done.get() + 1);
             Ok(())
         };
-        together((0..3 * TOGETHER).map(one)).await.unwrap();
+        together(TOGETHER, (0..3 * TOGETHER).map(one)).await.unwrap();
         assert_eq!((most.get(), done.get()), (TOGETHER, 3 * TOGETHER));
     }
 }

@@ -215,7 +215,8 @@ impl Carry<'_> {
         names.pop();
         names.push((rename.to_dir, staged.clone()));
         let making = Making { names, ..making.clone() };
-        let Some(made) = self.make(&making, content, set).await? else { return Ok(None) };
+        let made = self.make(&making, content, set).await?;
+        let Some(made) = self.keep_unmixed(made, content, set).await? else { return Ok(None) };
         if self.intact {
             self.own.version = Some(made.version);
         }

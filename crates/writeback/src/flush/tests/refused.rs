@@ -301,6 +301,17 @@ fn what_vanishes_after_it_was_looked_at_is_looked_at_again_and_is_parked_only_if
     *world.target.refuses.lock().unwrap() = Some(ErrorKind::Stale);
     assert_eq!(world.refused_at_last(), 1);
     assert_eq!(world.target.alarms.lock().unwrap().len(), 1, "one is told, once");
+    let tries = world.metrics().retries.get();
+    for again in 1..=3 {
+        world.clock.pass(61);
+        while world.flush_step() {}
+        let is_held = world.shared.plan().is_held(JUNCTION, world.shared.clock.now().steady);
+        assert!(!is_held, "parked, it holds up nobody when it is tried again");
+        assert_eq!(world.metrics().retries.get(), tries + again);
+    }
+    *world.target.refuses.lock().unwrap() = None;
+    world.flush_all().unwrap();
+    assert_eq!(world.at_origin("/file").unwrap(), b"mores");
 }
 
 #[test]

@@ -375,6 +375,11 @@ impl FlushTarget for TestTarget {
         Ok(ChangeAnswer { before: written.before, after })
     }
 
+    async fn read(&self, object: FileId, version: Version, range: ByteRange) -> Result<Bytes> {
+        self.step().await;
+        self.origin.read(&self.reference(object)?, version, range).await
+    }
+
     async fn commit(&self, object: FileId) -> Result<Option<TargetObject>> {
         self.step().await;
         self.vouch(object).await?;

@@ -119,7 +119,7 @@ pub struct World {
     policy: FlushPolicy,
     disk: Arc<FaultyDisk>,
     log: Arc<Log>,
-    shared: Arc<FlushEngine>,
+    pub shared: Arc<FlushEngine>,
     running: Vec<Running>,
 }
 
