@@ -8,7 +8,7 @@ use types::{ErrorKind, FileId, Result};
 use crate::config::Freshness;
 use crate::flights::Join;
 use crate::freshness::{self, Ask};
-use crate::node::Node;
+use crate::node::KnownNode;
 use crate::{Found, Grafted, Namespace};
 
 impl Namespace {
@@ -21,7 +21,7 @@ impl Namespace {
     }
 
     /// As `getattr`, for ids that are not virtual.
-    pub(crate) async fn node(self: &Arc<Self>, id: FileId, ask: Ask) -> Result<Arc<Node>> {
+    pub(crate) async fn node(self: &Arc<Self>, id: FileId, ask: Ask) -> Result<Arc<KnownNode>> {
         let node = match self.load(id) {
             Ok(node) => node,
             Err(e) if e.kind() == ErrorKind::Stale && self.junction_rooted_at(id).is_some() => {
@@ -66,7 +66,7 @@ impl Namespace {
     }
 
     /// Asks the origin, whatever is known.
-    pub async fn refresh(self: &Arc<Self>, id: FileId, join: Join) -> Result<Arc<Node>> {
+    pub async fn refresh(self: &Arc<Self>, id: FileId, join: Join) -> Result<Arc<KnownNode>> {
         self.metrics.misses.inc();
         let this = self.clone();
         self.attr_flights.run(id, join, move || this.ask_attr(id)).await
@@ -82,7 +82,7 @@ impl Namespace {
         drop(self.attr_flights.start_or_join(id, move || this.ask_attr(id)));
     }
 
-    async fn ask_attr(self: Arc<Self>, id: FileId) -> Result<Arc<Node>> {
+    async fn ask_attr(self: Arc<Self>, id: FileId) -> Result<Arc<KnownNode>> {
         if let Some(junction) = self.junction_rooted_at(id) {
             return self.ask_root(&junction).await;
         }
@@ -107,7 +107,7 @@ impl Namespace {
         }
     }
 
-    pub(crate) async fn ask_root(self: &Arc<Self>, junction: &Grafted) -> Result<Arc<Node>> {
+    pub(crate) async fn ask_root(self: &Arc<Self>, junction: &Grafted) -> Result<Arc<KnownNode>> {
         let asked = self.asking();
         let object = junction.note(junction.rules.origin.root().await, asked.ms)?;
         let name = bytes::Bytes::new();
@@ -119,7 +119,7 @@ impl Namespace {
     }
 
     /// Whether the object is fresh by its own last check, or by the last listing of its directory.
-    pub(crate) fn is_known_fresh(&self, node: &Node, rule: Freshness, ask: Ask) -> bool {
+    pub(crate) fn is_known_fresh(&self, node: &KnownNode, rule: Freshness, ask: Ask) -> bool {
         let now = self.clock.now_ms();
         let Ok(junction) = self.junction(node.junction()) else { return false };
         if junction.is_fresh(rule, ask, node.checked_ms(), now) {
@@ -135,12 +135,12 @@ impl Namespace {
     }
 
     /// Whether the listing of its directory is about this very object. Its name may be another's by now.
-    pub(crate) fn is_listed(&self, node: &Node) -> bool {
+    pub(crate) fn is_listed(&self, node: &KnownNode) -> bool {
         let entry = self.store.find_entry(node.record.parent, &node.record.name);
         entry.is_ok_and(|entry| entry.is_some_and(|entry| entry.child == Some(node.id)))
     }
 
-    pub(crate) fn may_serve_stale(&self, junction: &Grafted, node: &Node) -> bool {
+    pub(crate) fn may_serve_stale(&self, junction: &Grafted, node: &KnownNode) -> bool {
         match junction.rules.stale_if_error {
             // A change that is in flight is no outage.
             None if node.checked_ms() == freshness::DOUBTED_MS => junction.is_failing(),
@@ -150,14 +150,14 @@ impl Namespace {
     }
 
     /// Milliseconds since the origin last vouched for this object, and the rule it falls under.
-    pub fn age(&self, node: &Node) -> Result<(u64, Freshness)> {
+    pub fn age(&self, node: &KnownNode) -> Result<(u64, Freshness)> {
         let age = self.clock.now_ms().saturating_sub(self.vouched_for(node));
         Ok((age, self.junction(node.junction())?.rule_for(node)))
     }
 }
 
 impl Grafted {
-    pub(crate) fn rule_for(&self, node: &Node) -> Freshness {
+    pub(crate) fn rule_for(&self, node: &KnownNode) -> Freshness {
         if node.attr().is_dir() { self.rules.directories } else { self.rules.files }
     }
 }

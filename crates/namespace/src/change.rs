@@ -12,9 +12,9 @@ use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
 use types::{Error, ErrorKind, FileId, Name, Result, SetAttr, SetXattr, Timestamp, XattrName};
 
-use crate::changed::{Altered, Made, Moved, New, Old};
+use crate::changed::{AlteredObject, MadeObject, Moved, New, Old};
 use crate::heal::{MOVES_MAX, keeps_moving};
-use crate::node::Node;
+use crate::node::KnownNode;
 use crate::observe::DETACHED;
 use crate::store::NoteChange;
 use crate::taken::{ChangeAnswer, NoteRenewed, Renamed};
@@ -58,7 +58,7 @@ impl Namespace {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub async fn make(self: &Arc<Self>, dir: FileId, name: &Name, new: &New) -> Result<Made> {
+    pub async fn make(self: &Arc<Self>, dir: FileId, name: &Name, new: &New) -> Result<MadeObject> {
         self.make_as(dir, name, new, None).await
     }
 
@@ -69,7 +69,7 @@ impl Namespace {
         name: &Name,
         new: &New,
         known_as: Option<(FileId, NoteChange)>,
-    ) -> Result<Made> {
+    ) -> Result<MadeObject> {
         let junction = &*self.junction(self.load(dir)?.junction())?;
         let _alone = self.lock_names(&[(dir, name)]).await;
         let ids: &[FileId] = match new {
@@ -96,7 +96,7 @@ impl Namespace {
             (None, _) => return Err(no_object(name)),
         };
         let node = self.take_in_new(junction, dir, name, (new, known_as), &object, &answer).await?;
-        Ok(Made { found: Found::Node(node), dir: answer.told.dir })
+        Ok(MadeObject { found: Found::Node(node), dir: answer.told.dir })
     }
 
     pub async fn remove(self: &Arc<Self>, dir: FileId, name: &Name, old: Old) -> Result<Around> {
@@ -194,7 +194,7 @@ impl Namespace {
         if !junction.rules.origin.traits().identity_is_place {
             return Ok(RenameLeftover::Foreign);
         }
-        let is_another = |there: &Arc<Node>| there.id != id && there.attr().kind == old.attr().kind;
+        let is_another = |there: &Arc<KnownNode>| there.id != id && there.attr().kind == old.attr().kind;
         let Some(there) = self.lookup_now(dir, name).await?.filter(is_another) else {
             return Ok(RenameLeftover::Foreign);
         };
@@ -208,7 +208,7 @@ impl Namespace {
         id: FileId,
         set: SetAttr,
         guard: Option<Timestamp>,
-    ) -> Result<Altered> {
+    ) -> Result<AlteredObject> {
         let build = || Ok(Change::Set { object: self.load(id)?.record.reference.clone(), set, guard });
         let altered = self.alter(id, build).await;
         // The cached bytes may be of the state before.
@@ -226,7 +226,7 @@ impl Namespace {
         id: FileId,
         name: &XattrName,
         set: &SetXattr,
-    ) -> Result<Altered> {
+    ) -> Result<AlteredObject> {
         let build = || {
             let object = self.load(id)?.record.reference.clone();
             Ok(Change::SetXattr { object, name: name.clone(), set: set.clone() })
@@ -234,7 +234,11 @@ impl Namespace {
         self.alter(id, build).await
     }
 
-    async fn alter(self: &Arc<Self>, id: FileId, build: impl Fn() -> Result<Change>) -> Result<Altered> {
+    async fn alter(
+        self: &Arc<Self>,
+        id: FileId,
+        build: impl Fn() -> Result<Change>,
+    ) -> Result<AlteredObject> {
         let altered = self.alter_known(id, build).await;
         if altered.as_ref().is_err_and(|e| e.kind() == ErrorKind::OutcomeUnknown) {
             if let Ok(node) = self.load(id) {
@@ -249,7 +253,7 @@ impl Namespace {
         self: &Arc<Self>,
         id: FileId,
         build: impl Fn() -> Result<Change>,
-    ) -> Result<Altered> {
+    ) -> Result<AlteredObject> {
         let junction = &*self.junction(self.load(id)?.junction())?;
         let ChangeAnswer { asked, told } = self.carry_out(junction, &[id], build).await?;
         let object = match told.object {
@@ -260,7 +264,7 @@ impl Namespace {
         let known = self.load(id)?;
         let known = (before == Some(known.version())).then_some(known);
         let wrote = self.wrote(id, asked, before, &object).await?;
-        Ok(Altered { found: wrote.found, told: object, before: told.before, known })
+        Ok(AlteredObject { found: wrote.found, told: object, before: told.before, known })
     }
 
     /// The object that has this name, as far as is known without asking the origin.

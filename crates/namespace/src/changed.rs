@@ -7,7 +7,7 @@ use origin::{Around, Before, Object};
 use types::{CreateHow, FileId, NewNode, SetAttr, Version};
 
 use crate::Found;
-use crate::node::Node;
+use crate::node::KnownNode;
 
 /// What gets a name.
 #[derive(Clone, Debug)]
@@ -62,19 +62,19 @@ pub enum Old {
 
 /// What was made, and its directory around it.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct MadeObject {
     pub found: Found,
     pub dir: Around,
 }
 
 /// An object whose attributes were set.
 #[derive(Clone, Debug)]
-pub struct Altered {
+pub struct AlteredObject {
     pub found: Found,
     /// As the origin told it: what is known may be of later.
     pub told: Object,
     /// As the origin saw it.
     pub before: Option<Before>,
     /// What was known of it, if the origin says that it was just that: nothing but this change lies between.
-    pub known: Option<Arc<Node>>,
+    pub known: Option<Arc<KnownNode>>,
 }

@@ -12,7 +12,7 @@ use tracing::info;
 use types::{Error, ErrorKind, FileId, JunctionId, Name, Result};
 
 use crate::flights::Join;
-use crate::node::Node;
+use crate::node::KnownNode;
 use crate::observe::{DETACHED, SeenAt};
 use crate::store::StoreChange;
 use crate::taken::NameState;
@@ -29,7 +29,7 @@ const MOVE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Namespace {
     /// The object under its new reference, or `Stale` for good.
-    pub async fn heal(self: &Arc<Self>, id: FileId) -> Result<Arc<Node>> {
+    pub async fn heal(self: &Arc<Self>, id: FileId) -> Result<Arc<KnownNode>> {
         let this = self.clone();
         self.heal_flights
             .run(id, Join::Running, move || async move { this.find_again(id, DEPTH_MAX).await })
@@ -40,8 +40,8 @@ impl Namespace {
     /// what is above it, meanwhile.
     pub async fn ask_healed<T, F: Future<Output = Result<T>> + Send>(
         self: &Arc<Self>,
-        mut node: Arc<Node>,
-        ask: impl Fn(Arc<Node>) -> F,
+        mut node: Arc<KnownNode>,
+        ask: impl Fn(Arc<KnownNode>) -> F,
     ) -> Result<T> {
         for _ in 0..MOVES_MAX {
             match ask(node.clone()).await {
@@ -52,7 +52,7 @@ impl Namespace {
         Err(keeps_moving(node.id))
     }
 
-    async fn find_again(self: &Arc<Self>, id: FileId, depth: usize) -> Result<Arc<Node>> {
+    async fn find_again(self: &Arc<Self>, id: FileId, depth: usize) -> Result<Arc<KnownNode>> {
         let stale = || Error::new(ErrorKind::Stale, "find again", id);
         if let Some(junction) = self.junction_rooted_at(id) {
             return self.ask_root(&junction).await;
@@ -99,7 +99,7 @@ impl Namespace {
             (record.parent, record.name) = (place.parent, place.name.clone());
             record.reference = object.reference.clone();
             changes.push(StoreChange::PutNode(id, record.clone()));
-            node = Arc::new(Node::as_changed(id, record, node.own));
+            node = Arc::new(KnownNode::as_changed(id, record, node.own));
             self.keep(&node);
         }
         changes.extend(self.moved(junction, &old, &object.identity));
@@ -138,7 +138,7 @@ impl Namespace {
 
     /// Where an object's identity is its place, an object that moved keeps its id: the new place leads to that id from now
     /// on, and the old place, if another object comes to be there, to another id.
-    pub(crate) fn moved(&self, junction: &Grafted, old: &Node, now: &Identity) -> Vec<StoreChange> {
+    pub(crate) fn moved(&self, junction: &Grafted, old: &KnownNode, now: &Identity) -> Vec<StoreChange> {
         let before = Identity(old.record.reference.0.clone());
         if !junction.rules.origin.traits().identity_is_place || before == *now {
             return Vec::new();
@@ -158,7 +158,7 @@ impl Namespace {
 
     /// Makes `id` one more id of the object known as `known`, to which its identity and its names lead from now on. Handles
     /// with the other id stay good.
-    pub async fn adopt(self: &Arc<Self>, id: FileId, known: FileId) -> Result<Arc<Node>> {
+    pub async fn adopt(self: &Arc<Self>, id: FileId, known: FileId) -> Result<Arc<KnownNode>> {
         let old = self.load(known)?;
         let junction = &*self.junction(old.junction())?;
         let asked = self.asking();
@@ -196,7 +196,7 @@ impl Namespace {
     async fn look_under_its_names(
         self: &Arc<Self>,
         junction: &Grafted,
-        old: &Node,
+        old: &KnownNode,
         depth: usize,
     ) -> Result<Option<(Object, (FileId, Bytes))>> {
         let last = (old.record.parent, old.record.name.clone());
@@ -215,7 +215,7 @@ impl Namespace {
     async fn look_where_it_was_to_go(
         self: &Arc<Self>,
         junction: &Grafted,
-        old: &Node,
+        old: &KnownNode,
         depth: usize,
     ) -> Result<Option<(Object, (FileId, Bytes))>> {
         let places = self.astray().places(old.id);
@@ -259,7 +259,7 @@ impl Namespace {
     /// The same object under another handle? By identity; failing that, by inode number and by contents that did not
     /// change. A directory may have changed if its whole file system came back under another id: then the server was
     /// restored or exports anew. A new object under the old name, with the old inode number, must not pass.
-    fn is_same(&self, junction: &Grafted, old: &Node, found: &Object) -> bool {
+    fn is_same(&self, junction: &Grafted, old: &KnownNode, found: &Object) -> bool {
         if self.is_known_as(old.id, junction.id, &found.identity) {
             return true;
         }
@@ -273,7 +273,7 @@ impl Namespace {
     }
 }
 
-fn is_in_one_place(now: &Node, before: &Node) -> bool {
+fn is_in_one_place(now: &KnownNode, before: &KnownNode) -> bool {
     (now.record.parent, &now.record.name) == (before.record.parent, &before.record.name)
 }
 

@@ -4,7 +4,7 @@
 //! - [`Namespace`] answers questions about names and attributes and makes changes at the origins. Its methods are in
 //!   `attr.rs` (one object), `lookup.rs` (one name), `listing.rs` (a whole directory, by which most of the other two are
 //!   answered), `change.rs` (names and attributes that are changed), `evict.rs`, `validity.rs` and `siblings.rs`.
-//! - A [`Node`] (`node.rs`) is one object in memory, a `Record` (`record.rs`) the same in the database (`store.rs`: one
+//! - A [`KnownNode`] (`node.rs`) is one object in memory, a `Record` (`record.rs`) the same in the database (`store.rs`: one
 //!   thread commits, readers see the last commit).
 //! - A `Grafted` (`junction.rs`) is a junction at work; `Grafts` (`grafts.rs`) are all of them, with the directories above
 //!   them (`virtual_tree.rs`). Around each origin lies an `OriginGuard` (`guard.rs`), which makes another storage than the
@@ -67,13 +67,13 @@ use arc_swap::ArcSwap;
 use origin::{Origin, OriginIdentity, Reference};
 use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Timeline, Version};
 
-pub use changed::{Altered, Made, Moved, New, Old, Renewed};
+pub use changed::{AlteredObject, MadeObject, Moved, New, Old, Renewed};
 pub use config::{Config, Freshness, Junction, JunctionRules};
 pub use cookie::first_slot as cookie_of;
 pub use freshness::Ask;
 pub use junction::{JunctionStatus, Outage};
 pub use listing::{ListedEntry, ListingPage};
-pub use node::Node;
+pub use node::KnownNode;
 pub use observe::QueryStamp;
 pub use siblings::Siblings;
 pub use store::{NoteChange, known_junctions, knows_junction};
@@ -85,7 +85,7 @@ use junction::Grafted;
 use listing::Suspects;
 use lookup::Single;
 use metrics::Metrics;
-use record::DirListing;
+use record::StoredListing;
 use store::Store;
 
 /// Directories whose listing state is kept in memory (about 100 bytes each).
@@ -102,7 +102,7 @@ const CHANGES_KEPT: usize = 4096;
 /// An object: of an origin, or a directory above the junctions.
 #[derive(Clone, Debug)]
 pub enum Found {
-    Node(Arc<Node>),
+    Node(Arc<KnownNode>),
     Virtual { id: FileId, attr: Attr },
 }
 
@@ -141,7 +141,7 @@ pub struct Namespace {
     nodes: quick_cache::sync::Cache<FileId, node::Remembered>,
     /// Listings by the generation of the database, so that those of a database that was set aside do not count. `None`: there
     /// is none, though the store may still have one that is being taken back.
-    listings: quick_cache::sync::Cache<(u64, FileId), Option<DirListing>>,
+    listings: quick_cache::sync::Cache<(u64, FileId), Option<StoredListing>>,
     /// Ids computed from identities that belong to objects known under another id; rare (see `heal`).
     aliases: RwLock<HashMap<FileId, FileId>>,
     /// Names looked up one by one, present or not.
@@ -166,10 +166,10 @@ pub struct Namespace {
     name_locks: Vec<tokio::sync::Mutex<()>>,
     /// Permits for listings ahead of clients that walk a tree.
     walk_room: Arc<tokio::sync::Semaphore>,
-    attr_flights: Flights<FileId, Arc<Node>>,
+    attr_flights: Flights<FileId, Arc<KnownNode>>,
     lookup_flights: Flights<(FileId, Name), lookup::Heard>,
-    listing_flights: Flights<FileId, DirListing>,
-    heal_flights: Flights<FileId, Arc<Node>>,
+    listing_flights: Flights<FileId, StoredListing>,
+    heal_flights: Flights<FileId, Arc<KnownNode>>,
     /// Objects that changed, for fronts that notify their clients. `None`: any may have changed.
     changed: tokio::sync::broadcast::Sender<Option<FileId>>,
     metrics: Metrics,
@@ -262,7 +262,7 @@ impl Namespace {
     }
 
     /// The origin and the reference under which it knows this object now.
-    pub fn origin_of(&self, node: &Node) -> Result<(Arc<dyn Origin>, Reference)> {
+    pub fn origin_of(&self, node: &KnownNode) -> Result<(Arc<dyn Origin>, Reference)> {
         let origin = self.grafts.load().junction(node.junction())?.rules.origin.clone();
         Ok((origin, node.record.reference.clone()))
     }
@@ -293,7 +293,7 @@ impl Namespace {
     }
 
     /// Let the junction learn from a call that was made to its origin elsewhere (a read of bytes).
-    pub fn noted<T>(&self, node: &Node, result: Result<T>) -> Result<T> {
+    pub fn noted<T>(&self, node: &KnownNode, result: Result<T>) -> Result<T> {
         match self.junction(node.junction()) {
             Ok(junction) => junction.note(result, self.clock.now_ms()),
             Err(_) => result,
@@ -334,7 +334,7 @@ impl Namespace {
     }
 
     /// Where a symbolic link points. Asked once per version of the link.
-    pub async fn link_target(self: &Arc<Self>, node: &Arc<Node>) -> Result<bytes::Bytes> {
+    pub async fn link_target(self: &Arc<Self>, node: &Arc<KnownNode>) -> Result<bytes::Bytes> {
         if let Some((version, target)) = self.links.get(&node.id)
             && version == node.version()
         {
@@ -342,7 +342,7 @@ impl Namespace {
             return Ok(target);
         }
         let junction = &*self.junction(node.junction())?;
-        let ask = |node: Arc<Node>| async move {
+        let ask = |node: Arc<KnownNode>| async move {
             let answer = junction.rules.origin.readlink(&node.record.reference).await;
             junction.note(answer, self.clock.now_ms())
         };
@@ -367,7 +367,7 @@ impl Namespace {
             ));
         };
         let junction = &*self.junction(node.junction())?;
-        let ask = |node: Arc<Node>| async move {
+        let ask = |node: Arc<KnownNode>| async move {
             let answer = junction.rules.origin.xattrs(&node.record.reference).await;
             junction.note(answer, self.clock.now_ms())
         };

@@ -13,10 +13,10 @@ use crate::cookie;
 use crate::endless::{Course, GivenUpListings};
 use crate::flights::{Join, wait};
 use crate::freshness::Ask;
-use crate::node::{Node, Remembered};
+use crate::node::{KnownNode, Remembered};
 use crate::observe::{DETACHED, QueryStamp, SeenAt};
 use crate::order::InOrder;
-use crate::record::DirListing;
+use crate::record::StoredListing;
 use crate::store::{StoreChange, StoredEntry};
 use crate::{Found, Grafted, Namespace};
 
@@ -134,7 +134,7 @@ impl Namespace {
     }
 
     /// The listing state of a directory, if it was ever listed.
-    pub(crate) fn listing_of(&self, dir: FileId) -> Result<Option<DirListing>> {
+    pub(crate) fn listing_of(&self, dir: FileId) -> Result<Option<StoredListing>> {
         if dir == DETACHED {
             return Ok(None);
         }
@@ -146,7 +146,7 @@ impl Namespace {
         (self.store.generation(), dir)
     }
 
-    pub(crate) fn keep_listing(&self, dir: FileId, listing: Option<DirListing>) {
+    pub(crate) fn keep_listing(&self, dir: FileId, listing: Option<StoredListing>) {
         self.listings.insert(self.listing_key(dir), listing);
     }
 
@@ -172,11 +172,11 @@ impl Namespace {
     }
 
     /// The latest moment at which the listing named exactly what is in the directory; `None` if it is outdated.
-    pub(crate) fn proof(&self, dir: &Node, listing: &DirListing, rule: Freshness) -> Option<u64> {
+    pub(crate) fn proof(&self, dir: &KnownNode, listing: &StoredListing, rule: Freshness) -> Option<u64> {
         proof(dir, listing.version, listing.settled, listing.listed_ms, rule)
     }
 
-    pub(crate) async fn ensure_listed(self: &Arc<Self>, dir: &Arc<Node>, ask: Ask) -> Result<()> {
+    pub(crate) async fn ensure_listed(self: &Arc<Self>, dir: &Arc<KnownNode>, ask: Ask) -> Result<()> {
         let junction = &*self.junction(dir.junction())?;
         let now = self.clock.now_ms();
         let listing = self.listing_of(dir.id)?;
@@ -214,7 +214,7 @@ impl Namespace {
         };
         let mut answer = list(join).await;
         // The listing that was joined began so long ago that it is too old already.
-        let too_old = |l: &DirListing| {
+        let too_old = |l: &StoredListing| {
             l.listed_ms < now && !junction.is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
         };
         if answer.as_ref().is_ok_and(too_old) {
@@ -230,7 +230,7 @@ impl Namespace {
     }
 
     /// Whether the names and the attributes of a listing are fresh enough for this use.
-    fn will_do(&self, dir: &Node, listing: &DirListing, junction: &Grafted, ask: Ask) -> bool {
+    fn will_do(&self, dir: &KnownNode, listing: &StoredListing, junction: &Grafted, ask: Ask) -> bool {
         let (rules, now) = (&junction.rules, self.clock.now_ms());
         let names = self
             .proof(dir, listing, rules.directories)
@@ -238,7 +238,7 @@ impl Namespace {
         names && junction.is_fresh(rules.files, ask, listing.listed_ms, now)
     }
 
-    fn still_will_do(&self, dir: FileId, listing: &DirListing, ask: Ask) -> bool {
+    fn still_will_do(&self, dir: FileId, listing: &StoredListing, ask: Ask) -> bool {
         let Ok(node) = self.load(dir) else { return false };
         self.junction(node.junction()).is_ok_and(|junction| self.will_do(&node, listing, &junction, ask))
     }
@@ -246,7 +246,7 @@ impl Namespace {
     pub(crate) fn start_listing(
         self: &Arc<Self>,
         dir: FileId,
-    ) -> tokio::sync::watch::Receiver<Option<Result<DirListing>>> {
+    ) -> tokio::sync::watch::Receiver<Option<Result<StoredListing>>> {
         let this = self.clone();
         self.listing_flights.start_or_join(dir, move || this.list(dir))
     }
@@ -269,7 +269,7 @@ impl Namespace {
 
     /// Fetch the directory from the origin page by page; a page is committed while the next one travels.
     /// A listing that was given up is not tried again for a while.
-    pub(crate) async fn list(self: Arc<Self>, dir: FileId) -> Result<DirListing> {
+    pub(crate) async fn list(self: Arc<Self>, dir: FileId) -> Result<StoredListing> {
         self.given_up().check(dir, self.clock.now_ms())?;
         let listed = self.list_undisturbed(dir).await;
         match &listed {
@@ -305,11 +305,11 @@ impl Namespace {
         format!("{}/", names.join("/"))
     }
 
-    async fn list_undisturbed(self: &Arc<Self>, dir: FileId) -> Result<DirListing> {
+    async fn list_undisturbed(self: &Arc<Self>, dir: FileId) -> Result<StoredListing> {
         self.metrics.listings.inc();
         for _ in 0..UNDISTURBED_TRIES {
             let node = self.node_to_list(dir).await?;
-            let ask = |node: Arc<Node>| {
+            let ask = |node: Arc<KnownNode>| {
                 let this = self.clone();
                 async move { this.list_at(&node).await }
             };
@@ -339,7 +339,7 @@ impl Namespace {
 
     /// The directory with *some* version that was true before the listing starts; an old one is fine, since a
     /// change after it makes the listing outdated, not wrong.
-    pub(crate) async fn node_to_list(self: &Arc<Self>, dir: FileId) -> Result<Arc<Node>> {
+    pub(crate) async fn node_to_list(self: &Arc<Self>, dir: FileId) -> Result<Arc<KnownNode>> {
         match self.load(dir) {
             Ok(node) => Ok(node),
             Err(_) => self.refresh(dir, Join::Running).await,
@@ -347,7 +347,7 @@ impl Namespace {
     }
 
     /// `None`: something was evicted meanwhile, and answers to earlier questions must not be believed.
-    async fn list_at(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<DirListing>> {
+    async fn list_at(self: &Arc<Self>, dir: &Arc<KnownNode>) -> Result<Option<StoredListing>> {
         let dir = {
             let _order = self.in_order(dir.junction()).await;
             let dir = self.load(dir.id)?;
@@ -363,7 +363,7 @@ impl Namespace {
         self.ours.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn list_pages(self: &Arc<Self>, dir: &Arc<Node>) -> Result<Option<DirListing>> {
+    async fn list_pages(self: &Arc<Self>, dir: &Arc<KnownNode>) -> Result<Option<StoredListing>> {
         let asked = self.asking();
         let before = self.slots_of(dir.id).await?;
         match self.follow_pages(dir, asked, &before).await {
@@ -381,10 +381,10 @@ impl Namespace {
     /// Fetches all pages. Returns the hashes of all names, and the listing that they make.
     async fn follow_pages(
         self: &Arc<Self>,
-        dir: &Arc<Node>,
+        dir: &Arc<KnownNode>,
         asked: QueryStamp,
         before: &HashSet<u64>,
-    ) -> Result<Option<(HashSet<u64>, DirListing)>> {
+    ) -> Result<Option<(HashSet<u64>, StoredListing)>> {
         let junction = &*self.junction(dir.junction())?;
         let losses = self.losses(junction.id);
         let changed = dir.attr().mtime.max(dir.attr().ctime);
@@ -432,13 +432,13 @@ impl Namespace {
         if !shown && known && (news || !before.is_subset(&seen)) {
             self.load(dir.id)?.doubt();
         }
-        let listing = DirListing { listed_ms: asked.ms, version: dir.version(), settled, entries };
+        let listing = StoredListing { listed_ms: asked.ms, version: dir.version(), settled, entries };
         Ok(Some((seen, listing)))
     }
 
     /// Removes the names that a listing brought which was given up, so that the database does not grow with each try. What
     /// was learnt otherwise since the listing began stays.
-    async fn take_back(&self, dir: &Node, before: &HashSet<u64>, asked: QueryStamp) -> Result<()> {
+    async fn take_back(&self, dir: &KnownNode, before: &HashSet<u64>, asked: QueryStamp) -> Result<()> {
         let (dir, junction) = (dir.id, dir.junction());
         let mut after = 0;
         loop {
@@ -458,7 +458,7 @@ impl Namespace {
                     continue;
                 }
                 changes.push(StoreChange::RemoveEntry { dir, cookie: entry.cookie });
-                let came_with_it = |node: &Node| {
+                let came_with_it = |node: &KnownNode| {
                     node.record.checked_ms == asked.ms
                         && node.record.parent == dir
                         && self.listing_of(node.id).is_ok_and(|listing| listing.is_none())
@@ -547,11 +547,11 @@ impl Namespace {
 
     async fn finish_listing(
         &self,
-        dir: &Node,
+        dir: &KnownNode,
         before: HashSet<u64>,
         seen: &HashSet<u64>,
-        mut listing: DirListing,
-    ) -> Result<Option<DirListing>> {
+        mut listing: StoredListing,
+    ) -> Result<Option<StoredListing>> {
         let (dir, junction) = (dir.id, dir.junction());
         let mut changes = Vec::new();
         let order = self.in_order(junction).await;
@@ -597,7 +597,7 @@ impl Namespace {
         {
             let mut record = node.record.clone();
             (record.parent, record.name, record.checked_ms) = (DETACHED, Bytes::new(), 0);
-            self.keep(&Arc::new(Node::as_changed(child, record.clone(), node.own)));
+            self.keep(&Arc::new(KnownNode::as_changed(child, record.clone(), node.own)));
             changes.push(StoreChange::PutNode(child, record));
         }
         Ok(changes)
@@ -606,7 +606,7 @@ impl Namespace {
     /// The entries with their objects; names that came without one are looked up now, a few at a time.
     async fn with_children(
         self: &Arc<Self>,
-        dir: &Arc<Node>,
+        dir: &Arc<KnownNode>,
         stored: Vec<StoredEntry>,
     ) -> Result<Vec<ListedEntry>> {
         let mut entries = Vec::with_capacity(stored.len());
@@ -643,7 +643,7 @@ impl Namespace {
 /// The latest moment at which knowledge of a directory's names, learnt at `learnt_ms` while its version was `version`, was
 /// proved to be still true. A version that is seen again later proves it anew, if the directory was settled then.
 pub fn proof(
-    dir: &Node,
+    dir: &KnownNode,
     version: types::Version,
     settled: bool,
     learnt_ms: u64,

@@ -11,7 +11,7 @@ use crate::config::Freshness;
 use crate::flights::Join;
 use crate::freshness::{self, Ask};
 use crate::listing;
-use crate::node::Node;
+use crate::node::KnownNode;
 use crate::observe::{QueryStamp, SeenAt};
 use crate::order::InOrder;
 use crate::store::StoreChange;
@@ -33,7 +33,7 @@ pub struct Single {
 /// The answer to a question about one name.
 #[derive(Clone)]
 pub struct Heard {
-    answer: Result<Arc<Node>>,
+    answer: Result<Arc<KnownNode>>,
     /// The count of names that changes of ours had touched when it was taken in: later touches are not in the answer.
     touches: u64,
 }
@@ -89,7 +89,7 @@ impl Namespace {
     }
 
     /// What had this name when the origin was last asked, if that may be served while it cannot be.
-    fn lookup_outdated(&self, dir: &Node, name: &Name) -> Result<Option<Found>> {
+    fn lookup_outdated(&self, dir: &KnownNode, name: &Name) -> Result<Option<Found>> {
         let (KnownName::Present(child) | KnownName::Outdated(child)) = self.known(dir, name)? else {
             return Ok(None);
         };
@@ -102,7 +102,11 @@ impl Namespace {
     }
 
     /// The answer, if it can be given without looking the name up at the origin.
-    async fn lookup_known(self: &Arc<Self>, dir: &Arc<Node>, name: &Name) -> Result<Option<Result<Found>>> {
+    async fn lookup_known(
+        self: &Arc<Self>,
+        dir: &Arc<KnownNode>,
+        name: &Name,
+    ) -> Result<Option<Result<Found>>> {
         match self.known(dir, name)? {
             KnownName::Present(child) => match self.node(child, Ask::Open).await {
                 Ok(node) => Ok(Some(Ok(Found::Node(node)))),
@@ -140,7 +144,7 @@ impl Namespace {
         }
     }
 
-    fn known(&self, dir: &Node, name: &Name) -> Result<KnownName> {
+    fn known(&self, dir: &KnownNode, name: &Name) -> Result<KnownName> {
         let grafts = self.grafts.load();
         let junction = grafts.junction(dir.junction())?;
         let (rules, now) = (&junction.rules, self.clock.now_ms());
@@ -172,15 +176,20 @@ impl Namespace {
     /// Asks the origin for one name; all callers that want it share the question.
     pub(crate) async fn lookup_at_origin(
         self: &Arc<Self>,
-        dir: &Arc<Node>,
+        dir: &Arc<KnownNode>,
         name: Bytes,
-    ) -> Result<Arc<Node>> {
+    ) -> Result<Arc<KnownNode>> {
         let always = self.junction(dir.junction())?.rules.directories == Freshness::Always;
         let join = if always { Join::StartedAfterAsking } else { Join::Running };
         self.ask_for_name(dir, Name::new(name)?, join).await
     }
 
-    async fn ask_for_name(self: &Arc<Self>, dir: &Arc<Node>, name: Name, join: Join) -> Result<Arc<Node>> {
+    async fn ask_for_name(
+        self: &Arc<Self>,
+        dir: &Arc<KnownNode>,
+        name: Name,
+        join: Join,
+    ) -> Result<Arc<KnownNode>> {
         self.metrics.misses.inc();
         let touches = self.ours().touches();
         let run = |join| {
@@ -197,7 +206,7 @@ impl Namespace {
     }
 
     /// As the origin says now, whatever is known. `None`: there is no such name.
-    pub async fn lookup_now(self: &Arc<Self>, dir: FileId, name: &Name) -> Result<Option<Arc<Node>>> {
+    pub async fn lookup_now(self: &Arc<Self>, dir: FileId, name: &Name) -> Result<Option<Arc<KnownNode>>> {
         let dir = self.node_to_list(dir).await?;
         match self.ask_for_name(&dir, name.clone(), Join::StartedAfterAsking).await {
             Ok(node) => Ok(Some(node)),
@@ -206,7 +215,7 @@ impl Namespace {
         }
     }
 
-    async fn ask_lookup(self: Arc<Self>, dir: Arc<Node>, name: Name) -> Result<Heard> {
+    async fn ask_lookup(self: Arc<Self>, dir: Arc<KnownNode>, name: Name) -> Result<Heard> {
         for _ in 0..UNDISTURBED_TRIES {
             // The directory may be another one after a change of ours.
             let dir = self.load(dir.id).unwrap_or_else(|_| dir.clone());
@@ -218,7 +227,7 @@ impl Namespace {
     }
 
     /// `None`: a change of ours touched the name meanwhile, and the answer may be from before or after it.
-    async fn ask_lookup_once(self: &Arc<Self>, dir: Arc<Node>, name: &Name) -> Option<Heard> {
+    async fn ask_lookup_once(self: &Arc<Self>, dir: Arc<KnownNode>, name: &Name) -> Option<Heard> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         self.ours().lookup_begins(dir.id, &bytes);
         let asked = self.asking();
@@ -240,13 +249,14 @@ impl Namespace {
 
     async fn hear_of_name(
         self: &Arc<Self>,
-        dir: &Arc<Node>,
+        dir: &Arc<KnownNode>,
         name: &Name,
         asked: QueryStamp,
     ) -> Result<Object> {
         let junction = &*self.junction(dir.junction())?;
-        let ask =
-            |dir: Arc<Node>| async move { junction.rules.origin.lookup(&dir.record.reference, name).await };
+        let ask = |dir: Arc<KnownNode>| async move {
+            junction.rules.origin.lookup(&dir.record.reference, name).await
+        };
         let answer = junction.note(self.ask_healed(dir.clone(), ask).await, asked.ms);
         let is_absent = answer.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound);
         if is_absent && self.store.find_entry(dir.id, name.as_bytes())?.is_some() {
@@ -258,11 +268,11 @@ impl Namespace {
     fn take_in_lookup(
         &self,
         order: &InOrder,
-        dir: &Arc<Node>,
+        dir: &Arc<KnownNode>,
         name: &Name,
         answer: Result<Object>,
         asked: QueryStamp,
-    ) -> Result<(Result<Arc<Node>>, Vec<StoreChange>)> {
+    ) -> Result<(Result<Arc<KnownNode>>, Vec<StoreChange>)> {
         let junction = &*self.junction(dir.junction())?;
         let shown = junction.rules.origin.traits().directories_show_changes;
         let settled = shown && asked.is_settled(dir.attr().mtime.max(dir.attr().ctime));

@@ -10,7 +10,7 @@ use crate::record::Record;
 
 /// One object. Replaced as a whole when anything but the time of its last check changes.
 #[derive(Debug)]
-pub struct Node {
+pub struct KnownNode {
     pub id: FileId,
     pub record: Record,
     /// The number of the last change of our own that is in here: answers to earlier questions do not count (`observe`).
@@ -24,7 +24,7 @@ pub struct Node {
 /// What is in memory under an id.
 #[derive(Clone, Debug)]
 pub enum Remembered {
-    Node(Arc<Node>),
+    Node(Arc<KnownNode>),
     /// The object is gone, though the store may still have it. `own`: the number of the change of our own that removed it, if
     /// one did; answers to earlier questions may still describe it, and do not count.
     Gone {
@@ -32,14 +32,14 @@ pub enum Remembered {
     },
 }
 
-impl Node {
-    pub fn new(id: FileId, record: Record) -> Node {
-        Node::as_changed(id, record, 0)
+impl KnownNode {
+    pub fn new(id: FileId, record: Record) -> KnownNode {
+        KnownNode::as_changed(id, record, 0)
     }
 
-    pub fn as_changed(id: FileId, record: Record, own: u64) -> Node {
+    pub fn as_changed(id: FileId, record: Record, own: u64) -> KnownNode {
         let checked_ms = AtomicU64::new(record.checked_ms);
-        Node { id, record, own, checked_ms, learnt: AtomicU64::new(0) }
+        KnownNode { id, record, own, checked_ms, learnt: AtomicU64::new(0) }
     }
 
     /// As the origin described it: its own fsid and fileid.

@@ -8,7 +8,7 @@ use origin::{Identity, Object};
 use types::{Error, ErrorKind, FileId, JunctionId, Result, Timestamp};
 
 use crate::freshness;
-use crate::node::{Node, Remembered};
+use crate::node::{KnownNode, Remembered};
 use crate::order::InOrder;
 use crate::record::Record;
 use crate::store::StoreChange;
@@ -60,12 +60,12 @@ impl Namespace {
     ///
     /// Reads the database on the caller's thread: a B-tree look-up in pages that are nearly always in memory
     /// costs less than moving to another thread.
-    pub(crate) fn load(&self, id: FileId) -> Result<Arc<Node>> {
+    pub(crate) fn load(&self, id: FileId) -> Result<Arc<KnownNode>> {
         let stale = || Error::new(ErrorKind::Stale, "find object", id);
         // In one step, so that news which come meanwhile are not overwritten with the store's record.
         let known = self.nodes.get_or_insert_with(&id, || {
             let record = self.store.node(id)?.ok_or_else(stale)?;
-            Ok::<_, Error>(Remembered::Node(Arc::new(Node::new(id, record))))
+            Ok::<_, Error>(Remembered::Node(Arc::new(KnownNode::new(id, record))))
         })?;
         match known {
             Remembered::Node(node) if self.grafts.load().gone.contains(&node.junction()) => Err(stale()),
@@ -79,7 +79,7 @@ impl Namespace {
         !asked.by_us && matches!(self.nodes.get(&id), Some(Remembered::Gone { own }) if own > asked.own)
     }
 
-    pub(crate) fn keep(&self, node: &Arc<Node>) {
+    pub(crate) fn keep(&self, node: &Arc<KnownNode>) {
         self.nodes.insert(node.id, Remembered::Node(node.clone()));
     }
 
@@ -117,7 +117,7 @@ impl Namespace {
         place: Option<SeenAt<'_>>,
         object: &Object,
         asked: QueryStamp,
-    ) -> Result<(Arc<Node>, Option<StoreChange>)> {
+    ) -> Result<(Arc<KnownNode>, Option<StoreChange>)> {
         debug_assert_eq!(
             order.junction(),
             junction.id,
@@ -160,7 +160,7 @@ impl Namespace {
         let own = if asked.by_us { asked.own } else { old.as_ref().map_or(0, |old| old.own) };
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));
         let change = durable.then(|| StoreChange::PutNode(id, record.clone()));
-        let node = Arc::new(Node::as_changed(id, record, own));
+        let node = Arc::new(KnownNode::as_changed(id, record, own));
         node.learn(self.learnt.fetch_add(1, Ordering::SeqCst) + 1);
         self.keep(&node);
         Ok((node, change))
@@ -179,7 +179,7 @@ impl Namespace {
 
 /// A file with several names keeps the first place it was seen in, so that listings of the others do not
 /// rewrite its record each time; everything else is where it was seen last.
-fn where_to_find(old: Option<&Node>, place: Option<SeenAt<'_>>, object: &Object) -> (FileId, Bytes) {
+fn where_to_find(old: Option<&KnownNode>, place: Option<SeenAt<'_>>, object: &Object) -> (FileId, Bytes) {
     let known = old.map(|o| (o.record.parent, o.record.name.clone()));
     let several_names = !object.attr.is_dir() && object.attr.nlink > 1;
     match (known, place) {

@@ -85,7 +85,7 @@ impl Record {
 
 /// When and how a directory was last listed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirListing {
+pub struct StoredListing {
     /// When the listing began: every entry in it was true at some moment after this.
     pub listed_ms: u64,
     /// The directory's version when the listing began and ended.
@@ -97,10 +97,10 @@ pub struct DirListing {
     pub entries: u64,
 }
 
-impl DirListing {
+impl StoredListing {
     /// Of a directory that was made just now.
-    pub fn empty(version: Version, now_ms: u64) -> DirListing {
-        DirListing { listed_ms: now_ms, version, settled: false, entries: 0 }
+    pub fn empty(version: Version, now_ms: u64) -> StoredListing {
+        StoredListing { listed_ms: now_ms, version, settled: false, entries: 0 }
     }
 
     pub fn encode(&self) -> [u8; 34] {
@@ -113,10 +113,10 @@ impl DirListing {
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Option<DirListing> {
+    pub fn decode(bytes: &[u8]) -> Option<StoredListing> {
         let mut r = NodeReader(bytes);
         let [layout, settled] = r.array::<2>()?;
-        let listing = DirListing {
+        let listing = StoredListing {
             listed_ms: r.u64()?,
             version: Version(r.array()?),
             settled: settled == 1,

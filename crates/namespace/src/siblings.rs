@@ -11,7 +11,7 @@ use crate::config::Freshness;
 use crate::freshness::{self, Ask};
 use crate::junction::Grafted;
 use crate::listing::LIST_ON_SUSPICION_MAX;
-use crate::node::Node;
+use crate::node::KnownNode;
 
 /// A directory that was never listed is listed for the sake of its neighbours if it says that it is no larger than
 /// this: about 10,000 names on ext4. Above it, somebody has to ask twice.
@@ -68,11 +68,11 @@ impl Namespace {
     }
 
     /// Was `dir` never listed, and is a listing of it no more than one call?
-    pub(crate) fn comes_in_one_call(&self, dir: &Node) -> bool {
+    pub(crate) fn comes_in_one_call(&self, dir: &KnownNode) -> bool {
         dir.attr().size <= ONE_CALL_MAX && self.is_to_be_listed(dir)
     }
 
-    fn is_to_be_listed(&self, dir: &Node) -> bool {
+    fn is_to_be_listed(&self, dir: &KnownNode) -> bool {
         let up = self.junction(dir.junction()).is_ok_and(|junction| !junction.is_failing());
         self.list_ahead && up && matches!(self.listing_of(dir.id), Ok(None))
     }
@@ -114,14 +114,14 @@ impl Namespace {
     }
 
     /// A first name is looked up in a directory: if it is small and was never listed, list it in the meantime.
-    pub(crate) fn list_early(self: &Arc<Self>, dir: &Node) {
+    pub(crate) fn list_early(self: &Arc<Self>, dir: &KnownNode) {
         if self.is_to_be_listed(dir) && dir.attr().size <= LIST_EARLY_MAX {
             drop(self.start_listing(dir.id));
         }
     }
 
     /// The file as it is known, if that may be used without asking.
-    pub fn known_file(&self, id: FileId) -> Option<Arc<Node>> {
+    pub fn known_file(&self, id: FileId) -> Option<Arc<KnownNode>> {
         let node = self.load(id).ok()?;
         let rule = self.grafts.load().junction(node.junction()).ok()?.rule_for(&node);
         let usable = node.attr().kind == FileKind::Regular && self.is_known_fresh(&node, rule, Ask::Use);

@@ -25,7 +25,7 @@ use tracing::{error, warn};
 use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
 use crate::cookie;
-use crate::record::{DirListing, Record};
+use crate::record::{Record, StoredListing};
 use committer::Committer;
 use found::FoundEntries;
 use keeper::{DatabaseFailure, Keeper};
@@ -38,7 +38,7 @@ const ENTRIES: TableDefinition<[u8; 24], &[u8]> = TableDefinition::new("entries"
 /// File with several names -> directory, then the name, of each that was seen. Goes with its entry, and not with its
 /// node: a file that was lost sight of may be seen again, under one name first.
 const NAMES: MultimapTableDefinition<[u8; 16], &[u8]> = MultimapTableDefinition::new("names");
-/// Directory -> [`DirListing`].
+/// Directory -> [`StoredListing`].
 const LISTINGS: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("listings");
 /// Id computed from an identity -> the id under which that object is known already.
 const ALIASES: TableDefinition<[u8; 16], [u8; 16]> = TableDefinition::new("aliases");
@@ -85,7 +85,7 @@ pub enum StoreChange {
         dir: FileId,
         name: Bytes,
     },
-    PutListing(FileId, DirListing),
+    PutListing(FileId, StoredListing),
     RemoveListing(FileId),
     PutAlias {
         computed: FileId,
@@ -308,10 +308,10 @@ impl Store {
         self.read("read note", run)
     }
 
-    pub fn listing(&self, dir: FileId) -> Result<Option<DirListing>> {
+    pub fn listing(&self, dir: FileId) -> Result<Option<StoredListing>> {
         let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
             let table = txn.open_table(LISTINGS)?;
-            Ok(table.get(dir.0)?.and_then(|v| DirListing::decode(v.value())))
+            Ok(table.get(dir.0)?.and_then(|v| StoredListing::decode(v.value())))
         };
         self.read("read listing", run)
     }

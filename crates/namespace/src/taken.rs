@@ -11,10 +11,10 @@ use types::{Error, FileId, Name, Result, Version};
 use crate::changed::{New, Renewed};
 use crate::freshness::DOUBTED_MS;
 use crate::lookup::Single;
-use crate::node::{Node, Remembered};
+use crate::node::{KnownNode, Remembered};
 use crate::observe::{DETACHED, QueryStamp, SeenAt};
 use crate::order::InOrder;
-use crate::record::{DirListing, Record};
+use crate::record::{Record, StoredListing};
 use crate::store::{LOOK, NoteChange, StoreChange};
 use crate::{Grafted, Namespace};
 
@@ -74,7 +74,7 @@ impl<'a> Copies<'a> {
     }
 
     /// The new version of a file, if the copy was made of the version that is known.
-    fn renewed(&self, old: &Node, now: &Reference) -> Option<Renewed> {
+    fn renewed(&self, old: &KnownNode, now: &Reference) -> Option<Renewed> {
         let copied = self.0.get(now).filter(|copied| copied.before == old.version())?;
         let (before, after) = (copied.before, copied.after);
         old.attr().is_file().then(|| Renewed { id: old.id, size: old.attr().size, before, after })
@@ -98,7 +98,7 @@ impl Namespace {
         (new, known_as): (&New, Option<(FileId, NoteChange)>),
         object: &Object,
         ChangeAnswer { asked, told }: &ChangeAnswer,
-    ) -> Result<Arc<Node>> {
+    ) -> Result<Arc<KnownNode>> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         let order = self.in_order(junction.id).await;
         let mut changes = Vec::new();
@@ -113,7 +113,7 @@ impl Namespace {
         changes.extend(change);
         match new {
             New::Directory { .. } if !told.resent => {
-                let listing = DirListing::empty(node.version(), self.clock.now_ms());
+                let listing = StoredListing::empty(node.version(), self.clock.now_ms());
                 self.keep_listing(id, Some(listing));
                 changes.push(StoreChange::PutListing(id, listing));
             }
@@ -225,7 +225,7 @@ impl Namespace {
     fn moved_below(
         &self,
         junction: &Grafted,
-        old: &Node,
+        old: &KnownNode,
         now: &Reference,
         (copies, renewed): (&Copies<'_>, &mut Vec<Renewed>),
     ) -> Result<Vec<StoreChange>> {
@@ -313,7 +313,7 @@ impl Namespace {
     }
 
     /// Another name of a file with several: by it the file is re-resolved if its reference was a path.
-    fn another_name(&self, dir: FileId, name: &Name, node: &Node) -> Result<Option<(FileId, Bytes)>> {
+    fn another_name(&self, dir: FileId, name: &Name, node: &KnownNode) -> Result<Option<(FileId, Bytes)>> {
         if node.attr().nlink < 2 {
             return Ok(None);
         }
@@ -323,7 +323,7 @@ impl Namespace {
 
     /// The known names of a file, except this one; some may be gone. The file's link count does not bound them: the name
     /// that is known may be one of those that are gone.
-    pub(crate) fn other_names(&self, node: &Node, but: (FileId, &[u8])) -> Result<Vec<(FileId, Bytes)>> {
+    pub(crate) fn other_names(&self, node: &KnownNode, but: (FileId, &[u8])) -> Result<Vec<(FileId, Bytes)>> {
         if node.attr().is_dir() {
             return Ok(Vec::new());
         }
@@ -362,7 +362,7 @@ impl Namespace {
     /// Puts a record as a change of our own does: answers to earlier questions do not count after it.
     pub(crate) fn replace(&self, id: FileId, record: crate::record::Record) -> StoreChange {
         let own = self.changing().own();
-        self.keep(&Arc::new(Node::as_changed(id, record.clone(), own)));
+        self.keep(&Arc::new(KnownNode::as_changed(id, record.clone(), own)));
         StoreChange::PutNode(id, record)
     }
 
@@ -477,7 +477,7 @@ impl Namespace {
         place: Option<SeenAt<'_>>,
         asked: QueryStamp,
         (before, after): (Option<Version>, &Object),
-    ) -> Result<(Arc<Node>, Option<StoreChange>)> {
+    ) -> Result<(Arc<KnownNode>, Option<StoreChange>)> {
         if let Ok(old) = self.load(id)
             && place.is_none()
             && before != Some(old.version())

@@ -9,7 +9,7 @@ use types::{FileId, Name};
 use crate::config::Freshness;
 use crate::freshness::DOUBTED_MS;
 use crate::listing;
-use crate::node::Node;
+use crate::node::KnownNode;
 use crate::{Found, Namespace};
 
 /// Told of what changes only when the operator places junctions anew; that is told.
@@ -31,7 +31,7 @@ impl Namespace {
     }
 
     /// When the origin last told of this object: by itself, or in a listing of its directory.
-    pub(crate) fn vouched_for(&self, node: &Node) -> u64 {
+    pub(crate) fn vouched_for(&self, node: &KnownNode) -> u64 {
         let checked_ms = node.checked_ms();
         if node.attr().is_dir() || checked_ms <= DOUBTED_MS {
             return checked_ms;
@@ -61,7 +61,7 @@ impl Namespace {
     }
 
     /// When the origin last vouched for the name, in milliseconds.
-    fn name_proved(&self, dir: &Node, name: &Name, rule: Freshness) -> Option<u64> {
+    fn name_proved(&self, dir: &KnownNode, name: &Name, rule: Freshness) -> Option<u64> {
         let single = self.singles.get(&(dir.id, name.clone())).and_then(|single| single.proof(dir, rule));
         let listed =
             self.listing_of(dir.id).ok().flatten().and_then(|listing| self.proof(dir, &listing, rule));
@@ -78,7 +78,7 @@ fn left(rule: Freshness, age_ms: u64) -> Duration {
 }
 
 impl crate::lookup::Single {
-    fn proof(&self, dir: &Node, rule: Freshness) -> Option<u64> {
+    fn proof(&self, dir: &KnownNode, rule: Freshness) -> Option<u64> {
         listing::proof(dir, self.version, self.settled, self.asked_ms, rule)
     }
 }

@@ -12,7 +12,7 @@ use types::{FileId, Result};
 use crate::Namespace;
 use crate::config::Freshness;
 use crate::freshness::Ask;
-use crate::record::DirListing;
+use crate::record::StoredListing;
 
 /// Directories listed ahead of who has listed so many of their siblings.
 const DEPTHS: [usize; 4] = [0, 8, 32, 256];
@@ -94,7 +94,7 @@ impl Namespace {
     fn start_listing_ahead(
         self: &Arc<Self>,
         dir: FileId,
-    ) -> tokio::sync::watch::Receiver<Option<Result<DirListing>>> {
+    ) -> tokio::sync::watch::Receiver<Option<Result<StoredListing>>> {
         let this = self.clone();
         self.listing_flights.start_or_join(dir, move || async move {
             match this.listing_of(dir) {

@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use ring::hmac;
 
 use crate::lab::NotRun;
-use crate::process::{ChildProcess, tool};
+use crate::process::{TestProcess, tool};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 pub const ACCOUNT: &str = "forebaytest";
@@ -26,7 +26,7 @@ pub const NEW_KEY: &str =
 /// In the head of each request.
 const VERSION: &str = "x-ms-version: 2021-12-02\r\n";
 
-pub struct Azurite(ChildProcess);
+pub struct Azurite(TestProcess);
 
 fn program() -> Option<PathBuf> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -37,7 +37,7 @@ fn program() -> Option<PathBuf> {
 
 impl Azurite {
     pub fn start() -> Result<Azurite, NotRun> {
-        let process = ChildProcess::start(
+        let process = TestProcess::start(
             "azurite",
             program(),
             PATIENCE,

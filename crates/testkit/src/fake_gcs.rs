@@ -5,15 +5,15 @@
 use std::time::Duration;
 
 use crate::lab::NotRun;
-use crate::process::{ChildProcess, ask, tool};
+use crate::process::{TestProcess, ask, tool};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct FakeGcs(ChildProcess);
+pub struct FakeGcs(TestProcess);
 
 impl FakeGcs {
     pub fn start() -> Result<FakeGcs, NotRun> {
-        let process = ChildProcess::start(
+        let process = TestProcess::start(
             "fake-gcs-server",
             tool("fake-gcs-server"),
             PATIENCE,

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use crate::lab::{NotRun, not_run};
 use crate::ports::free_port;
-use crate::process::{ChildProcess, ask, tool};
+use crate::process::{TestProcess, ask, tool};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 pub const ACCESS_KEY: &str = "FOREBAYTEST";
 pub const SECRET_KEY: &str = "not-a-secret-of-anybody";
 
-pub struct Minio(ChildProcess);
+pub struct Minio(TestProcess);
 
 /// Run `scenario` with a store. Prints "not run" with the reason where that is not possible, and fails then if
 /// FOREBAY_MUST_RUN is set.
@@ -29,7 +29,7 @@ pub async fn with_minio<F: Future<Output = ()>>(name: &str, scenario: impl FnOnc
 
 impl Minio {
     pub fn start() -> Result<Minio, NotRun> {
-        let process = ChildProcess::start(
+        let process = TestProcess::start(
             "minio",
             tool("minio"),
             PATIENCE,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::lab::NotRun;
 use crate::ports::free_port;
 
-pub struct ChildProcess {
+pub struct TestProcess {
     name: String,
     child: Child,
     /// By which it is started again.
@@ -62,7 +62,7 @@ pub fn answer(
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-impl ChildProcess {
+impl TestProcess {
     /// `name` is for messages; `given` gets the directory and the address that the server is to take; it is there once
     /// `is_ready`, or the test fails.
     pub fn start(
@@ -71,7 +71,7 @@ impl ChildProcess {
         patience: Duration,
         given: impl FnOnce(&mut Command, &Path, SocketAddr),
         is_ready: impl Fn(SocketAddr) -> bool,
-    ) -> Result<ChildProcess, NotRun> {
+    ) -> Result<TestProcess, NotRun> {
         let program = program.ok_or_else(|| NotRun(format!("{name} is not installed")))?;
         let dir = tempfile::Builder::new().prefix(&format!("forebay-{name}-")).tempdir();
         let dir = dir.map_err(|e| NotRun(format!("temporary directory: {e}")))?;
@@ -87,7 +87,7 @@ impl ChildProcess {
             // Killed with the test's own group when that is interrupted.
             .process_group(0);
         let child = command.spawn().map_err(|e| NotRun(format!("{name}: {e}")))?;
-        let process = ChildProcess { name: name.to_owned(), child, command, patience, dir, address };
+        let process = TestProcess { name: name.to_owned(), child, command, patience, dir, address };
         process.wait_until(is_ready);
         Ok(process)
     }
@@ -127,7 +127,7 @@ impl ChildProcess {
     }
 }
 
-impl Drop for ChildProcess {
+impl Drop for TestProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

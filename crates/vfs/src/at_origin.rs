@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use namespace::{Found, Namespace, Node};
+use namespace::{Found, KnownNode, Namespace};
 use origin::{Origin, Reference};
 use types::{Error, ErrorKind, FileId, Result};
 
@@ -17,7 +17,7 @@ pub async fn at_origin<T, F: Future<Output = Result<T>> + Send>(
         return Err(Error::new(ErrorKind::IsADirectory, "read or write", id));
     };
     let call = &call;
-    let ask = |node: Arc<Node>| async move {
+    let ask = |node: Arc<KnownNode>| async move {
         let (origin, reference) = namespace.origin_of(&node)?;
         namespace.noted(&node, call(origin, reference).await)
     };

@@ -135,7 +135,7 @@ impl Vfs {
 
     /// An object whose attributes `namespace` changed: if nobody else had changed it, bytes up to the smaller of its sizes
     /// are the same, those between are zeros, and the cache keeps what it has.
-    pub(crate) async fn keep_cached(&self, altered: &namespace::Altered) {
+    pub(crate) async fn keep_cached(&self, altered: &namespace::AlteredObject) {
         let Ok(new) = key_of(&altered.found) else { return }; // no file
         if let Some(Ok(old)) = altered.known.clone().map(|known| key_of(&Found::Node(known)))
             && old != new
@@ -144,7 +144,7 @@ impl Vfs {
         }
     }
 
-    pub(crate) fn altered(&self, altered: &namespace::Altered) -> Altered {
+    pub(crate) fn altered(&self, altered: &namespace::AlteredObject) -> Altered {
         Altered { node: self.node(&altered.found), before: altered.before.map(|before| before.attr) }
     }
 

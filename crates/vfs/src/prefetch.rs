@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::{Cache, Prefetched, Source};
-use namespace::{Found, Namespace, Node, Siblings};
+use namespace::{Found, KnownNode, Namespace, Siblings};
 use types::{ByteRange, Distance, FileId, FileKind};
 
 use crate::follow::{Directory, PrefetchAccount, natural};
@@ -156,7 +156,7 @@ impl Prefetcher {
     }
 
     /// False if there is no room or no credit.
-    async fn fetch_one(self: &Arc<Self>, dir: FileId, node: &Arc<Node>) -> bool {
+    async fn fetch_one(self: &Arc<Self>, dir: FileId, node: &Arc<KnownNode>) -> bool {
         let found = Found::Node(node.clone());
         let Ok(key) = key_of(&found) else { return true };
         let head = ByteRange::new(0, key.size.min(HEAD_MAX));

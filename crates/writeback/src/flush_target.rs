@@ -44,7 +44,7 @@ pub struct OwnFlush {
 
 /// The origin's answer to a change of ours.
 #[derive(Clone, Debug)]
-pub struct ChangeAnswer {
+pub struct FlushAnswer {
     /// The object just before the change, if the origin tells that: nothing but our change lies between.
     pub before: Option<Version>,
     /// The object just after the change, or later.
@@ -61,7 +61,7 @@ impl TargetObject {
     }
 }
 
-impl ChangeAnswer {
+impl FlushAnswer {
     /// Of a change of names: nobody else changed the object since it `was` looked at.
     pub fn follows(&self, was: &TargetObject) -> bool {
         match self.before {
@@ -114,10 +114,10 @@ pub trait FlushTarget: Send + Sync + 'static {
     /// From now on the local `id` is this object of the origin, which is as good.
     async fn adopt(&self, id: FileId, found: &TargetObject) -> Result<()>;
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<ChangeAnswer>;
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<FlushAnswer>;
 
     /// Writes bytes, which are durable when `commit` says so.
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<ChangeAnswer>;
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<FlushAnswer>;
 
     /// Bytes as the origin has them in this version, all within its size; `VersionChanged` if it has another one.
     async fn read(&self, object: FileId, version: Version, range: ByteRange) -> Result<Bytes>;
@@ -144,12 +144,8 @@ pub trait FlushTarget: Send + Sync + 'static {
 
     async fn rmdir(&self, dir: FileId, name: &Name) -> Result<()>;
 
-    async fn rename(
-        &self,
-        from: (FileId, &Name),
-        to: (FileId, &Name),
-        object: FileId,
-    ) -> Result<ChangeAnswer>;
+    async fn rename(&self, from: (FileId, &Name), to: (FileId, &Name), object: FileId)
+    -> Result<FlushAnswer>;
 
     /// What has this name now is what an earlier `rename` of ours, which had no answer, put there of the object, or began to
     /// put there: `rename` again ends it. Of a target where a renamed object keeps its identity that is never said.

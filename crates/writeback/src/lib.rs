@@ -68,7 +68,7 @@ pub use flush::{
     Waits, Withheld,
 };
 pub use flush_target::{
-    ChangeAnswer, DroppedOperations, FlushTarget, Flushed, OwnFlush, TargetObject, TargetPresence,
+    DroppedOperations, FlushAnswer, FlushTarget, Flushed, OwnFlush, TargetObject, TargetPresence,
 };
 pub use index::Position;
 pub use journal::{Config, Journal, Recovered, RecoveredEntry, Ticket};

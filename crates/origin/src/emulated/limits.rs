@@ -191,17 +191,17 @@ pub struct ServiceState {
 
 #[derive(Debug, Default)]
 struct TokenBuckets {
-    requests: TokenBucket,
-    bytes: TokenBucket,
+    requests: CallBucket,
+    bytes: CallBucket,
 }
 
 /// A token bucket, kept as the moment at which what was taken has been filled in again.
 #[derive(Debug, Default)]
-struct TokenBucket {
+struct CallBucket {
     full: Duration,
 }
 
-impl TokenBucket {
+impl CallBucket {
     /// When `amount` that is asked for at `now` begins and ends to flow. Who asks first is served first.
     fn take(&mut self, now: Duration, amount: u64, per_second: Option<u64>) -> (Duration, Duration) {
         let Some(per_second) = per_second else { return (now, now) };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use async_trait::async_trait;
 use cache::{Cache, CacheKey};
-use namespace::{Ask, Namespace, New, Node, NoteChange, Old, QueryStamp, Renewed};
+use namespace::{Ask, KnownNode, Namespace, New, NoteChange, Old, QueryStamp, Renewed};
 use origin::{Object, Origin, Reference, RenameLeftover};
 use tokio::sync::watch;
 use types::{
@@ -16,7 +16,7 @@ use types::{
     WriteVerifier,
 };
 use writeback::{
-    Alarm, Attributes, ChangeAnswer, ContentChange, DroppedOperations, FlushTarget, Flushed, Journal,
+    Alarm, Attributes, ContentChange, DroppedOperations, FlushAnswer, FlushTarget, Flushed, Journal,
     NewObject, OwnFlush, TargetObject, TargetPresence, verifier_of,
 };
 
@@ -129,7 +129,7 @@ impl BackFlushTarget {
         }
     }
 
-    async fn found_node(&self, node: &Arc<Node>) -> TargetObject {
+    async fn found_node(&self, node: &Arc<KnownNode>) -> TargetObject {
         let target = match node.attr().kind {
             types::FileKind::Symlink => self.namespace.link_target(node).await.ok(),
             _ => None,
@@ -310,19 +310,16 @@ impl FlushTarget for BackFlushTarget {
         self.keep(id, |note| FlushNote { made: true, ..note }).await
     }
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<ChangeAnswer> {
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<FlushAnswer> {
         let altered = self.namespace.set(object, set.to_set(size), None).await;
         let altered = self.if_gone(object, altered).await?;
         let before = altered.before.map(|before| before.version);
         // What others did since is in what is known.
         let (version, attr) = (altered.told.version, altered.told.attr);
-        Ok(ChangeAnswer {
-            before,
-            after: TargetObject { version, attr, ..self.found(&altered.found).await? },
-        })
+        Ok(FlushAnswer { before, after: TargetObject { version, attr, ..self.found(&altered.found).await? } })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<ChangeAnswer> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<FlushAnswer> {
         let write = |origin: Arc<dyn Origin>, at: Reference| {
             let data = data.clone();
             async move { origin.write(&at, offset, data, Stability::Unstable).await }
@@ -332,7 +329,7 @@ impl FlushTarget for BackFlushTarget {
         let told = self.if_gone(object, told).await?;
         self.wrote_under(object, told.verifier);
         let after = self.took(object, asked, told.before, told.after).await?;
-        Ok(ChangeAnswer { before: told.before, after })
+        Ok(FlushAnswer { before: told.before, after })
     }
 
     async fn read(&self, object: FileId, version: Version, range: ByteRange) -> Result<Bytes> {
@@ -382,7 +379,7 @@ impl FlushTarget for BackFlushTarget {
         from: (FileId, &Name),
         to: (FileId, &Name),
         object: FileId,
-    ) -> Result<ChangeAnswer> {
+    ) -> Result<FlushAnswer> {
         let note = |renewed: &Renewed| self.note_renewed(renewed);
         let renamed = self.namespace.rename_noting(from, to, (Some(object), Some(&note))).await;
         let renamed = self.if_gone(from.0, renamed).await;
@@ -396,7 +393,7 @@ impl FlushTarget for BackFlushTarget {
         let after = self.found(&self.namespace.getattr(object, Ask::Use).await?).await?;
         // A copy tells exactly what it is of, and what it is.
         let copied = moved.renewed.iter().find(|it| it.id == object && it.after == after.version);
-        Ok(ChangeAnswer { before: copied.map(|copied| copied.before), after })
+        Ok(FlushAnswer { before: copied.map(|copied| copied.before), after })
     }
 
     async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {

@@ -28,7 +28,7 @@ const PARTS_MIN: u64 = 4;
 const LOOKED_LATELY_MS: u64 = 3_000;
 
 /// What became of a step.
-enum StepOutcome {
+enum SendOutcome {
     /// What it is, where that is in the cache, and whether it was asked for.
     Looked(Result<(Version, CacheKey, bool)>),
     Sent {
@@ -43,17 +43,17 @@ enum StepOutcome {
     Laid(Result<CacheKey>, Vec<WriteAck>),
 }
 
-impl StepOutcome {
+impl SendOutcome {
     /// What becomes of a step that panics: nobody knows what it did, and it is done again.
-    fn failed(step: &SendStep) -> StepOutcome {
+    fn failed(step: &SendStep) -> SendOutcome {
         let e = Error::new(ErrorKind::OutcomeUnknown, "write to the origin:", "a fault in this program");
         match step {
-            SendStep::Look => StepOutcome::Looked(Err(e)),
+            SendStep::Look => SendOutcome::Looked(Err(e)),
             SendStep::Send(part) => {
-                StepOutcome::Sent { number: part.number, stability: part.stability, answer: Err(e) }
+                SendOutcome::Sent { number: part.number, stability: part.stability, answer: Err(e) }
             }
-            SendStep::Commit { arrivals } => StepOutcome::Committed { arrivals: *arrivals, answer: Err(e) },
-            _ => StepOutcome::Laid(Err(e), Vec::new()),
+            SendStep::Commit { arrivals } => SendOutcome::Committed { arrivals: *arrivals, answer: Err(e) },
+            _ => SendOutcome::Laid(Err(e), Vec::new()),
         }
     }
 }
@@ -85,7 +85,7 @@ async fn run(buffer: &Arc<WriteBuffer>, file: &Arc<BufferedFile>) {
             }
             SendStep::Wait(wait) => wait,
             other => {
-                let failed = StepOutcome::failed(&other);
+                let failed = SendOutcome::failed(&other);
                 let task = {
                     let (buffer, file) = (buffer.clone(), file.clone());
                     tokio::spawn(async move { buffer.act(&file, asked, other).await })
@@ -153,9 +153,9 @@ impl WriteBuffer {
         true
     }
 
-    async fn act(&self, file: &BufferedFile, asked: QueryStamp, step: SendStep) -> StepOutcome {
+    async fn act(&self, file: &BufferedFile, asked: QueryStamp, step: SendStep) -> SendOutcome {
         match step {
-            SendStep::Look => StepOutcome::Looked(self.look(file).await),
+            SendStep::Look => SendOutcome::Looked(self.look(file).await),
             SendStep::Send(part) => {
                 let BufferPart { number, offset, data, stability } = part;
                 let _turn = self.parts.acquire().await;
@@ -165,7 +165,7 @@ impl WriteBuffer {
                     let data = data.clone();
                     async move { origin.write(&reference, offset, data, stability).await }
                 };
-                StepOutcome::Sent {
+                SendOutcome::Sent {
                     number,
                     stability,
                     answer: at_origin(&self.namespace, file.id, write).await,
@@ -175,12 +175,12 @@ impl WriteBuffer {
                 let commit = |origin: Arc<dyn Origin>, reference: Reference| async move {
                     origin.commit(&reference, ByteRange::new(0, 0)).await
                 };
-                StepOutcome::Committed { arrivals, answer: at_origin(&self.namespace, file.id, commit).await }
+                SendOutcome::Committed { arrivals, answer: at_origin(&self.namespace, file.id, commit).await }
             }
             SendStep::LayProvisional { old, size, lay } => {
                 let provisional = self.provisional(&old, size);
                 self.cache.rebase(old, provisional, lay.written, lay.unknown).await;
-                StepOutcome::Laid(Ok(provisional), Vec::new())
+                SendOutcome::Laid(Ok(provisional), Vec::new())
             }
             SendStep::LayExact { old, base, acks, asked_before, unsure, lay } => {
                 let verdict = (!unsure).then(|| detect_foreign_write(base, &acks, asked_before));
@@ -189,7 +189,7 @@ impl WriteBuffer {
                     // What was stored is not kept here for it, and is not to read as what was before.
                     self.cache.forget(old).await;
                 }
-                StepOutcome::Laid(laid, acks)
+                SendOutcome::Laid(laid, acks)
             }
             SendStep::Granted | SendStep::Wait(_) | SendStep::Over => unreachable!("nothing to act on"),
         }
@@ -247,10 +247,10 @@ impl WriteBuffer {
         Ok(new)
     }
 
-    fn note(&self, file: &Arc<BufferedFile>, done: StepOutcome) {
+    fn note(&self, file: &Arc<BufferedFile>, done: SendOutcome) {
         match done {
-            StepOutcome::Looked(Ok((base, clean, asked))) => file.lock().looked(base, clean, asked),
-            StepOutcome::Looked(Err(e)) => {
+            SendOutcome::Looked(Ok((base, clean, asked))) => file.lock().looked(base, clean, asked),
+            SendOutcome::Looked(Err(e)) => {
                 let mut state = file.lock();
                 if may_pass(&e) {
                     state.not_looked();
@@ -260,15 +260,15 @@ impl WriteBuffer {
                     state.looked_in_vain();
                 }
             }
-            StepOutcome::Sent { number, stability, answer } => {
+            SendOutcome::Sent { number, stability, answer } => {
                 self.note_sent(file, number, stability, answer)
             }
-            StepOutcome::Committed { arrivals, answer } => self.note_committed(file, arrivals, answer),
-            StepOutcome::Laid(Ok(clean), _) => {
+            SendOutcome::Committed { arrivals, answer } => self.note_committed(file, arrivals, answer),
+            SendOutcome::Laid(Ok(clean), _) => {
                 let mut state = file.lock();
                 state.laid(clean);
             }
-            StepOutcome::Laid(Err(e), acks) => {
+            SendOutcome::Laid(Err(e), acks) => {
                 let mut state = file.lock();
                 state.not_laid(acks);
                 if may_pass(&e) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::CacheKey;
-use namespace::{Ask, Found, Node, Renewed};
+use namespace::{Ask, Found, KnownNode, Renewed};
 use types::{FileId, Version};
 
 use super::Through;
@@ -12,7 +12,12 @@ use crate::Vfs;
 impl Through {
     /// A file with at least so many names of which bytes are here, and none pending: these lie over what they were
     /// written on, and are sent as that.
-    pub(super) async fn cached_file(&self, vfs: &Vfs, id: Option<FileId>, names: u32) -> Option<Arc<Node>> {
+    pub(super) async fn cached_file(
+        &self,
+        vfs: &Vfs,
+        id: Option<FileId>,
+        names: u32,
+    ) -> Option<Arc<KnownNode>> {
         let Found::Node(node) = vfs.namespace.getattr_known(id?).ok()? else { return None };
         let key = CacheKey { file: node.id, version: node.version(), size: node.attr().size };
         let is_wanted = node.attr().is_file()
@@ -30,7 +35,7 @@ impl Through {
 
     /// A name more, less, or another moves the ctime of a file, and its version where that is made of its times. Where an
     /// origin does not tell (NFS) it is asked, and the caller does not wait for that.
-    pub(super) async fn names_changed(&self, vfs: &Vfs, was: Option<Arc<Node>>) {
+    pub(super) async fn names_changed(&self, vfs: &Vfs, was: Option<Arc<KnownNode>>) {
         let Some(was) = was.filter(|was| was.version() == Version::from_attr(was.attr())) else { return };
         let Ok(Found::Node(told)) = vfs.namespace.getattr_known(was.id) else { return };
         if told.version() != was.version() {
@@ -54,8 +59,8 @@ impl Through {
 }
 
 /// Of all that tells of a file's bytes only the ctime is another one, and that is our doing.
-fn same_bytes(was: &Node, now: &Node) -> Option<Renewed> {
-    let told = |node: &Node| (node.attr().kind, node.attr().size, node.attr().mtime);
+fn same_bytes(was: &KnownNode, now: &KnownNode) -> Option<Renewed> {
+    let told = |node: &KnownNode| (node.attr().kind, node.attr().size, node.attr().mtime);
     let (before, after) = (was.version(), now.version());
     let is_same = before != after && after == Version::from_attr(now.attr()) && told(was) == told(now);
     is_same.then(|| Renewed { id: was.id, size: was.attr().size, before, after })

@@ -24,7 +24,7 @@ use types::{Error, ErrorKind, FileId, Name, Result, Version};
 use super::FlushEngine;
 use crate::conflict::{Alarm, AlarmKind, Decision, ForeignState, KnownVersions, conflict_name, decide};
 use crate::conflict::{ConflictPolicy, Doing};
-use crate::flush_target::{ChangeAnswer, Flushed, OwnFlush, TargetObject, TargetPresence};
+use crate::flush_target::{FlushAnswer, Flushed, OwnFlush, TargetObject, TargetPresence};
 use crate::plan::{ContentChange, FlushUnit, FlushWork};
 use crate::sabotage::Bug;
 
@@ -153,7 +153,7 @@ impl<'a> Carry<'a> {
 
     /// After our change of its names. What others wrote since it `was` looked at is in the same version, which is not ours
     /// then. A directory's names are not looked at by its version.
-    fn follow(&mut self, was: &TargetObject, told: ChangeAnswer) -> TargetObject {
+    fn follow(&mut self, was: &TargetObject, told: FlushAnswer) -> TargetObject {
         self.intact &= was.attr.is_dir() || told.follows(was);
         told.after
     }

@@ -14,7 +14,7 @@ use types::{ByteRange, Error, ErrorKind, FileId, Result, Version};
 use super::Carry;
 use super::sending::{part_bytes, together};
 use crate::DirtyPiece;
-use crate::flush_target::{ChangeAnswer, TargetObject, TargetPresence};
+use crate::flush_target::{FlushAnswer, TargetObject, TargetPresence};
 
 /// Versions in a row that end while they are compared, before the file counts as one that somebody else writes to.
 const VERSIONS_MAX: u32 = 4;
@@ -34,7 +34,7 @@ impl StatesTold {
     }
 
     /// Answers to writes that were under way together may come in any order.
-    pub fn note(&mut self, answer: &ChangeAnswer) {
+    pub fn note(&mut self, answer: &FlushAnswer) {
         self.before.extend(answer.before);
         self.explained.insert(answer.after.version);
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     /// 0: not told.
-    fn answer((before, after): (u8, u8)) -> ChangeAnswer {
+    fn answer((before, after): (u8, u8)) -> FlushAnswer {
         let time = Timestamp { seconds: 5, nanos: 0 };
         let attr = Attr {
             kind: FileKind::Regular,
@@ -133,7 +133,7 @@ mod tests {
             ctime: time,
         };
         let after = TargetObject { id: FileId([1; 16]), version: version(after), attr, target: None };
-        ChangeAnswer { before: (before > 0).then(|| version(before)), after }
+        FlushAnswer { before: (before > 0).then(|| version(before)), after }
     }
 
     #[test]

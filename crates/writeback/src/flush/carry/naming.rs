@@ -6,7 +6,7 @@ use super::{Carry, absent, absent_name, is_same};
 use crate::conflict::{
     AlarmKind, ConflictPolicy, Decision, Doing, ForeignState, KnownVersions, is_conflict_name,
 };
-use crate::flush_target::{ChangeAnswer, OwnFlush, TargetObject, TargetPresence};
+use crate::flush_target::{FlushAnswer, OwnFlush, TargetObject, TargetPresence};
 use crate::operation::{Action, Rename};
 use crate::sabotage::Bug;
 
@@ -72,7 +72,7 @@ impl Carry<'_> {
                 let beside = self.beside(name);
                 self.note(AlarmKind::KeptBoth, place, Some(beside.clone()), why);
                 match self.at(dir, &beside).await?.filter(|there| is_same(there, file)) {
-                    Some(after) => Ok(Some(self.follow(&before, ChangeAnswer { before: None, after }))),
+                    Some(after) => Ok(Some(self.follow(&before, FlushAnswer { before: None, after }))),
                     None => self.link_as(&before, dir, &beside).await,
                 }
             }
@@ -95,7 +95,7 @@ impl Carry<'_> {
         name: &Name,
     ) -> Result<Option<TargetObject>> {
         let after = self.shared.target.link(self.unit.object, dir, name).await?;
-        Ok(Some(self.follow(was, ChangeAnswer { before: None, after })))
+        Ok(Some(self.follow(was, FlushAnswer { before: None, after })))
     }
 
     async fn remove(&mut self, dir: FileId, name: &Name, links: u32) -> Result<Option<TargetObject>> {
@@ -135,7 +135,7 @@ impl Carry<'_> {
     /// It may have another name, and the removal of this one by us moved its ctime.
     pub(super) async fn left(&mut self, was: &TargetObject) -> Result<Option<TargetObject>> {
         match self.shared.look(self.unit.object).await? {
-            TargetPresence::Found(after) => Ok(Some(self.follow(was, ChangeAnswer { before: None, after }))),
+            TargetPresence::Found(after) => Ok(Some(self.follow(was, FlushAnswer { before: None, after }))),
             TargetPresence::Gone | TargetPresence::Never => Ok(None),
         }
     }

@@ -18,7 +18,7 @@ use types::{
 
 use super::world::tell;
 use crate::conflict::Alarm;
-use crate::flush_target::{ChangeAnswer, FlushTarget, Flushed, OwnFlush, TargetObject, TargetPresence};
+use crate::flush_target::{FlushAnswer, FlushTarget, Flushed, OwnFlush, TargetObject, TargetPresence};
 use crate::local_ids::verifier_of;
 use crate::names::DirtyNames;
 use crate::operation::{Attributes, NewObject};
@@ -347,14 +347,14 @@ impl FlushTarget for TestTarget {
         Ok(())
     }
 
-    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<ChangeAnswer> {
+    async fn set(&self, object: FileId, set: &Attributes, size: Option<u64>) -> Result<FlushAnswer> {
         let object = self.reference(object)?;
         let changed = self.change(Change::Set { object, set: set.to_set(size), guard: None }).await?;
         let after = self.found(changed.object.expect("told")).await;
-        Ok(ChangeAnswer { before: changed.before.map(|before| before.version), after })
+        Ok(FlushAnswer { before: changed.before.map(|before| before.version), after })
     }
 
-    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<ChangeAnswer> {
+    async fn write(&self, object: FileId, offset: u64, data: Bytes) -> Result<FlushAnswer> {
         self.step().await;
         self.vouch(object).await?;
         let refused = *self.refuses.lock().unwrap();
@@ -372,7 +372,7 @@ impl FlushTarget for TestTarget {
         self.step().await;
         self.end_part(object, offset);
         let after = self.found(written.after.expect("told")).await;
-        Ok(ChangeAnswer { before: written.before, after })
+        Ok(FlushAnswer { before: written.before, after })
     }
 
     async fn read(&self, object: FileId, version: Version, range: ByteRange) -> Result<Bytes> {
@@ -408,7 +408,7 @@ impl FlushTarget for TestTarget {
         from: (FileId, &Name),
         to: (FileId, &Name),
         object: FileId,
-    ) -> Result<ChangeAnswer> {
+    ) -> Result<FlushAnswer> {
         let (from_dir, to_dir) = (self.reference(from.0)?, self.reference(to.0)?);
         let (from, name) = (from.1.clone(), to.1.clone());
         let change = Change::Rename { from_dir, from, to_dir, to: name.clone(), identity: None };
@@ -419,7 +419,7 @@ impl FlushTarget for TestTarget {
         }
         let after = self.changed(change).await?;
         self.database().places.insert(object, (to.0, name));
-        Ok(ChangeAnswer { before: None, after })
+        Ok(FlushAnswer { before: None, after })
     }
 
     async fn is_half_renamed(&self, object: FileId, dir: FileId, name: &Name) -> Result<bool> {
