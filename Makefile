@@ -48,7 +48,7 @@ quick: lints
 	$(CARGO) test --locked --workspace --lib
 
 check: lints
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet
 	scripts/check-licences.sh
 	scripts/check-docs.py
 

@@ -1,6 +1,6 @@
 //! Rules that numbers must obey before anybody believes them, each named after a fault found in published results.
 //!
-//! A rule answers None, or the reason why the row must not be believed: what [`TableRow::invalid`](crate::model::Row)
+//! A rule answers None, or the reason why the row must not be believed: what [`TableRow::invalid`](crate::model::TableRow)
 //! holds, so that `row.invalid.extend(rule)` is all there is to do. A rule never repairs a number.
 
 use crate::summary::{coefficient_of_variation, mean};

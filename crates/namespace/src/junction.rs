@@ -55,7 +55,7 @@ pub struct JunctionStatus {
     pub url: String,
     pub files: String,
     pub directories: String,
-    /// See [`origin::Origin::commits_whole_files`].
+    /// See [`origin::OriginTraits::commits_whole_files`].
     pub whole_files: bool,
     /// Why the origin cannot be used at the moment.
     pub outage: Option<Outage>,

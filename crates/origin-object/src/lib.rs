@@ -23,7 +23,7 @@
 //! or never end are errors.
 //!
 //! Begin with `origin.rs`, then `keys.rs` and `object_writer.rs`. For objects without files, open an [`ObjectStore`]
-//! with [`open_store`].
+//! with [`open_store()`].
 
 pub mod attributes;
 mod azure;

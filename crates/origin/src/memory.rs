@@ -62,7 +62,7 @@ impl MemoryOrigin {
         self.put(path, NodeBody::Bytes(bytes.to_vec()), bytes.len() as u64)
     }
 
-    /// A file of `size` bytes made from `seed`; see [`generated`].
+    /// A file of `size` bytes made from `seed`; see [`generated()`].
     pub fn generate_file(&self, path: &[u8], seed: u64, size: u64) -> Result<()> {
         self.put(path, NodeBody::Generated(seed), size)
     }

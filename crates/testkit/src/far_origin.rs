@@ -90,7 +90,7 @@ impl Far {
         Far::build(url, None)
     }
 
-    /// As an object store: see [`Origin::commits_whole_files`].
+    /// As an object store: see [`origin::OriginTraits::commits_whole_files`].
     pub fn of_whole_files(url: &str) -> Arc<Far> {
         Far::build(url, Some(Drafts::default()))
     }

@@ -12,8 +12,10 @@ use crate::results;
 /// How far is my storage: round trips of each operation, and what a distance would cost.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProbeArgs {
-    /// nfs://HOST[:PORT]/EXPORT, s3://BUCKET[/PREFIX] (az://, gs://, azfile:// too), or a mounted directory
-    #[arg(value_name = "TARGET")]
+    #[arg(
+        value_name = "TARGET",
+        help = "nfs://HOST[:PORT]/EXPORT, s3://BUCKET[/PREFIX] (az://, gs://, azfile:// too), or a mounted directory"
+    )]
     pub target: String,
     /// A nearer server to compare with, a tier for instance, as nfs://HOST/EXPORT
     #[arg(long, value_name = "URL")]

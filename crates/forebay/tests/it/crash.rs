@@ -51,7 +51,7 @@ const LIFE_MAX: Duration = Duration::from_secs(3);
 /// Crashes of one tier; then its origin is compared, and another one begins.
 const CRASHES_OF_ONE: u32 = 10;
 /// Over all tests here.
-const CRASHES: u32 = 80;
+const CRASHES: u32 = 40;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {

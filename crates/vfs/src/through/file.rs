@@ -12,7 +12,7 @@ use super::state::State;
 pub struct BufferedFile {
     pub id: FileId,
     pub junction: JunctionId,
-    /// See [`origin::Origin::commits_whole_files`].
+    /// See [`origin::OriginTraits::commits_whole_files`].
     pub whole: bool,
     state: Mutex<State>,
     /// Wakes the sender.

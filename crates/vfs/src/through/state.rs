@@ -255,7 +255,7 @@ impl State {
         self.acks.is_empty() && self.clean.version == self.base && !self.unsure
     }
 
-    /// See [`super::BufferedFile::over`].
+    /// See [`super::file::BufferedFile::over`].
     pub fn is_over(&self, range: ByteRange, sequence: u64) -> bool {
         if self.closed || self.told(sequence).is_some() {
             return true;
