@@ -1,5 +1,6 @@
 #!/bin/sh
-# Fuzzes what reads bytes of a wire or of a disk, each target for some seconds, and keeps the corpus in fuzz/corpus.
+# Fuzzes what reads bytes of a wire or of a disk, each target for some seconds. It begins with the committed fuzz/seeds and what
+# earlier runs on this machine left in fuzz/corpus.
 #   scripts/fuzz.sh [SECONDS: 60] [TARGET...]
 # Needs a nightly toolchain (rustup toolchain install nightly) and cargo-fuzz. A finding ends it, and lies in fuzz/artifacts.
 set -eu
@@ -13,9 +14,9 @@ command -v cargo-fuzz >/dev/null ||
 # The code is the same for all targets; the flags that mold wants are not for this.
 unset RUSTFLAGS
 for target; do
-    mkdir -p "fuzz/corpus/$target"
+    mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target"
     echo "fuzz: $target, $seconds s"
-    cargo +nightly fuzz run "$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
+    cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
         -print_final_stats=1 2>&1 | grep -E "^stat::|ERROR|SUMMARY|panicked|Test unit written|DONE" || true
     if ls fuzz/artifacts/"$target"/* >/dev/null 2>&1; then
         echo "fuzz: $target has findings: fuzz/artifacts/$target"

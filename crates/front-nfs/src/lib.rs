@@ -5,11 +5,12 @@
 //! - [`NfsServer`] (`listener.rs`) accepts connections; [`ExportRules`] (`exports.rs`) say which client may use
 //!   which junction, and as whom.
 //! - `connection.rs` reads calls from one connection, many at a time, each under a permit.
-//! - `dispatch.rs` decodes the RPC header into an `NfsCall` (`call.rs`); `execute.rs` runs its procedure, in `procs/`
-//!   (one file each), under a deadline. MOUNT is `mount.rs`. `message.rs` has what passes between these.
+//! - `dispatch.rs` decodes the RPC header into an `NfsCall` (`call.rs`). MOUNT is `mount.rs`. `message.rs` has what passes
+//!   between these.
 //! - `retention.rs` says which procedures change something, and how long their calls are remembered.
 //! - A change goes through `change_calls.rs`: it runs to its end in a task of its own. The duplicate
 //!   request cache (`duplicate_cache.rs`) recognizes repeated ones.
+//! - `execute.rs` runs the procedure, in `procs/` (a file for each, or for a few small ones of a kind), under a deadline.
 //! - [`HandleCodec`] (`handle.rs`) turns file ids into signed file handles and back; `visible_directories.rs` hides
 //!   directories that lead only to junctions of others.
 //! - `reply_writer.rs` sends the replies as they are ready, cached bytes without a copy (crate `send`).

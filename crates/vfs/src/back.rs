@@ -1,5 +1,5 @@
-//! Junctions that are written `back`: a change is done when the journal has it on this machine's disk, and it goes to the
-//! origin by itself later.
+//! Junctions that are written `back`: a change is done when the journal has it on this machine's disk (an UNSTABLE write,
+//! as NFS has it, at its COMMIT), and it goes to the origin by itself later.
 //!
 //! - `Back` (`journal.rs`): the writer of all such junctions; operations on their way into the journal and to the flush.
 //!   `writer.rs` says which of its methods serve which call; `names.rs` and `bytes.rs` are the calls
@@ -12,8 +12,8 @@
 //! - `admin.rs`, `alarms.rs`, `waiting.rs`, `dropping.rs`, `stopped.rs`: what an operator asks and is told
 //!
 //! The way of a change: its names and objects are locked; what is there is looked at through the overlay; the operation is
-//! appended to the journal and applied to the overlay; it is acknowledged, and given to the flush, when the journal is
-//! synced up to it. The flush carries it out at `BackFlushTarget`, which takes it out of the overlay.
+//! appended to the journal and applied to the overlay; it is acknowledged, and given to the flush, when the journal is synced
+//! up to it (an UNSTABLE write is acknowledged before; its COMMIT is when it is synced). The flush carries it out at `BackFlushTarget`, which takes it out of the overlay.
 //!
 //! Invariants: what is in the overlay is in the journal. The flush gets operations in their order, and only durable ones.
 //! Names are locked before objects. Begin with `names.rs`.

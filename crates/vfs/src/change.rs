@@ -1,4 +1,4 @@
-//! Changes of names and attributes: may the caller, then the origin, then what is known here.
+//! Changes of names and attributes: may the caller; then the junction's writer makes them.
 
 use bytes::Bytes;
 use namespace::{Ask, Found, New, Old};

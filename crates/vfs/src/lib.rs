@@ -8,7 +8,7 @@
 //!   operators
 //! - [`Node`] (`node.rs`): an object as clients see it; `view.rs` looks at objects and names, `places.rs` at paths
 //! - `JunctionWriter` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's
-//!   state: `through.rs`, `back.rs`, or nothing may be changed; `writers.rs`: which junction has which
+//!   state: `through.rs`, `back/writer.rs`, or nothing may be changed; `writers.rs`: which junction has which
 //! - `access.rs` and `limits.rs`: who may do what, and what an origin can never take
 //! - `gather.rs`: dirty and clean bytes of one read; `at_origin.rs`: calls to an origin about bytes
 //! - `version_chain.rs`: which version of a file follows which by our own doing

@@ -1,7 +1,7 @@
 //! The border between the file system and the ways to write: what each write policy does with changes, and what it lays
 //! over the state of the origin until the origin has them.
 //!
-//! [`JunctionWriter`] is a write policy as the rest of the crate knows it: `through.rs` and `back.rs` implement it, and
+//! [`JunctionWriter`] is a write policy as the rest of the crate knows it: `through.rs` and `back/writer.rs` implement it, and
 //! [`ReadOnly`] below. One writer serves all junctions with its policy. A call asks [`Vfs::writer`] once, with the
 //! junction of its object, and goes on with what it gets; who does not know the junction asks
 //! [`Writers`](crate::writers::Writers), which asks

@@ -18,8 +18,8 @@
 //!    with `apply`, in order, and all of them into [`Flusher::start`] with the `FlushTarget`.
 //! 2. A change: look at it through `DirtyNames` (`lookup`, `attr`, `overlay`), choose the id of what is made from
 //!    [`LocalIds`], take `since` from `DirtyNames` and `base` from what is known of the origin. Append `operation.encode()`
-//!    with the data, `DirtyNames::apply`, and when `synced` says that it is durable, answer the client and give it to
-//!    [`Flusher::add`]. Changes of the same name or object are applied and given one after another.
+//!    with the data, `DirtyNames::apply`, and when `synced` says that it is durable, answer the client (of an UNSTABLE write
+//!    before) and give it to [`Flusher::add`]. Changes of the same name or object are applied and given one after another.
 //! 3. [`FlushTarget::flushed`]: show the origin's state, then `DirtyNames::flushed`. Local ids stay good as aliases: handles
 //!    were given out with them.
 //! 4. [`Flusher::flush`] with a [`Scope`], and `wait`.

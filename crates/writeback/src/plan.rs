@@ -320,8 +320,7 @@ impl FlushPlan {
             .take(if whole { usize::MAX } else { most.operations })
             .collect();
         let (pending, chains, depend, sabotage) = (&self.pending, &self.chains, &self.depend, self.sabotage);
-        let looked_through_max = usize::MAX;
-        UnitContext { pending, chain, chains, depend, due, is_running, most, looked_through_max, sabotage }
+        UnitContext { pending, chain, chains, depend, due, is_running, most, sabotage }
     }
 
     /// They are at the origin, or came to nothing, and the journal knows.

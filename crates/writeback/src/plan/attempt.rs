@@ -13,11 +13,6 @@ use super::unit::{FlushUnit, UnitContext};
 use super::{FlushPlan, Pending};
 use crate::operation::Action;
 
-/// Each operation that a start finds and that ends an object asks for this. Looking through all that waits, a start would
-/// take a time that grows with the square of that. If an attempt did retract an object that waits for more than this, it is
-/// reported as lost, though its owner took it away.
-const LOOKED_THROUGH_MAX: usize = 1024;
-
 impl FlushPlan {
     /// Of which `first` is the first.
     pub(super) fn with_attempt(&self, unit: FlushUnit, first: &Pending) -> FlushUnit {
@@ -51,8 +46,7 @@ impl FlushPlan {
         let own = chain.map(|sequence| &self.pending[sequence]).filter(|it| it.operation.object() == object);
         let own: Vec<&Pending> = own.collect();
         let Some(first) = own.first().filter(|_| own.iter().any(|it| !it.in_doubt)) else { return false };
-        let around = self.around(first, true, &|_| true, &|_| false);
-        UnitContext { looked_through_max: LOOKED_THROUGH_MAX, ..around }.retract(first).is_some()
+        self.around(first, true, &|_| true, &|_| false).retract(first).is_some()
     }
 }
 

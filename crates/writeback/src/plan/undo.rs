@@ -257,9 +257,6 @@ impl UnitContext<'_> {
                 if !seen.insert(blocker) {
                     continue;
                 }
-                if seen.len() > self.looked_through_max {
-                    return Some(blocker);
-                }
                 ways.push(blocker);
                 let obstructs = |it: &Pending| {
                     let touched = TouchedThings::by(&it.operation, self.sabotage);

@@ -194,8 +194,6 @@ pub struct UnitContext<'a> {
     pub due: &'a dyn Fn(&Pending) -> bool,
     pub is_running: &'a dyn Fn(u64) -> bool,
     pub most: Most,
-    /// Operations that are looked through for one in the way; behind so many others one is taken to be.
-    pub looked_through_max: usize,
     pub sabotage: Sabotage,
 }
 
