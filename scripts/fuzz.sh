@@ -16,6 +16,7 @@ unset RUSTFLAGS
 for target; do
     mkdir -p "fuzz/corpus/$target" "fuzz/seeds/$target"
     echo "fuzz: $target, $seconds s"
+    cargo +nightly fuzz build "$target"
     cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- -max_total_time="$seconds" -max_len=4096 -timeout=10 -rss_limit_mb=2048 \
         -print_final_stats=1 2>&1 | grep -E "^stat::|ERROR|SUMMARY|panicked|Test unit written|DONE" || true
     if ls fuzz/artifacts/"$target"/* >/dev/null 2>&1; then

@@ -192,10 +192,11 @@ impl OpenFiles {
     }
 }
 
-/// The number of the lock of this version's pair. Ids and versions are hashes.
+/// The number of the lock of this version's pair. Ids and versions are hashes, but for a version that is the file's id with
+/// other first bytes, which stands for what is not at the origin yet: so other bytes are taken of the id.
 fn pair_of((file, version): (FileId, Version)) -> usize {
-    let half = |bytes: [u8; 16]| usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
-    (half(file.0) ^ half(version.0)) % PAIR_LOCKS
+    let half = |bytes: [u8; 16], at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    (half(file.0, 8) ^ half(version.0, 0)) % PAIR_LOCKS
 }
 
 #[cfg(test)]

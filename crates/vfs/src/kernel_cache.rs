@@ -80,8 +80,11 @@ impl Vfs {
 
     /// All bytes of this version as one file on local disk, if they are all there and checked.
     pub async fn whole(&self, node: &Node) -> Option<WholeFile> {
-        let may_be = node.attr.is_file() && !self.writer(node.junction).has_dirty_bytes(node.id);
-        if may_be { self.cache.whole(&self.key_of_node(node).0).await } else { None }
+        let may_be = || node.attr.is_file() && !self.writer(node.junction).has_dirty_bytes(node.id);
+        let key = self.key_of_node(node).0;
+        let whole = if may_be() { self.cache.whole(&key).await? } else { return None };
+        // It may have been written to while the disk opened it.
+        (may_be() && self.key_of_node(node).0 == key).then_some(whole)
     }
 }
 

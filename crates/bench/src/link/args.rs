@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bench_fleet::RunToken;
 use tokio::signal::unix::{SignalKind, signal};
 use types::{Error, Result};
 
@@ -107,6 +108,8 @@ async fn measure(args: LinkClientArgs) -> Result<ExitCode> {
 }
 
 async fn serve(args: ServerArgs) -> Result<()> {
+    // The server proves that it knows the token to whoever calls it: one that can be guessed is found out without asking.
+    args.token.clone().map(RunToken::new).transpose()?;
     let signals = |e| Error::io("listen for", "signals", e);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;

@@ -475,7 +475,9 @@ impl FlushTarget for BackFlushTarget {
         let id = flushed.object;
         let now = flushed.found.as_ref().filter(|found| found.id == id);
         // What was cached of it below what was sent may be another's by now.
-        let is_known = flushed.is_alone || matches!(self.overlay.below(id), CleanBase::Nothing);
+        let is_known = flushed.is_alone
+            || matches!(self.overlay.below(id), CleanBase::Nothing)
+                && flushed.content.is_all_of(now.map_or(0, |now| now.attr.size));
         if let CleanBase::Version(old) = self.overlay.below(id)
             && let Some(now) = now.filter(|now| now.attr.is_file())
         {
@@ -491,7 +493,7 @@ impl FlushTarget for BackFlushTarget {
             tracing::debug!("flushed bytes of {id} are not kept in the cache: {e}");
             self.layer.forget_begun(CacheKey { file: id, version: now.version, size: now.attr.size }).await;
         }
-        if now.is_none() {
+        if now.is_none() || !is_known {
             self.layer.forget_ahead(id).await;
         }
         if (now.is_none() || !is_known) && !flushed.content.is_nothing() {

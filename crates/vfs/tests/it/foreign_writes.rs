@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use origin::memory::MemoryOrigin;
 use testkit::far_origin::Far;
-use types::Caller;
+use types::{Caller, ErrorKind};
 use vfs::AlarmKind;
 
 use crate::back::{NEVER, back_tier, bytes_of};
@@ -105,6 +105,35 @@ async fn what_others_write_between_two_parts_of_a_flushed_file_is_found_and_ours
         let told = t.vfs.unflushed();
         let kinds: Vec<_> = told.alarms.iter().map(|alarm| alarm.kind).collect();
         assert_eq!((told.conflicts, kinds), (1, vec![AlarmKind::KeptBoth]), "new: {is_new}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_wrote_between_two_parts_stays_also_if_ours_could_not_be_kept_beside_at_once() {
+    for is_new in [false, true] {
+        let far = Far::new("far:one");
+        if !is_new {
+            far.memory.write_file(b"file", &vec![b'.'; 3 * PART]).unwrap();
+        }
+        let t = back_tier(far.clone(), NEVER);
+        let file = if is_new { t.create("/file").await } else { t.id("/file").await };
+        for part in 0..3 {
+            t.write(file, (part * PART) as u64, &vec![b'a' + part as u8; PART]).await;
+        }
+        let full = far.clone();
+        before_the_second_part(&far, move || {
+            full.memory.write_file(b"file", b"somebody's bytes").unwrap();
+            full.fail("create", ErrorKind::NoSpace, 1);
+        });
+        for _ in 0..3 {
+            let _ = t.vfs.flush_home(None).await.expect("begun").wait().await;
+        }
+        t.flush().await;
+        t.clock.advance(AFTER_TTL);
+        assert!(bytes_of(&*far.memory, "/file").await.starts_with(b"somebody's bytes"), "new: {is_new}");
+        let all = names(&t.vfs, t.vfs.root()).await;
+        let copy = all.iter().find(|name| name.starts_with("file.conflict-here-")).expect("ours is beside");
+        assert_eq!(bytes_of(&*far.memory, &format!("/{copy}")).await.len(), 3 * PART, "new: {is_new}");
     }
 }
 

@@ -181,6 +181,15 @@ impl ContentChange {
     pub fn is_nothing(&self) -> bool {
         *self == ContentChange::default()
     }
+
+    /// Whether nothing of a file of this size, in bytes, is between the pieces or behind them.
+    pub fn is_all_of(&self, size: u64) -> bool {
+        let next = |end: u64, piece: &DirtyPiece| {
+            let range = piece.range();
+            (range.offset <= end).then(|| end.max(range.end()))
+        };
+        self.pieces.iter().try_fold(0, next).is_some_and(|end| end >= size)
+    }
 }
 
 /// What forming a unit looks at.

@@ -1,10 +1,10 @@
 //! Objects: made, and their bytes and attributes altered.
 
-use types::{Error, ErrorKind, FileId, Name, Result};
+use types::{Error, ErrorKind, FileId, Name, Result, Version};
 
 use super::{Carry, WHILE_WRITTEN, absent_name, is_same};
 use crate::conflict::{AlarmKind, ConflictPolicy, Decision, Doing, ForeignState};
-use crate::flush_target::{TargetObject, TargetPresence};
+use crate::flush_target::{OwnFlush, TargetObject, TargetPresence};
 use crate::operation::{Attributes, NewObject};
 use crate::plan::{ContentChange, Making};
 
@@ -313,6 +313,16 @@ impl Carry<'_> {
         Ok(None)
     }
 
+    /// Bytes of others are in it from here on: no later attempt may take them for half of what an earlier one of ours did, and
+    /// go over them. What is known of our own doing is what was there `before`, and nothing of ours is under way.
+    async fn leave_mixed(&mut self, object: FileId, before: Version) -> Result<()> {
+        if object != self.unit.object {
+            return Ok(()); // a copy beside, whose name is ours
+        }
+        self.own = OwnFlush { version: self.own.version.or(Some(before)), begun: false };
+        self.shared.target.remember(object, self.own.version).await
+    }
+
     /// Size or attributes. What others did since it `was` looked at is in the same version, which is not ours then.
     async fn set(
         &mut self,
@@ -353,9 +363,11 @@ impl Carry<'_> {
         }
         let mut is_set = set.is_nothing();
         if !content.pieces.is_empty() {
+            let before = found.version;
             (found, is_set) = self.write(object, &found, content, set).await?;
             is_known = false;
             if self.is_mixed {
+                self.leave_mixed(object, before).await?;
                 return Ok(found); // its size and times are not ours to say
             }
         }
