@@ -4,7 +4,7 @@
 set -eu
 for program; do
     # Nothing to do if it was done, and cargo had nothing to link since.
-    objcopy --dump-section .gnu_debuglink=/dev/null "$program" "$program.tmp" 2>/dev/null && rm -f "$program.tmp" && continue
+    readelf --sections --wide "$program" | grep -q '\.debug_info' || continue
     objcopy --only-keep-debug "$program" "$program.debug"
     objcopy --strip-debug --add-gnu-debuglink="$program.debug" "$program" "$program.tmp"
     mv "$program.tmp" "$program"
