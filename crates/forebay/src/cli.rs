@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use program::{companion, log};
 use quantity::{Address, Size};
-use tier::settings::{ADMIN_DEFAULT, Overrides, Settings};
+use tier::settings::{Overrides, Settings};
 use tier::{config, origins};
 use types::{Error, ErrorKind, Result};
 
-use crate::client::AdminAt;
+use crate::client::ClientArgs;
 use crate::{client, demo, nas, serve};
 
 /// What this program was built from.
@@ -189,19 +189,6 @@ impl MountArgs {
             ..Default::default()
         })
     }
-}
-
-#[derive(Args, Clone, Debug)]
-pub struct ClientArgs {
-    /// Where the running tier answers: its address, or the path of its socket
-    #[arg(long, value_name = "ADDR", default_value_t = AdminAt::Tcp(ADMIN_DEFAULT))]
-    pub admin: AdminAt,
-    /// The tier's admin.token, for who is not its user or asks from another machine [default: FOREBAY_ADMIN_TOKEN]
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// The command line as clap knows it, for man pages and completions.

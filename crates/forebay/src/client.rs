@@ -20,10 +20,9 @@ use quantity::Size;
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
-use crate::cli::ClientArgs;
 use tier::admin::{decode_path, encode_path};
 
-pub use connection::AdminAt;
+pub use connection::ClientArgs;
 pub use flush::{FlushArgs, flush};
 pub use jobs::{JobsArgs, jobs};
 pub use journal::{JournalVerb, journal};

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::Args;
 use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request};
@@ -14,14 +15,28 @@ use quantity::Address;
 use serde_json::Value;
 use types::{Error, ErrorKind, Result};
 
-use crate::cli::ClientArgs;
 use tier::door;
+use tier::settings::ADMIN_DEFAULT;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// Of an answer; metrics of many junctions are long.
 const ANSWER_MAX: usize = 64 << 20;
 /// The token, for a tier on another machine.
 const TOKEN_VARIABLE: &str = "FOREBAY_ADMIN_TOKEN";
+
+// What every command that asks a tier takes.
+#[derive(Args, Clone, Debug)]
+pub struct ClientArgs {
+    /// Where the running tier answers: its address, or the path of its socket
+    #[arg(long, value_name = "ADDR", default_value_t = AdminAt::Tcp(ADMIN_DEFAULT))]
+    pub admin: AdminAt,
+    /// The tier's admin.token, for who is not its user or asks from another machine [default: FOREBAY_ADMIN_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Where a tier is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

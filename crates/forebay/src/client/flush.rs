@@ -10,9 +10,9 @@ use quantity::Size;
 use serde_json::{Value, json};
 use types::Result;
 
+use super::ClientArgs;
 use super::progress::{LOOK, Teller, bar, duration, number, pause};
 use super::{get, post, print_line, size, text};
-use crate::cli::ClientArgs;
 use tier::admin::encode_path;
 
 /// Refusals that are printed; JSON has more of them.

@@ -6,9 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
+use super::ClientArgs;
 use super::progress::{duration, number};
 use super::{decode_path, flush, get, post, print_line, size, text, warm};
-use crate::cli::ClientArgs;
 
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]

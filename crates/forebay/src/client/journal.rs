@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 use vfs::{StoppedJournal, StoppedTier, WaitingFilter};
 
+use super::ClientArgs;
 use super::progress::number;
 use super::{get, post, print_line, size, text};
-use crate::cli::ClientArgs;
 use tier::admin::{Audit, Who, encode_path};
 use tier::{door, dropped, private};
 

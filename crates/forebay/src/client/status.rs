@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::Value;
 use types::Result;
 
+use super::ClientArgs;
 use super::progress::{duration, number};
 use super::{get, print_line, size, text};
-use crate::cli::ClientArgs;
 
 /// How a line begins that tells of something wrong.
 const ALARM: &str = "ALARM";

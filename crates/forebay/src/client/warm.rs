@@ -12,9 +12,9 @@ use quantity::Size;
 use serde_json::{Value, json};
 use types::{Error, ErrorKind, Result};
 
+use super::ClientArgs;
 use super::progress::{LOOK, Speed, Teller, bar, duration, number, pause};
 use super::{encoded, get, post, print_line, size, text};
-use crate::cli::ClientArgs;
 
 /// Of a list of paths; the tier takes no longer ones.
 const LIST_BYTES_MAX: u64 = 8 << 20;

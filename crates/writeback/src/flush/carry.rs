@@ -15,6 +15,7 @@
 mod content;
 mod foreign_write;
 mod naming;
+mod parts;
 mod sending;
 pub(super) mod together;
 mod undo;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use types::{ByteRange, Error, ErrorKind, FileId, Result, Version};
 
 use super::Carry;
-use super::sending::{part_bytes, together};
+use super::parts::{part_bytes, together};
 use crate::DirtyPiece;
 use crate::flush_target::{FlushAnswer, TargetObject, TargetPresence};
 
