@@ -40,7 +40,7 @@ use jobs::Jobs;
 
 pub use audit::Audit;
 pub use guard::{Guard, Refusals, Who};
-pub use listen::{Doors, bind};
+pub use listen::{Doors, bind, listen_on};
 pub use ready::Phase;
 pub use report::status as status_of;
 

@@ -115,11 +115,14 @@ impl Door {
             DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
             sweep(dir, &own_suffix());
             let _alone = alone_in(dir)?;
-            match std::fs::remove_file(&link) {
+            // Put in the place of an older one at once: there is no moment without a link.
+            let new = dir.join("new");
+            match std::fs::remove_file(&new) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
                 _ => {}
             }
-            symlink(&socket, &link)
+            symlink(&socket, &new)?;
+            std::fs::rename(&new, &link)
         });
         match made {
             Ok(()) => self.made.push(link),
@@ -136,7 +139,8 @@ impl Drop for Door {
     fn drop(&mut self) {
         let Some(socket) = self.made.first().and_then(|path| std::path::absolute(path).ok()) else { return };
         for path in &self.made {
-            // Another tier may have put its own link there since.
+            // Another tier may have put its own link there since, or be about to.
+            let _alone = path.read_link().ok().and_then(|_| alone_in(path.parent()?).ok());
             if path.read_link().map_or(true, |to| to == socket) {
                 let _ = std::fs::remove_file(path);
             }

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use types::{Error, ErrorKind, Result};
 use vfs::{Journaling, Vfs, WritePolicy};
 
-use crate::admin::{Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
+use crate::admin::{self, Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
 use crate::boot_clock;
 use crate::database_up::DatabaseUp;
 use crate::door::{self, Door, Token};
@@ -201,16 +201,18 @@ fn around(
 
 /// Where the operator is listened for.
 async fn doors(settings: &Settings) -> Result<Doors> {
-    let tcp = crate::admin::bind(settings.admin.listen, "--admin").await?;
-    let metrics = match settings.admin.metrics {
-        Some(address) => Some(crate::admin::bind(address, "[admin] metrics").await?),
-        None => None,
-    };
+    let (wanted, option) = (settings.admin.listen, "--admin");
+    let tcp = admin::bind(wanted, option)?;
+    let listen =
+        |address| admin::listen_on(admin::bind(address, "[admin] metrics")?, address, "[admin] metrics");
+    let metrics = settings.admin.metrics.map(listen).transpose()?;
     let (socket, mut door) = Door::open(&settings.dir)?;
     let failed = |e| Error::io("listen for", "the operator", e);
     let socket = tokio::net::UnixListener::from_std(socket).map_err(failed)?;
     let address = tcp.local_addr().map_err(failed)?;
     door.make_known(address);
+    // Now: a command that is run as soon as the port answers finds the socket, and needs no token.
+    let tcp = admin::listen_on(tcp, wanted, option)?;
     if !address.ip().to_canonical().is_loopback() {
         warn!(
             "the operator's interface at {address} can be reached from other machines: they need the token in {}; for \

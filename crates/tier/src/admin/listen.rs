@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tower_service::Service;
 use tracing::warn;
@@ -24,6 +24,8 @@ use types::{Error, ErrorKind, Result};
 use super::guard::Peer;
 use crate::door::Door;
 
+/// Connections that the system holds until they are accepted.
+const BACKLOG: u32 = 1024;
 /// Of each kind.
 const CONNECTIONS_MAX: usize = 64;
 /// The head of a request takes no longer, nor is a connection idle for longer.
@@ -44,11 +46,24 @@ pub struct Doors {
     pub door: Door,
 }
 
-pub async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|e| {
-        let message = format!("on {address} (choose another address with {option})");
-        Error::new(ErrorKind::Busy, "listen for the operator", message).with_source(e)
-    })
+/// Takes the address, at which nobody is heard before [`listen_on`]. `option` is how another one is chosen.
+pub fn bind(address: SocketAddr, option: &str) -> Result<TcpSocket> {
+    let bound = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(socket)
+    };
+    bound().map_err(|e| is_taken(address, option, e))
+}
+
+pub fn listen_on(socket: TcpSocket, address: SocketAddr, option: &str) -> Result<TcpListener> {
+    socket.listen(BACKLOG).map_err(|e| is_taken(address, option, e))
+}
+
+fn is_taken(address: SocketAddr, option: &str, error: std::io::Error) -> Error {
+    let message = format!("on {address} (choose another address with {option})");
+    Error::new(ErrorKind::Busy, "listen for the operator", message).with_source(error)
 }
 
 enum Listening {
@@ -171,4 +186,22 @@ async fn talk(
         () = stopped => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_is_heard_at_an_address_that_was_taken_before_it_is_listened_on() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let socket = bind(any, "--admin").expect("free");
+        let address = socket.local_addr().expect("bound");
+        assert!(TcpStream::connect(address).is_err());
+        let _listener = listen_on(socket, any, "--admin").expect("listens");
+        assert!(TcpStream::connect(address).is_ok());
+        assert_eq!(bind(address, "--admin").expect_err("it is taken").kind(), ErrorKind::Busy);
+    }
 }
