@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::decode;
+use crate::JournalOperation;
 use crate::disk::DiskFile;
 use crate::sabotage::Sabotage;
 use crate::scan::{ScanExtent, scan};
@@ -10,7 +10,7 @@ use crate::segment::{DATA_MAX, HEAD_MAX, HEADER_BYTES, Header, RecordFrame, Reco
 
 /// An operation that is understood is encoded as it was.
 pub fn operation(head: &[u8]) {
-    if let Ok(operation) = decode(head) {
+    if let Ok(operation) = JournalOperation::decode(head) {
         assert_eq!(operation.encode(), head, "{operation:?}");
     }
 }
