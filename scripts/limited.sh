@@ -2,11 +2,7 @@
 # Runs one program of tests, and ends it when it takes far longer than it ever does: cargo's runner in `make tests`.
 # The test that hangs is among those of which it said that they run for over 60 seconds and not that they ended.
 case "$PWD" in
-    */crates/forebay)
-        limit=2700
-        # Its tests mostly wait: for the lab, of which there is one, for lifetimes to end, for killed tiers to come back.
-        export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
-        ;;
+    */crates/forebay) limit=2700 ;;
     *) limit=900 ;;
 esac
 # It makes a process group of its own, which an interrupt of the terminal does not reach by itself.
