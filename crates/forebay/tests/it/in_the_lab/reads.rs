@@ -1,51 +1,14 @@
-//! A real kernel NFS client, Forebay on this machine, and a real knfsd that is 69.5 ms away.
+//! A tree of a NAS that is 69.5 ms away, read by a real kernel NFS client.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use testkit::lab::{EXPORT, Lab, with_lab};
+use testkit::lab::with_lab;
 
-use crate::tier::{Tier, readahead};
+use super::{FAR, drop_client_caches, make_file, mount_nas, mount_tier, sum_at_nas, tier_over, timed_read};
+use crate::tier::readahead;
 
-pub const FAR: Duration = Duration::from_micros(69_500);
 /// Ttl of the junctions here, short enough to wait for.
 const TTL: Duration = Duration::from_secs(3);
-
-pub fn tier_over(lab: &Lab, dir: &Path, more: &str) -> Tier {
-    let url = lab.nas_url();
-    Tier::start(dir, &format!("[[junction]]\npath = \"/\"\norigin = \"{url}\"\n{more}\n"))
-}
-
-pub fn mount_tier(lab: &Lab, tier: &Tier, dir: &str, options: &str) {
-    lab.client.mount(lab.host(), tier.nfs_port, tier.nfs_port, "/", dir, options);
-}
-
-pub fn mount_nas(lab: &Lab, dir: &str) {
-    lab.client.mount(lab.nas.address(), 2049, 20048, EXPORT, dir, "ro");
-}
-
-/// Forget what the client has cached, so that it asks.
-pub fn drop_client_caches(lab: &Lab) {
-    lab.client.must("sync; echo 3 > /proc/sys/vm/drop_caches");
-}
-
-/// Bytes of a repeating but position-dependent pattern, made in the NAS.
-pub fn make_file(lab: &Lab, path: &str, mib: u32, key: &str) {
-    lab.nas.must(&format!(
-        "head -c {mib}M /dev/zero | openssl enc -aes-128-ctr -nosalt -pass pass:{key} -md sha256 -pbkdf2 -iter 1 2>/dev/null > {path}; sync"
-    ));
-}
-
-pub fn sum_at_nas(lab: &Lab, path: &str) -> String {
-    lab.nas.must(&format!("md5sum < {path}")).stdout
-}
-
-/// Read a file through the client; seconds, and its checksum.
-pub fn timed_read(lab: &Lab, path: &str) -> (f64, String) {
-    let start = Instant::now();
-    let sum = lab.client.must(&format!("dd if={path} bs=1M 2>/dev/null | md5sum")).stdout;
-    (start.elapsed().as_secs_f64(), sum)
-}
 
 /// In one process: a guest starts processes slowly.
 const MAKE_TREE: &str = r##"

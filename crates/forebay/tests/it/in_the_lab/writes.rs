@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use testkit::lab::{EXPORT, Lab, RunningGuest, with_lab};
 
-use crate::lab::{drop_client_caches, mount_tier, tier_over};
+use super::{drop_client_caches, mount_tier, tier_over};
 use crate::tier::Tier;
 
 const RTT: Duration = Duration::from_millis(20);

@@ -1,5 +1,5 @@
 //! What the tier buys a real kernel NFS client of a real knfsd that is far away. Measurements, not tests:
-//! `cargo test -p forebay --test it lab_figures -- --ignored --nocapture --test-threads=1`
+//! `cargo test -p forebay --test it in_the_lab::figures -- --ignored --nocapture --test-threads=1`
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use testkit::lab::{Lab, with_lab};
 
-use crate::lab::{
-    FAR, drop_client_caches, make_file, mount_nas, mount_tier, sum_at_nas, tier_over, timed_read,
-};
+use super::{FAR, drop_client_caches, make_file, mount_nas, mount_tier, sum_at_nas, tier_over, timed_read};
 use crate::tier::{Tier, forebay, forebay_bench};
 
 const FARTHEST: Duration = Duration::from_micros(221_500);
