@@ -23,7 +23,7 @@ PROGRAMS = --package forebay --package forebay-bench
 
 run:
 	@scripts/setup.sh run
-	$(CARGO) build --locked --profile quick $(PROGRAMS)
+	$(CARGO) build --locked --profile quick --package forebay
 	$(TARGET)/quick/forebay demo $(if $(filter-out 0,$(RUN_ONCE)),--once)
 
 test:
