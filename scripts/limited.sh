@@ -8,10 +8,11 @@ esac
 running=()
 trap 'kill -TERM "${running[@]}"' INT TERM HUP
 
-# ended PROCESS: 0 if all its tests are passed.
+# ended PROCESS: 0 if all its tests are passed. Says what it cost: much time and little CPU is waiting.
+TIMEFORMAT="$(basename "$PWD"): %1R s, of CPU %1U s in programs and %1S s in the kernel"
 ended() {
-    wait "$1"
-    local code=$?
+    local code=0
+    time wait "$1" || code=$?
     if [ "$code" -ge 124 ]; then
         echo "$(basename "$PWD"): ended by code $code, after $limit s if that is 124: a test hangs, or the program died" >&2
     fi
