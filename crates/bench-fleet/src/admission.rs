@@ -56,6 +56,14 @@ impl Applicant {
     }
 }
 
+/// A member, as it must present itself.
+pub struct MemberIdentity<'a> {
+    pub token: &'a RunToken,
+    pub place: &'a RankPlace,
+    pub size: u32,
+    pub build: &'a str,
+}
+
 /// The coordinator's side. An error says why the connection is none of this run's.
 pub async fn admit(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
     timeout(HANDSHAKE_MAX, challenge(stream, token))
@@ -66,51 +74,33 @@ pub async fn admit(stream: TcpStream, token: &RunToken) -> Result<Applicant, Str
 async fn challenge(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
     let nonce = random_bytes().map_err(|e| e.to_string())?;
     let mut connection = open(stream)?;
-    send(&mut connection, &Message::Challenge { version: VERSION, nonce }).await?;
+    send(&mut connection, Message::Challenge { version: VERSION, nonce }).await?;
     let Message::Hello(hello) = *connection.reader.next().await? else {
         return Err("it did not say who it is".into());
     };
     if !token.is_proven(&hello.proof, Side::Member, &nonce, &hello.nonce, &meant(&hello)) {
         let reason = WRONG_TOKEN.to_owned();
-        send(&mut connection, &Message::Refused { reason: reason.clone(), proof: [0; 16] }).await?;
+        send(&mut connection, Message::Refused { reason: reason.clone(), proof: [0; 16] }).await?;
         return Err(reason);
     }
     Ok(Applicant { connection, hello, nonce, token: token.clone() })
 }
 
 /// The member's side: connect to one address and be let in.
-pub async fn enter(
-    address: std::net::SocketAddr,
-    token: &RunToken,
-    place: &RankPlace,
-    size: u32,
-    build: &str,
-) -> Result<Connection, NotIn> {
+pub async fn enter(address: std::net::SocketAddr, member: &MemberIdentity<'_>) -> Result<Connection, NotIn> {
     let connect = timeout(Duration::from_secs(2), TcpStream::connect(address)).await;
     let stream = connect.map_err(|_| NotIn::Try("no answer".into()))?;
-    let stream = stream.map_err(|e| NotIn::Try(e.to_string()))?;
-    enter_by(stream, token, place, size, build).await
+    enter_by(stream.map_err(|e| NotIn::Try(e.to_string()))?, member).await
 }
 
 /// The member's side on a connection that is there: be let in.
-pub async fn enter_by(
-    stream: TcpStream,
-    token: &RunToken,
-    place: &RankPlace,
-    size: u32,
-    build: &str,
-) -> Result<Connection, NotIn> {
-    let answered = timeout(HANDSHAKE_MAX, answer(stream, token, place, size, build)).await;
+pub async fn enter_by(stream: TcpStream, member: &MemberIdentity<'_>) -> Result<Connection, NotIn> {
+    let answered = timeout(HANDSHAKE_MAX, answer(stream, member)).await;
     answered.unwrap_or_else(|_| Err(NotIn::Try("it does not answer as a coordinator does".into())))
 }
 
-async fn answer(
-    stream: TcpStream,
-    token: &RunToken,
-    place: &RankPlace,
-    size: u32,
-    build: &str,
-) -> Result<Connection, NotIn> {
+async fn answer(stream: TcpStream, member: &MemberIdentity<'_>) -> Result<Connection, NotIn> {
+    let &MemberIdentity { token, place, size, build } = member;
     let mut connection = open(stream).map_err(NotIn::Try)?;
     let challenge = *connection.reader.next().await.map_err(NotIn::Try)?;
     let Message::Challenge { version, nonce: theirs } = challenge else {
@@ -125,7 +115,7 @@ async fn answer(
     let nonce = random_bytes().map_err(|e| NotIn::Try(e.to_string()))?;
     let mut hello = Hello { build: build.into(), place: place.clone(), size, nonce, proof: [0; 16] };
     hello.proof = token.prove(Side::Member, &theirs, &nonce, &meant(&hello));
-    send(&mut connection, &Message::Hello(hello)).await.map_err(NotIn::Try)?;
+    send(&mut connection, Message::Hello(hello)).await.map_err(NotIn::Try)?;
     let proven = |proof, what: &[u8]| token.is_proven(&proof, Side::Coordinator, &theirs, &nonce, what);
     match *connection.reader.next().await.map_err(NotIn::Try)? {
         Message::Welcome { proof } if proven(proof, b"welcome") => Ok(connection),
@@ -147,6 +137,6 @@ fn open(stream: TcpStream) -> Result<Connection, String> {
     Ok(Connection { reader: MessageReader::new(reader, STRANGER_FRAME_MAX), writer })
 }
 
-async fn send(connection: &mut Connection, message: &Message) -> Result<(), String> {
+async fn send(connection: &mut Connection, message: Message) -> Result<(), String> {
     connection.writer.write_all(&message.encode()).await.map_err(|e| e.to_string())
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::clock::{Exchange, FleetClock};
+use crate::clock::{Exchange, FleetClock, nanoseconds};
 use crate::options::FleetOptions;
 use crate::protocol::{Collective, Message, RankPlace, Skew};
 use crate::terminate::told_to_end;
@@ -33,38 +33,39 @@ const ABORT_WAIT: Duration = Duration::from_secs(2);
 /// The least time between heartbeats: more of them would be a load.
 pub const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
-/// The reason for the end of the run, once it has ended.
-pub type RunEnd = Option<Reason>;
-
+/// Why a run ended early; the same on all ranks.
 #[derive(Clone, Debug)]
-pub struct Reason {
-    pub text: Arc<str>,
+pub struct RunEnded {
+    why: Arc<str>,
     /// Rank 0 is there, knows it, and says it itself.
     pub said_by_rank_0: bool,
 }
 
+impl RunEnded {
+    /// One line, whatever another rank gave as its reason.
+    pub fn because(reason: &str, said_by_rank_0: bool) -> RunEnded {
+        RunEnded { why: reason.replace(char::is_control, " ").into(), said_by_rank_0 }
+    }
+}
+
+impl std::fmt::Display for RunEnded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for RunEnded {}
+
 /// What the member asks of its agent.
 pub enum MemberRequest {
-    Enter {
-        step: Collective,
-        payload: Bytes,
-        answer: oneshot::Sender<StepOutcome>,
-    },
-    Woke {
-        round: u64,
-        at: Instant,
-    },
-    /// None if it is not known any more.
-    Skew {
-        round: u64,
-        answer: oneshot::Sender<Option<Skew>>,
-    },
-    Note {
-        bytes: Bytes,
-    },
-    Abort {
-        reason: String,
-    },
+    /// Take a step together with all ranks.
+    Enter { step: Collective, payload: Bytes, answer: oneshot::Sender<StepOutcome> },
+    /// Tell the coordinator when the member went on after a barrier.
+    Woke { round: u64, at: Instant },
+    /// Show rank 0 something.
+    Note { bytes: Bytes },
+    /// End the run.
+    Abort { reason: String },
 }
 
 /// The outcome of a step.
@@ -76,9 +77,13 @@ pub enum StepOutcome {
 /// The agent's ends of the channels between it and the member.
 pub struct Ends {
     pub requests: mpsc::Receiver<MemberRequest>,
-    pub ending: watch::Sender<RunEnd>,
+    /// Why the run has ended early, once it has.
+    pub ending: watch::Sender<Option<RunEnded>>,
+    /// Of the last barriers, in their order.
+    pub skews: watch::Sender<VecDeque<Skew>>,
     pub notes: mpsc::Sender<(u32, Vec<u8>)>,
-    pub joined: oneshot::Sender<Vec<RankPlace>>,
+    /// Until all ranks have come.
+    pub joined: Option<oneshot::Sender<Vec<RankPlace>>>,
 }
 
 /// The agent's channels to and from the coordinator.
@@ -94,18 +99,13 @@ pub struct CoordinatorLink {
 pub struct Agent {
     link: CoordinatorLink,
     clock: Arc<Mutex<FleetClock>>,
-    requests: mpsc::Receiver<MemberRequest>,
-    ending: watch::Sender<RunEnd>,
-    notes: mpsc::Sender<(u32, Vec<u8>)>,
+    ends: Ends,
     options: FleetOptions,
     round: u64,
     /// The step that the member is in.
     step: Option<(Collective, oneshot::Sender<StepOutcome>)>,
-    skews: VecDeque<Skew>,
-    wants_skew: Option<(u64, oneshot::Sender<Option<Skew>>)>,
     heard: Instant,
     exchanges_left: u32,
-    joined: Option<oneshot::Sender<Vec<RankPlace>>>,
     finished: bool,
     /// Rank 0 has said why the run ended, or cannot be told any more.
     told: bool,
@@ -123,17 +123,12 @@ impl Agent {
         Agent {
             link,
             clock,
-            requests: ends.requests,
-            ending: ends.ending,
-            notes: ends.notes,
+            ends,
             options,
             round: 0,
             step: None,
-            skews: VecDeque::new(),
-            wants_skew: None,
             heard: Instant::now(),
             exchanges_left: FIRST_EXCHANGES,
-            joined: Some(ends.joined),
             finished: false,
             told: false,
             said: false,
@@ -150,7 +145,7 @@ impl Agent {
             }
             // Before the answers are dropped: who waits for one looks here for the reason.
             let said_by_rank_0 = self.said && !self.link.is_near;
-            self.ending.send_replace(Some(Reason { text: text.into(), said_by_rank_0 }));
+            self.ends.ending.send_replace(Some(RunEnded::because(&text, said_by_rank_0)));
         }
     }
 
@@ -168,7 +163,7 @@ impl Agent {
                 () = sleep_until(give_up.unwrap_or_else(tokio::time::Instant::now)), if give_up.is_some() => {
                     return Err("it was told to end (SIGTERM) by the launcher or the batch system".into());
                 }
-                request = self.requests.recv() => match request {
+                request = self.ends.requests.recv() => match request {
                     Some(MemberRequest::Abort { reason }) => return Err(reason),
                     Some(request) => self.on_request(request)?,
                     None => return Err("it left the run before the end".into()),
@@ -191,15 +186,17 @@ impl Agent {
 
     fn on_arrival(&mut self, arrival: Option<Arrival>) -> Result<(), String> {
         match arrival {
-            None => return Err(self.lost("its link ended")),
-            Some(Arrival::Lost(how)) => return Err(self.lost(&how)),
-            Some(Arrival::Bytes) => self.heard = Instant::now(),
+            None => Err(self.lost("its link ended")),
+            Some(Arrival::Lost(how)) => Err(self.lost(&how)),
+            Some(Arrival::Bytes) => {
+                self.heard = Instant::now();
+                Ok(())
+            }
             Some(Arrival::Message(message, at)) => {
                 self.heard = self.heard.max(at);
-                return self.on_message(*message, at);
+                self.on_message(*message, at)
             }
         }
-        Ok(())
     }
 
     fn on_message(&mut self, message: Message, arrived: Instant) -> Result<(), String> {
@@ -215,7 +212,7 @@ impl Agent {
                 }
             }
             Message::Roster(places) => {
-                if let Some(joined) = self.joined.take() {
+                if let Some(joined) = self.ends.joined.take() {
                     let _ = joined.send(places);
                 }
             }
@@ -229,7 +226,7 @@ impl Agent {
             }
             Message::Skew(skew) => self.keep_skew(skew),
             // Nobody looks, or not fast enough: the next one says more.
-            Message::Note { rank, payload } => drop(self.notes.try_send((rank, Vec::from(payload)))),
+            Message::Note { rank, payload } => drop(self.ends.notes.try_send((rank, Vec::from(payload)))),
             Message::Ended { reason } => {
                 (self.told, self.said) = (true, true);
                 return Err(reason);
@@ -252,23 +249,12 @@ impl Agent {
     }
 
     fn keep_skew(&mut self, skew: Skew) {
-        if let Some((_, answer)) = self.wants_skew.take_if(|(round, _)| *round == skew.round) {
-            let _ = answer.send(Some(skew.clone()));
-        }
-        if self.skews.len() == SKEWS {
-            self.skews.pop_front();
-        }
-        self.skews.push_back(skew);
-    }
-
-    /// Skews come in the order of rounds: one that is older than the last and not there is forgotten.
-    fn look_up_skew(&mut self, round: u64, answer: oneshot::Sender<Option<Skew>>) {
-        let known = self.skews.iter().find(|skew| skew.round == round).cloned();
-        if known.is_some() || self.skews.back().is_some_and(|last| last.round > round) {
-            let _ = answer.send(known);
-        } else {
-            self.wants_skew = Some((round, answer));
-        }
+        self.ends.skews.send_modify(|skews| {
+            if skews.len() == SKEWS {
+                skews.pop_front();
+            }
+            skews.push_back(skew);
+        });
     }
 
     fn on_request(&mut self, request: MemberRequest) -> Result<(), String> {
@@ -286,21 +272,11 @@ impl Agent {
             }
             MemberRequest::Woke { round, at } => {
                 let stamp = self.clock().stamp(at);
-                let nanoseconds = crate::clock::nanoseconds;
-                self.say(Message::Woke {
-                    round,
-                    at: nanoseconds(stamp.at),
-                    error: nanoseconds(stamp.error_bound),
-                })
-            }
-            MemberRequest::Skew { round, answer } => {
-                self.look_up_skew(round, answer);
-                Ok(())
+                let (at, error) = (nanoseconds(stamp.at), nanoseconds(stamp.error_bound));
+                self.say(Message::Woke { round, at, error })
             }
             MemberRequest::Note { bytes } => {
-                if self.link.outbox.capacity() > QUEUE / 2 {
-                    let _ = self.link.outbox.try_send(Message::Note { rank: 0, payload: bytes });
-                }
+                self.say_if_idle(Message::Note { rank: 0, payload: bytes });
                 Ok(())
             }
             MemberRequest::Abort { .. } => Ok(()),
@@ -311,12 +287,16 @@ impl Agent {
         self.link.outbox.try_send(message).map_err(|_| self.lost("it reads nothing"))
     }
 
-    /// Heartbeats leave room for what matters: one that does not fit was not needed.
-    fn ping(&mut self) {
+    /// Heartbeats and notes leave room for what matters: one that does not fit was not needed.
+    fn say_if_idle(&self, message: Message) {
         if self.link.outbox.capacity() > QUEUE / 2 {
-            let sent = self.clock().local(Instant::now());
-            let _ = self.link.outbox.try_send(Message::Ping { sent });
+            let _ = self.link.outbox.try_send(message);
         }
+    }
+
+    fn ping(&self) {
+        let sent = self.clock().local(Instant::now());
+        self.say_if_idle(Message::Ping { sent });
     }
 
     fn look_for_silence(&mut self) -> Result<(), String> {

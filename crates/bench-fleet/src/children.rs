@@ -94,8 +94,7 @@ fn local(rank: u32, orders: &Orders<'_>) -> Result<Child> {
     };
     command.arg0(program);
     command.args(&orders.options.arguments);
-    command.env(RANK, rank.to_string()).env(SIZE, orders.size.to_string());
-    command.env(COORDINATOR, format!("127.0.0.1:{}", orders.port)).env(TOKEN, TOKEN_ON_STDIN);
+    command.envs(variables(rank, orders, format!("127.0.0.1:{}", orders.port)));
     command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
     command.spawn().map_err(|e| Error::io("start a process of", orders.options.program.display(), e))
 }
@@ -122,22 +121,21 @@ fn remote_line(rank: u32, orders: &Orders<'_>) -> Result<String> {
         None => Err(Error::new(ErrorKind::Config, "--hosts", format!("{word:?} is not UTF-8"))),
     };
     let mut line = format!("cd {} 2>/dev/null; exec env", plain(dir.as_os_str())?);
-    let variables = [
-        (RANK, rank.to_string()),
-        (SIZE, orders.size.to_string()),
-        (COORDINATOR, orders.ways_in.join(",")),
-        (TOKEN, TOKEN_ON_STDIN.to_owned()),
-    ];
-    for (name, value) in variables {
+    for (name, value) in variables(rank, orders, orders.ways_in.join(",")) {
         line.push_str(&format!(" {name}={}", quote(&value)));
     }
-    for word in std::iter::once(orders.options.program.as_os_str())
-        .chain(orders.options.arguments.iter().map(|word| word.as_os_str()))
-    {
+    let arguments = orders.options.arguments.iter().map(|word| word.as_os_str());
+    for word in std::iter::once(orders.options.program.as_os_str()).chain(arguments) {
         line.push(' ');
         line.push_str(&plain(word)?);
     }
     Ok(line)
+}
+
+/// What a process finds in its environment; `ways` are the addresses of rank 0.
+fn variables(rank: u32, orders: &Orders<'_>, ways: String) -> [(&'static str, String); 4] {
+    let token = TOKEN_ON_STDIN.to_owned();
+    [(RANK, rank.to_string()), (SIZE, orders.size.to_string()), (COORDINATOR, ways), (TOKEN, token)]
 }
 
 fn describe(status: ExitStatus, over_ssh: bool) -> String {

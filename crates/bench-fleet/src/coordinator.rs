@@ -21,8 +21,7 @@ use crate::rounds::{CollectiveRounds, Complete};
 use crate::wire::{Arrival, QUEUE, write_all};
 
 /// The time from the last rank's arrival at a barrier to its scheduled end, besides what the messages take: several turns
-/// of a
-/// busy machine's scheduler.
+/// of a busy machine's scheduler.
 const GO_LEAD: Duration = Duration::from_millis(10);
 /// Each rank adds so much: on this machine or theirs, ranks are told and woken one after the other.
 const GO_LEAD_PER_RANK: Duration = Duration::from_micros(100);
@@ -54,22 +53,17 @@ struct Participant {
     writer: Option<JoinHandle<()>>,
 }
 
-/// What of the options matters here.
-pub struct Terms {
-    pub size: u32,
-    pub build: String,
-    /// The ranks that this process has started or called, and where.
-    pub started: BTreeMap<u32, String>,
-    pub options: FleetOptions,
-}
-
 pub struct Coordinator {
-    terms: Terms,
+    size: u32,
+    /// The ranks that this process has started or called, and where.
+    started: BTreeMap<u32, String>,
+    options: FleetOptions,
     clock: FleetClock,
     events: mpsc::Receiver<Event>,
     /// For what brings events: connections, timers.
     sender: mpsc::Sender<Event>,
-    peers: Vec<Option<Participant>>,
+    /// The ranks that are here.
+    peers: BTreeMap<u32, Participant>,
     rounds: CollectiveRounds,
     /// All ranks have come.
     complete: bool,
@@ -82,29 +76,25 @@ pub struct Coordinator {
 impl Coordinator {
     /// `rank_0` is the outbox to this process's own rank.
     pub fn new(
-        terms: Terms,
-        clock: FleetClock,
+        (size, started): (u32, BTreeMap<u32, String>),
+        (options, clock): (FleetOptions, FleetClock),
         (sender, events): (mpsc::Sender<Event>, mpsc::Receiver<Event>),
         (place, rank_0): (RankPlace, mpsc::Sender<Message>),
         on_complete: Box<dyn FnOnce() + Send>,
     ) -> Coordinator {
-        let mut peers: Vec<Option<Participant>> = (0..terms.size).map(|_| None).collect();
         let own = Participant { place, outbox: rank_0, heard: Instant::now(), writer: None };
-        if let Some(first) = peers.first_mut() {
-            *first = Some(own);
-        }
-        let rounds = CollectiveRounds::new(terms.size);
-        let on_complete = Some(on_complete);
         Coordinator {
-            terms,
+            size,
+            started,
+            options,
             clock,
             events,
             sender,
-            peers,
-            rounds,
+            peers: BTreeMap::from([(0, own)]),
+            rounds: CollectiveRounds::new(size),
             complete: false,
             finished: false,
-            on_complete,
+            on_complete: Some(on_complete),
         }
     }
 
@@ -114,7 +104,7 @@ impl Coordinator {
         if let Err(reason) = &ended {
             let reason: String = reason.chars().take(REASON_MAX).collect();
             tracing::debug!(reason, "the run has ended early");
-            for peer in self.peers.iter().skip(1).flatten() {
+            for (_, peer) in self.peers.range(1..) {
                 let _ = peer.outbox.try_send(Message::Ended { reason: reason.clone() });
             }
             self.say_farewell().await;
@@ -126,11 +116,8 @@ impl Coordinator {
 
     /// Give what is under way to the other ranks the time to get there.
     async fn say_farewell(&mut self) {
-        let mut writers = Vec::new();
-        for peer in self.peers.iter_mut().skip(1) {
-            // Without its outbox a writer ends when it has written all.
-            writers.extend(peer.take().and_then(|peer| peer.writer));
-        }
+        // Without its outbox a writer ends when it has written all.
+        let writers: Vec<_> = self.peers.split_off(&1).into_values().filter_map(|peer| peer.writer).collect();
         let all = async {
             for writer in writers {
                 let _ = writer.await;
@@ -140,9 +127,9 @@ impl Coordinator {
     }
 
     async fn hold_together(&mut self) -> Result<(), String> {
-        let deadline = tokio::time::sleep(self.terms.options.join_deadline);
+        let deadline = tokio::time::sleep(self.options.join_deadline);
         tokio::pin!(deadline);
-        let period = self.terms.options.heartbeat.max(HEARTBEAT_MIN);
+        let period = self.options.heartbeat.max(HEARTBEAT_MIN);
         let mut tick = interval(period);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_tick = Instant::now();
@@ -178,7 +165,7 @@ impl Coordinator {
                 self.hear(rank, Instant::now());
                 Ok(())
             }
-            Event::Arrived(rank, Arrival::Lost(how)) if !self.terms.started.contains_key(&rank) => {
+            Event::Arrived(rank, Arrival::Lost(how)) if !self.started.contains_key(&rank) => {
                 Err(self.lost(rank, &how))
             }
             Event::Arrived(rank, Arrival::Lost(how)) => {
@@ -191,7 +178,7 @@ impl Coordinator {
                 Ok(())
             }
             Event::Gone(rank, how) => Err(self.lost(rank, &how)),
-            Event::ChildEnded(rank, how) if self.peer(rank).is_some() => {
+            Event::ChildEnded(rank, how) if self.peers.contains_key(&rank) => {
                 Err(self.lost(rank, &format!("its process ended: {how}")))
             }
             Event::ChildEnded(rank, how) => {
@@ -203,24 +190,24 @@ impl Coordinator {
     /// Lets an applicant, which has proved that it knows the token, be a rank; or refuses it.
     fn meet(&mut self, candidate: Applicant) -> Result<(), String> {
         let hello = &candidate.hello;
-        let (place, terms) = (&hello.place, &self.terms);
+        let (place, build) = (&hello.place, &self.options.build);
         let readable = |text: &str| text.len() <= 255 && !text.contains(char::is_control);
         if !readable(&place.host) || !readable(&place.site) || !readable(&hello.build) {
             self.refuse(candidate, "its name is none");
             return Ok(());
         }
-        if let Some(Some(peer)) = usize::try_from(place.rank).ok().and_then(|i| self.peers.get(i)) {
+        if let Some(peer) = self.peers.get(&place.rank) {
             let reason = format!("rank {} is here already: {}", place.rank, peer.place);
             self.refuse(candidate, &reason);
             return Ok(());
         }
-        if hello.build != terms.build || hello.size != terms.size || place.rank >= terms.size {
-            let reason = if hello.build != terms.build {
-                format!("{place} runs build {}, rank 0 {}: install one on all", hello.build, terms.build)
+        if hello.build != *build || hello.size != self.size || place.rank >= self.size {
+            let reason = if hello.build != *build {
+                format!("{place} runs build {}, rank 0 {build}: install one on all", hello.build)
             } else {
                 format!(
                     "{place} was told that there are {} ranks, rank 0 that there are {}",
-                    hello.size, terms.size
+                    hello.size, self.size
                 )
             };
             self.refuse(candidate, &reason);
@@ -231,14 +218,12 @@ impl Coordinator {
         let place = candidate.hello.place.clone();
         let rank = place.rank;
         let (mut connection, events) = (candidate.connection, self.sender.clone());
-        connection.reader.trust(self.terms.options.payload_bytes_max);
+        connection.reader.trust(self.options.payload_bytes_max);
         tokio::spawn(connection.reader.run(events, move |arrival| Event::Arrived(rank, arrival)));
         let (outbox, messages) = mpsc::channel(QUEUE);
-        let writer = tokio::spawn(write_all(connection.writer, messages, self.terms.options.silence_max));
+        let writer = tokio::spawn(write_all(connection.writer, messages, self.options.silence_max));
         let peer = Participant { place, outbox, heard: Instant::now(), writer: Some(writer) };
-        if let Some(seat) = usize::try_from(rank).ok().and_then(|i| self.peers.get_mut(i)) {
-            *seat = Some(peer);
-        }
+        self.peers.insert(rank, peer);
         self.tell(rank, welcome)?;
         self.look_whether_complete()
     }
@@ -251,15 +236,14 @@ impl Coordinator {
     }
 
     fn look_whether_complete(&mut self) -> Result<(), String> {
-        if self.complete || self.peers.iter().any(Option::is_none) {
+        if self.complete || u32::try_from(self.peers.len()) != Ok(self.size) {
             return Ok(());
         }
         self.complete = true;
         if let Some(tell) = self.on_complete.take() {
             tell();
         }
-        let roster: Vec<RankPlace> = self.peers.iter().flatten().map(|peer| peer.place.clone()).collect();
-        self.tell_all(&Message::Roster(roster))
+        self.tell_all(&Message::Roster(self.peers.values().map(|peer| peer.place.clone()).collect()))
     }
 
     fn answer(&mut self, rank: u32, message: Message, arrived: Instant) -> Result<(), String> {
@@ -298,46 +282,44 @@ impl Coordinator {
     fn go_on(&mut self, complete: Complete) -> Result<(), String> {
         let round = complete.round;
         let mut payloads = complete.payloads.into_iter();
+        let done = |payload, parts| Message::Done { round, payload, parts };
         match complete.step {
             Collective::Barrier { .. } => {
                 // Half a round trip to the farthest rank; the rest is for one that is slower than it was at its best.
                 let travel = Duration::from_nanos(complete.round_trip).saturating_mul(2);
-                let ranks = GO_LEAD_PER_RANK.saturating_mul(self.terms.size);
+                let ranks = GO_LEAD_PER_RANK.saturating_mul(self.size);
                 let lead = GO_LEAD.saturating_add(ranks).saturating_add(travel).min(GO_LEAD_MAX);
                 let at = self.clock.local(Instant::now()).saturating_add(nanoseconds(lead));
                 self.tell_all(&Message::Go { round, at })
             }
             Collective::Gather => {
-                for rank in 1..self.terms.size {
-                    self.tell(rank, Message::Done { round, payload: Bytes::new(), parts: Vec::new() })?;
+                for rank in 1..self.size {
+                    self.tell(rank, done(Bytes::new(), Vec::new()))?;
                 }
-                self.tell(0, Message::Done { round, payload: Bytes::new(), parts: payloads.collect() })
+                self.tell(0, done(Bytes::new(), payloads.collect()))
             }
-            Collective::Broadcast => {
-                let payload = payloads.next().unwrap_or_default();
-                self.tell_all(&Message::Done { round, payload, parts: Vec::new() })
-            }
+            Collective::Broadcast => self.tell_all(&done(payloads.next().unwrap_or_default(), Vec::new())),
             Collective::Finish => {
                 self.finished = true;
-                self.tell_all(&Message::Done { round, payload: Bytes::new(), parts: Vec::new() })
+                self.tell_all(&done(Bytes::new(), Vec::new()))
             }
         }
     }
 
     /// A note is for rank 0's eyes while it is new. One that finds its queue half full is dropped.
     fn pass_on(&self, rank: u32, payload: Bytes) {
-        if let Some(root) = self.peer(0).filter(|root| root.outbox.capacity() > QUEUE / 2) {
+        if let Some(root) = self.peers.get(&0).filter(|root| root.outbox.capacity() > QUEUE / 2) {
             let _ = root.outbox.try_send(Message::Note { rank, payload });
         }
     }
 
     fn tell_all(&self, message: &Message) -> Result<(), String> {
         // Rank 0 last: it may act on it at once, and it needs no time to hear it.
-        (1..self.terms.size).chain([0]).try_for_each(|rank| self.tell(rank, message.clone()))
+        (1..self.size).chain([0]).try_for_each(|rank| self.tell(rank, message.clone()))
     }
 
     fn tell(&self, rank: u32, message: Message) -> Result<(), String> {
-        let Some(peer) = self.peer(rank) else { return Ok(()) };
+        let Some(peer) = self.peers.get(&rank) else { return Ok(()) };
         match peer.outbox.try_send(message) {
             Ok(()) => Ok(()),
             Err(mpsc::error::TrySendError::Full(_)) => Err(self.lost(rank, "it reads nothing")),
@@ -347,38 +329,33 @@ impl Coordinator {
     }
 
     fn hear(&mut self, rank: u32, at: Instant) {
-        if let Some(Some(peer)) = usize::try_from(rank).ok().and_then(|i| self.peers.get_mut(i)) {
+        if let Some(peer) = self.peers.get_mut(&rank) {
             peer.heard = peer.heard.max(at);
         }
     }
 
     fn look_for_the_silent(&self) -> Result<(), String> {
-        let patience = self.terms.options.silence_max;
-        let mut others = self.peers.iter().skip(1).flatten();
-        match others.find(|peer| peer.heard.elapsed() > patience) {
-            Some(peer) => {
-                let silence = peer.heard.elapsed().as_secs_f64();
-                Err(self.lost(peer.place.rank, &format!("silent for {silence:.0} s")))
+        let patience = self.options.silence_max;
+        for (rank, peer) in self.peers.range(1..) {
+            let silence = peer.heard.elapsed();
+            if silence > patience {
+                return Err(self.lost(*rank, &format!("silent for {:.0} s", silence.as_secs_f64())));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     fn forgive_silence(&mut self) {
         let now = Instant::now();
-        self.peers.iter_mut().flatten().for_each(|peer| peer.heard = now);
-    }
-
-    fn peer(&self, rank: u32) -> Option<&Participant> {
-        usize::try_from(rank).ok().and_then(|i| self.peers.get(i)).and_then(Option::as_ref)
+        self.peers.values_mut().for_each(|peer| peer.heard = now);
     }
 
     fn describe(&self, rank: u32) -> String {
-        self.peer(rank).map_or_else(|| self.planned(rank), |peer| peer.place.to_string())
+        self.peers.get(&rank).map_or_else(|| self.planned(rank), |peer| peer.place.to_string())
     }
 
     fn planned(&self, rank: u32) -> String {
-        let host = self.terms.started.get(&rank);
+        let host = self.started.get(&rank);
         host.map_or_else(|| format!("rank {rank}"), |host| format!("rank {rank} (host {host})"))
     }
 
@@ -388,16 +365,15 @@ impl Coordinator {
     }
 
     fn missing(&self) -> String {
-        let absent = (0..).zip(&self.peers).filter(|(_, peer)| peer.is_none());
-        let absent: Vec<String> = absent.map(|(rank, _)| self.planned(rank)).collect();
-        let came = self.peers.iter().flatten().count();
+        let absent: Vec<u32> = (0..self.size).filter(|rank| !self.peers.contains_key(rank)).collect();
         // A hundred names would hide the number.
-        let named = absent.iter().take(8).cloned().collect::<Vec<_>>().join(", ");
+        let named = absent.iter().take(8).map(|rank| self.planned(*rank)).collect::<Vec<_>>().join(", ");
         let more = if absent.len() > 8 { ", ..." } else { "" };
         format!(
-            "{came} of {} ranks came within {:.0} s; missing: {named}{more}",
-            self.terms.size,
-            self.terms.options.join_deadline.as_secs_f64()
+            "{} of {} ranks came within {:.0} s; missing: {named}{more}",
+            self.peers.len(),
+            self.size,
+            self.options.join_deadline.as_secs_f64()
         )
     }
 }

@@ -23,14 +23,9 @@ pub enum WireFrame<T> {
     Piece(Bytes),
 }
 
-/// What a peer must not send.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Malformed(pub String);
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "it sent what is not of this protocol: {}", self.0)
-    }
+/// The error for what a peer must not send.
+fn malformed(why: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("it sent what is not of this protocol: {why}"))
 }
 
 /// The body of a message's frame. No message of ours has a map with keys that are no strings.
@@ -38,15 +33,11 @@ pub fn encode(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).expect("messages have no maps with keys that are no strings")
 }
 
-pub fn put_message(out: &mut BytesMut, json: &[u8]) {
-    put_frame(out, 0, json);
-}
+/// The kinds of frames.
+pub const MESSAGE: u8 = 0;
+pub const PIECE: u8 = 1;
 
-pub fn put_piece(out: &mut BytesMut, piece: &[u8]) {
-    put_frame(out, 1, piece);
-}
-
-fn put_frame(out: &mut BytesMut, kind: u8, body: &[u8]) {
+pub fn put_frame(out: &mut BytesMut, kind: u8, body: &[u8]) {
     let length = u32::try_from(body.len() + 1).expect("we cut longer ones in pieces");
     out.put_u32(length);
     out.put_u8(kind);
@@ -57,7 +48,7 @@ fn put_frame(out: &mut BytesMut, kind: u8, body: &[u8]) {
 pub fn take_frame<T: DeserializeOwned>(
     arrived: &mut BytesMut,
     max: usize,
-) -> Result<Option<WireFrame<T>>, Malformed> {
+) -> io::Result<Option<WireFrame<T>>> {
     let Some(head) = arrived.first_chunk::<HEAD>() else { return Ok(None) };
     let length = length_of(*head, max)?;
     if arrived.len() < HEAD + length {
@@ -66,23 +57,20 @@ pub fn take_frame<T: DeserializeOwned>(
     decode(arrived.split_to(HEAD + length).split_off(HEAD)).map(Some)
 }
 
-fn length_of(head: [u8; HEAD], max: usize) -> Result<usize, Malformed> {
+fn length_of(head: [u8; HEAD], max: usize) -> io::Result<usize> {
     let length = usize::try_from(u32::from_be_bytes(head)).unwrap_or(usize::MAX);
     match length == 0 || length > max {
-        true => Err(Malformed(format!("a frame of {length} bytes, of at most {max}"))),
+        true => Err(malformed(format_args!("a frame of {length} bytes, of at most {max}"))),
         false => Ok(length),
     }
 }
 
 /// What stands behind the length.
-fn decode<T: DeserializeOwned>(mut body: BytesMut) -> Result<WireFrame<T>, Malformed> {
+fn decode<T: DeserializeOwned>(mut body: BytesMut) -> io::Result<WireFrame<T>> {
     match body.split_to(1).first() {
-        Some(0) => match serde_json::from_slice(&body) {
-            Ok(message) => Ok(WireFrame::Message(Box::new(message))),
-            Err(e) => Err(Malformed(e.to_string())),
-        },
-        Some(1) => Ok(WireFrame::Piece(body.freeze())),
-        kind => Err(Malformed(format!("a frame of kind {kind:?}"))),
+        Some(&MESSAGE) => Ok(WireFrame::Message(serde_json::from_slice(&body).map_err(malformed)?)),
+        Some(&PIECE) => Ok(WireFrame::Piece(body.freeze())),
+        kind => Err(malformed(format_args!("a frame of kind {kind:?}"))),
     }
 }
 
@@ -91,18 +79,17 @@ pub async fn read_message<T: DeserializeOwned>(
     stream: &mut (impl AsyncRead + Unpin),
     max: usize,
 ) -> io::Result<T> {
-    let malformed = |e: Malformed| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
     let mut head = [0; HEAD];
     stream.read_exact(&mut head).await?;
-    let length = length_of(head, max).map_err(malformed)?;
+    let length = length_of(head, max)?;
     let mut body = Vec::new();
     (&mut *stream).take(length as u64).read_to_end(&mut body).await?;
     if body.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    match decode(BytesMut::from(Bytes::from(body))).map_err(malformed)? {
+    match decode(BytesMut::from(Bytes::from(body)))? {
         WireFrame::Message(message) => Ok(*message),
-        WireFrame::Piece(_) => Err(malformed(Malformed("a piece without its message".to_owned()))),
+        WireFrame::Piece(_) => Err(malformed("a piece without its message")),
     }
 }
 
@@ -111,7 +98,7 @@ pub async fn write_message(
     message: &impl Serialize,
 ) -> io::Result<()> {
     let mut out = BytesMut::new();
-    put_message(&mut out, &encode(message));
+    put_frame(&mut out, MESSAGE, &encode(message));
     stream.write_all(&out).await
 }
 

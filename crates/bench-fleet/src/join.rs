@@ -1,6 +1,6 @@
 //! Joining a run: find out what this process is, start what it must start, and wait until all ranks are there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,21 +9,20 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::task::AbortHandle;
 use types::{Error, ErrorKind, Result};
 
 use crate::addresses::{host_name, ways_in};
-use crate::admission::{Connection, NotIn, WRONG_TOKEN, admit, enter_by};
+use crate::admission::{Connection, MemberIdentity, NotIn, WRONG_TOKEN, admit, enter_by};
 use crate::agent::{Agent, CoordinatorLink, Ends};
 use crate::children::{Children, Orders};
 use crate::clock::FleetClock;
-use crate::coordinator::{Coordinator, Event, Terms};
+use crate::coordinator::{Coordinator, Event};
 use crate::launch::{Launch, Meeting, RankStart, detect, node_name};
 use crate::member::{AgentHandle, Member, run_ended};
 use crate::options::FleetOptions;
 use crate::protocol::{Message, RankPlace};
 use crate::rendezvous::Left;
-use crate::search::{FoundCoordinator, Given, SSH_CLIENT, find_rank_0};
+use crate::search::{Given, SSH_CLIENT, find_rank_0};
 use crate::site::site_of;
 use crate::token::RunToken;
 use crate::wire::{Arrival, QUEUE, write_all};
@@ -44,7 +43,7 @@ pub struct Fleet;
 /// The way in which a process comes into its run.
 enum WayIn {
     /// As a launcher or this process's options say.
-    Launched(Launch),
+    Launched(Meeting),
     /// It leads a run of agents that it has called, in the order of their ranks.
     Leads(Vec<CalledAgent>),
     /// It is such an agent.
@@ -83,19 +82,12 @@ impl Fleet {
     pub async fn join(options: FleetOptions) -> Result<Member> {
         let host = host_name();
         let launch = detect(&options, &host)?;
-        let (rank, size) = match &launch {
-            Launch::Alone => (0, 1),
-            Launch::Start(starts) => (0, u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1)),
-            Launch::Started { rank, size, .. } => (*rank, *size),
-        };
+        let rank = launch.as_ref().map_or(0, |launch| launch.rank);
         let host = node_name(&options.environment).map_or(host, str::to_owned);
         let site = site_of(options.site.as_deref(), &host, rank)?;
         let place = RankPlace { rank, host, site, process: std::process::id() };
-        if launch == Launch::Alone {
-            return Ok(Member::alone(place));
-        }
-        let launcher = launch.launcher();
-        Fleet::enlist(WayIn::Launched(launch), place, size, launcher, options).await
+        let Some(Launch { launcher, size, meeting, .. }) = launch else { return Ok(Member::alone(place)) };
+        Fleet::enlist(WayIn::Launched(meeting), place, size, launcher, options).await
     }
 
     /// A run of this process by itself, whatever has started it.
@@ -140,10 +132,11 @@ impl Fleet {
         let payload_bytes_max = options.payload_bytes_max;
         let role = ProcessRole { options, place, size, clock: clock.clone(), epoch };
         let (requests, theirs) = mpsc::channel(QUEUE);
-        let (ending, reason) = watch::channel(None);
+        let (ending, ended) = watch::channel(None);
+        let (skews, known) = watch::channel(VecDeque::new());
         let (joined, roster) = oneshot::channel();
         let (notes, noted) = mpsc::channel(NOTES);
-        let ends = Ends { requests: theirs, ending, notes, joined };
+        let ends = Ends { requests: theirs, ending, skews, notes, joined: Some(joined) };
         let (failed, failure) = oneshot::channel();
         let thread = std::thread::Builder::new().name("fleet".into());
         let thread = thread.spawn(move || {
@@ -152,19 +145,22 @@ impl Fleet {
             }
         });
         let thread = thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
-        let notes = tokio::sync::Mutex::new(noted);
-        let fleet =
-            AgentHandle { requests, ending: reason.clone(), notes, thread: Some(thread), payload_bytes_max };
+        let fleet = AgentHandle {
+            requests,
+            ending: ended,
+            skews: known,
+            notes: tokio::sync::Mutex::new(noted),
+            thread,
+            payload_bytes_max,
+        };
         match roster.await {
             Ok(roster) if u32::try_from(roster.len()) == Ok(size) => {
-                Ok(Member::of(fleet, roster, rank, launcher, clock))
+                Ok(Member { roster, rank, launcher, clock, fleet: Some(fleet) })
             }
             Ok(roster) => Err(run_ended(&format!("rank 0 named {} ranks of {size}", roster.len()))),
             Err(_) => match failure.await {
                 Ok(error) => Err(error),
-                Err(_) => Err(run_ended(
-                    reason.borrow().as_ref().map_or("its thread is gone", |reason| &*reason.text),
-                )),
+                Err(_) => Err(fleet.ended().await),
             },
         }
     }
@@ -177,12 +173,8 @@ impl ProcessRole {
         let runtime = runtime.map_err(|e| Error::io("start a runtime for the run", "", e))?;
         let result = runtime.block_on(async {
             match entry {
-                WayIn::Launched(Launch::Alone) => Ok(()),
-                WayIn::Launched(Launch::Start(starts)) => self.lead(Some(&starts), None, ends).await,
-                WayIn::Launched(Launch::Started { rank: 0, meeting, .. }) => {
-                    self.lead(None, Some(&meeting), ends).await
-                }
-                WayIn::Launched(Launch::Started { meeting, .. }) => self.follow(&meeting, ends).await,
+                WayIn::Launched(meeting) if self.place.rank == 0 => self.lead(&meeting, ends).await,
+                WayIn::Launched(meeting) => self.follow(&meeting, ends).await,
                 WayIn::Leads(agents) => self.lead_called(agents, ends).await,
                 WayIn::IsCalled { stream, token } => self.answer_call(stream, &token, ends).await,
             }
@@ -193,35 +185,38 @@ impl ProcessRole {
     }
 
     /// Rank 0: hold the run together, and be a rank of it.
-    async fn lead(self, starts: Option<&[RankStart]>, meeting: Option<&Meeting>, ends: Ends) -> Result<()> {
+    async fn lead(self, meeting: &Meeting, ends: Ends) -> Result<()> {
         let token = match meeting {
-            Some(Meeting::At(_)) => Given::of(&self.options)?.token,
+            Meeting::At(_) => Given::of(&self.options)?.token,
             _ => RunToken::random()?,
         };
-        let listener = self.listen(starts, meeting).await?;
+        let listener = self.listen(meeting).await?;
         let port = listener.local_addr().map_err(|e| Error::io("listen for the other ranks", "", e))?.port();
         let ways = self.ways_in(port, meeting);
         allow_connections(self.size);
         let (sender, events) = mpsc::channel(EVENTS);
         let left = match meeting {
-            Some(Meeting::File { path, .. }) => Some(Left::new(path, ways.clone(), &token)?),
+            Meeting::File { path, .. } => Some(Left::new(path, ways.clone(), &token)?),
             _ => None,
         };
         let door = tokio::spawn(let_in(listener, token.clone(), sender.clone())).abort_handle();
-        let starts = starts.unwrap_or_default();
+        let starts = if let Meeting::Starts(starts) = meeting { starts.as_slice() } else { &[] };
         let orders = Orders { options: &self.options, size: self.size, token: &token, port, ways_in: &ways };
         let children = Children::start(starts, &orders, &sender).await?;
         let name = |start: &RankStart| (start.rank, start.host.clone().unwrap_or(self.place.host.clone()));
         let started = starts.iter().map(name).collect();
-        let on_complete = Box::new(move || close(&door, left));
+        // Once all ranks are in, nobody else needs to get in, or to find this process.
+        let on_complete = Box::new(move || {
+            door.abort();
+            drop(left);
+        });
         self.coordinate(started, (sender, events), on_complete, ends).await;
         children.end().await;
         Ok(())
     }
 
     async fn follow(self, meeting: &Meeting, ends: Ends) -> Result<()> {
-        let FoundCoordinator { connection, coordinator } =
-            find_rank_0(meeting, &self.options, &self.place, self.size).await?;
+        let (connection, coordinator) = find_rank_0(meeting, &self.options, &self.place, self.size).await?;
         self.attend(connection, coordinator, self.options.payload_bytes_max, ends).await;
         Ok(())
     }
@@ -254,8 +249,9 @@ impl ProcessRole {
     async fn answer_call(self, stream: std::net::TcpStream, token: &RunToken, ends: Ends) -> Result<()> {
         let stream =
             TcpStream::from_std(stream).map_err(|e| Error::io("use the connection of", "a call", e))?;
-        let entered = enter_by(stream, token, &self.place, self.size, &self.options.build).await;
-        match entered {
+        let Self { place, size, options, .. } = &self;
+        let member = MemberIdentity { token, place, size: *size, build: &options.build };
+        match enter_by(stream, &member).await {
             Ok(connection) => self.attend(connection, "the caller".to_owned(), ORDER_MAX, ends).await,
             Err(NotIn::Try(why) | NotIn::Refused(why)) => return Err(run_ended(&why)),
         }
@@ -270,11 +266,11 @@ impl ProcessRole {
         on_complete: Box<dyn FnOnce() + Send>,
         ends: Ends,
     ) {
-        let (size, options) = (self.size, self.options.clone());
-        let terms = Terms { size, build: options.build.clone(), started, options };
         let (own, link) = loopback(&events.0, &self.place);
         let clock = FleetClock::exact(self.epoch);
-        let coordinator = Coordinator::new(terms, clock, events, (self.place.clone(), own), on_complete);
+        let (planned, rank_0) = ((self.size, started), (self.place.clone(), own));
+        let coordinator =
+            Coordinator::new(planned, (self.options.clone(), clock), events, rank_0, on_complete);
         let agent = self.agent(link, ends);
         // At an early end the coordinator tells the others first, then our agent.
         tokio::join!(coordinator.run(), agent.run());
@@ -298,14 +294,15 @@ impl ProcessRole {
         Agent::new(link, self.clock.clone(), ends, self.options.clone())
     }
 
-    /// On loopback if no other machine is in the run.
-    async fn listen(&self, starts: Option<&[RankStart]>, meeting: Option<&Meeting>) -> Result<TcpListener> {
-        let near = match (starts, meeting) {
-            (Some(starts), _) => starts.iter().all(|start| start.host.is_none()),
-            (_, Some(Meeting::File { one_machine, .. })) => *one_machine,
-            _ => false,
+    /// On loopback if no other machine is in the run; on any port, unless we were told one.
+    async fn listen(&self, meeting: &Meeting) -> Result<TcpListener> {
+        let told = self.options.coordinator.as_ref();
+        let (near, told) = match meeting {
+            Meeting::Starts(starts) => (starts.iter().all(|start| start.host.is_none()), told),
+            Meeting::File { one_machine, .. } => (*one_machine, told),
+            Meeting::At(addresses) => (false, addresses.first()),
         };
-        let port = self.told_port(meeting)?;
+        let port = told.map_or(Ok(0), |address| port_of(address))?;
         let failed = |e| Error::io("listen for the other ranks on port", port, e);
         if near {
             return TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(failed);
@@ -317,30 +314,25 @@ impl ProcessRole {
         }
     }
 
-    /// Any, unless we were told one.
-    fn told_port(&self, meeting: Option<&Meeting>) -> Result<u16> {
-        let told = match meeting {
-            Some(Meeting::At(addresses)) => addresses.first(),
-            _ => self.options.coordinator.as_ref(),
-        };
-        let Some(address) = told else { return Ok(0) };
-        let port = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
-        match port {
-            Some((host, port)) if !host.is_empty() && port != 0 => Ok(port),
-            _ => Err(Error::new(ErrorKind::Config, "--coordinator", format!("{address:?} is not HOST:PORT"))),
+    fn ways_in(&self, port: u16, meeting: &Meeting) -> Vec<String> {
+        match (&self.options.coordinator, meeting) {
+            (Some(told), _) => vec![told.clone()],
+            (None, Meeting::File { one_machine: true, .. }) => vec![format!("127.0.0.1:{port}")],
+            // The address by which ssh's own connection reached the host is the best guess.
+            (None, Meeting::Starts(_)) => {
+                std::iter::once(format!("{SSH_CLIENT}:{port}")).chain(ways_in(port)).collect()
+            }
+            (None, _) => ways_in(port),
         }
     }
+}
 
-    fn ways_in(&self, port: u16, meeting: Option<&Meeting>) -> Vec<String> {
-        if let Some(told) = &self.options.coordinator {
-            return vec![told.clone()];
-        }
-        match meeting {
-            Some(Meeting::File { one_machine: true, .. }) => vec![format!("127.0.0.1:{port}")],
-            Some(_) => ways_in(port),
-            // The address by which ssh's own connection reached the host is the best guess.
-            None => std::iter::once(format!("{SSH_CLIENT}:{port}")).chain(ways_in(port)).collect(),
-        }
+/// Of an address as `--coordinator` takes it.
+fn port_of(address: &str) -> Result<u16> {
+    let port = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+    match port {
+        Some((host, port)) if !host.is_empty() && port != 0 => Ok(port),
+        _ => Err(Error::new(ErrorKind::Config, "--coordinator", format!("{address:?} is not HOST:PORT"))),
     }
 }
 
@@ -378,12 +370,6 @@ fn allow_connections(size: u32) {
         // If it may not be, those for whom there is no room are named as missing.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: now.maximum });
     }
-}
-
-/// Closes the door: once all ranks are in, nobody else needs to get in, or to find this process.
-fn close(door: &AbortHandle, left: Option<Left>) {
-    door.abort();
-    drop(left);
 }
 
 /// Greet whoever connects; those who know the token become candidates.

@@ -29,15 +29,14 @@ pub use own::{COORDINATOR, RANK, SIZE, TOKEN, TOKEN_ON_STDIN};
 
 use crate::options::{Environment, FleetOptions, RANKS_MAX};
 
-/// What this process is in the run.
+/// What this process is in a run on many.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Launch {
-    /// One process, no run on many.
-    Alone,
-    /// Rank 0, which starts the others: (rank, host) for each; no host is this one.
-    Start(Vec<RankStart>),
-    /// A launcher has started all ranks. They find rank 0 by `meeting`.
-    Started { launcher: &'static str, rank: u32, size: u32, meeting: Meeting },
+pub struct Launch {
+    /// In a word, for messages and the record of the run.
+    pub launcher: &'static str,
+    pub rank: u32,
+    pub size: u32,
+    pub meeting: Meeting,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,9 +46,11 @@ pub struct RankStart {
     pub host: Option<String>,
 }
 
-/// The place where the other ranks find rank 0.
+/// How the other ranks find rank 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Meeting {
+    /// It starts them itself, and tells them; no host is this one.
+    Starts(Vec<RankStart>),
     /// At these addresses, `HOST:PORT`. Rank 0 listens there.
     At(Vec<String>),
     /// Rank 0 leaves its addresses and the token in this file. `one_machine`: all ranks see this machine's loopback.
@@ -68,34 +69,26 @@ struct LauncherRank {
     one_machine: bool,
 }
 
-/// What this process is. `this_host` is its name.
-pub fn detect(options: &FleetOptions, this_host: &str) -> Result<Launch> {
-    if let Some(launch) = own::detect(&options.environment)? {
-        return Ok(launch);
+/// What this process is; None if it is alone. `this_host` is its name.
+pub fn detect(options: &FleetOptions, this_host: &str) -> Result<Option<Launch>> {
+    if let Some(rank) = options.environment.get(RANK) {
+        return own::told(&options.environment, rank);
     }
-    let found = launcher(&options.environment);
-    let typed = started_by_us(options, this_host)?;
-    match (found, typed) {
-        (Some(found), Some(_)) if found.size > 1 => {
+    let found = launcher(&options.environment).filter(|found| found.size > 1);
+    match (found, started_by_us(options, this_host)?) {
+        (Some(found), Some(_)) => {
             let what = format!("{} has started {} ranks already: leave it out", found.launcher, found.size);
             Err(Error::new(ErrorKind::Config, "--procs or --hosts", what))
         }
-        (_, Some(starts)) if starts.is_empty() => Ok(Launch::Alone),
-        (_, Some(starts)) => Ok(Launch::Start(starts)),
-        (Some(found), None) if found.size > 1 => started(options, found),
-        _ => Ok(Launch::Alone),
-    }
-}
-
-impl Launch {
-    /// In a word, for a record of the run.
-    pub fn launcher(&self) -> &'static str {
-        match self {
-            Launch::Alone => "none",
-            Launch::Start(starts) if starts.iter().all(|start| start.host.is_none()) => "--procs",
-            Launch::Start(_) => "--hosts",
-            Launch::Started { launcher, .. } => launcher,
+        (Some(found), None) => started(options, found).map(Some),
+        (None, Some(starts)) if !starts.is_empty() => {
+            let size = u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1);
+            check_size("--procs or --hosts", size)?;
+            let near = starts.iter().all(|start| start.host.is_none());
+            let launcher = if near { "--procs" } else { "--hosts" };
+            Ok(Some(Launch { launcher, rank: 0, size, meeting: Meeting::Starts(starts) }))
         }
+        (None, _) => Ok(None),
     }
 }
 
@@ -114,26 +107,24 @@ fn launcher(environment: &Environment) -> Option<LauncherRank> {
 }
 
 fn started_by_us(options: &FleetOptions, this_host: &str) -> Result<Option<Vec<RankStart>>> {
-    let starts = match (options.procs, &options.hosts) {
+    match (options.procs, &options.hosts) {
         (Some(_), Some(_)) => {
             let what = "cannot go together: give a host's processes as HOST:N";
-            return Err(Error::new(ErrorKind::Config, "--procs and --hosts", what));
+            Err(Error::new(ErrorKind::Config, "--procs and --hosts", what))
         }
+        (Some(0), None) => Err(Error::new(ErrorKind::Config, "--procs", "must be at least 1")),
         (Some(procs), None) => {
-            if procs == 0 {
-                return Err(Error::new(ErrorKind::Config, "--procs", "must be at least 1"));
-            }
-            (1..procs.min(RANKS_MAX + 1)).map(|rank| RankStart { rank, host: None }).collect()
+            // One too many is refused when they are counted.
+            let ranks = 1..procs.min(RANKS_MAX + 1);
+            Ok(Some(ranks.map(|rank| RankStart { rank, host: None }).collect()))
         }
-        (None, Some(hosts)) => hosts::plan(&hosts::parse_hosts(hosts)?, this_host),
-        (None, None) => return Ok(None),
-    };
-    check_size("--procs or --hosts", starts.len().saturating_add(1))?;
-    Ok(Some(starts))
+        (None, Some(hosts)) => Ok(Some(hosts::plan(&hosts::parse_hosts(hosts)?, this_host))),
+        (None, None) => Ok(None),
+    }
 }
 
 fn started(options: &FleetOptions, found: LauncherRank) -> Result<Launch> {
-    check_size(found.launcher, usize::try_from(found.size).unwrap_or(usize::MAX))?;
+    check_size(found.launcher, found.size)?;
     if found.rank >= found.size {
         let what = format!("gives this process the rank {} of {}", found.rank, found.size);
         return Err(Error::new(ErrorKind::Config, found.launcher, what));
@@ -153,11 +144,11 @@ fn started(options: &FleetOptions, found: LauncherRank) -> Result<Launch> {
             Meeting::File { path: dir.join(name), one_machine }
         }
     };
-    Ok(Launch::Started { launcher: found.launcher, rank: found.rank, size: found.size, meeting })
+    Ok(Launch { launcher: found.launcher, rank: found.rank, size: found.size, meeting })
 }
 
-fn check_size(what: &'static str, size: usize) -> Result<()> {
-    if size > usize::try_from(RANKS_MAX).unwrap_or(usize::MAX) {
+fn check_size(what: &'static str, size: u32) -> Result<()> {
+    if size > RANKS_MAX {
         return Err(Error::new(ErrorKind::Config, what, format!("asks for more than {RANKS_MAX} ranks")));
     }
     Ok(())

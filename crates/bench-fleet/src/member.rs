@@ -3,6 +3,7 @@
 //! All ranks must call the same steps in the same order; one that does not ends the run with a line that says so. A
 //! step is not to be cancelled half way. A run of one process has the same interface, and no sockets or threads.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use types::{Error, ErrorKind, Result};
 
-use crate::agent::{MemberRequest, RunEnd, StepOutcome};
+use crate::agent::{MemberRequest, RunEnded, StepOutcome};
 use crate::clock::{FleetClock, FleetInstant, nanoseconds};
 use crate::protocol::{Collective, RankPlace, Skew};
 
@@ -25,19 +26,20 @@ const NOTE_BYTES_MAX: usize = 64 << 10;
 const BARRIER_NAME_MAX: usize = 200;
 
 pub struct Member {
-    roster: Vec<RankPlace>,
-    rank: u32,
-    launcher: &'static str,
-    clock: Arc<Mutex<FleetClock>>,
+    pub(crate) roster: Vec<RankPlace>,
+    pub(crate) rank: u32,
+    pub(crate) launcher: &'static str,
+    pub(crate) clock: Arc<Mutex<FleetClock>>,
     /// None if the run is this process alone.
-    fleet: Option<AgentHandle>,
+    pub(crate) fleet: Option<AgentHandle>,
 }
 
 pub(crate) struct AgentHandle {
     pub requests: mpsc::Sender<MemberRequest>,
-    pub ending: watch::Receiver<RunEnd>,
+    pub ending: watch::Receiver<Option<RunEnded>>,
+    pub skews: watch::Receiver<VecDeque<Skew>>,
     pub notes: tokio::sync::Mutex<mpsc::Receiver<(u32, Vec<u8>)>>,
-    pub thread: Option<JoinHandle<()>>,
+    pub thread: JoinHandle<()>,
     pub payload_bytes_max: usize,
 }
 
@@ -54,30 +56,12 @@ pub struct Barrier {
     round: u64,
 }
 
-/// Why a run ended early; the same on all ranks.
-#[derive(Debug)]
-struct RunEnded {
-    why: Arc<str>,
-    said_by_rank_0: bool,
-}
-
-impl std::fmt::Display for RunEnded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for RunEnded {}
-
-/// One line, whatever another rank gave as its reason.
 pub(crate) fn run_ended(reason: &str) -> Error {
-    ended_because(reason, false)
+    error_of(RunEnded::because(reason, false))
 }
 
-fn ended_because(reason: &str, said_by_rank_0: bool) -> Error {
-    let why = reason.replace(char::is_control, " ").into();
-    Error::new(ErrorKind::Io, "the run on many processes ended", "")
-        .with_source(RunEnded { why, said_by_rank_0 })
+fn error_of(ended: RunEnded) -> Error {
+    Error::new(ErrorKind::Io, "the run on many processes ended", "").with_source(ended)
 }
 
 /// Whether rank 0 reports this error, so that another rank that prints it only says it again.
@@ -90,16 +74,6 @@ impl Member {
     pub(crate) fn alone(place: RankPlace) -> Member {
         let clock = Arc::new(Mutex::new(FleetClock::exact(Instant::now())));
         Member { roster: vec![place], rank: 0, launcher: "none", clock, fleet: None }
-    }
-
-    pub(crate) fn of(
-        fleet: AgentHandle,
-        roster: Vec<RankPlace>,
-        rank: u32,
-        launcher: &'static str,
-        clock: Arc<Mutex<FleetClock>>,
-    ) -> Member {
-        Member { roster, rank, launcher, clock, fleet: Some(fleet) }
     }
 
     pub fn rank(&self) -> u32 {
@@ -166,9 +140,14 @@ impl Member {
             let (spread, error_bound) = (Duration::ZERO, Duration::ZERO);
             return Ok(Skew { round: 0, name: barrier.name.clone(), spread, error_bound, last_rank: 0 });
         };
-        let (answer, skew) = oneshot::channel();
-        fleet.ask(MemberRequest::Skew { round: barrier.round, answer }).await?;
-        fleet.answered(skew).await?.ok_or_else(|| {
+        // They come in the order of rounds: one that is older than the last and not there is forgotten.
+        let come = |skews: &VecDeque<Skew>| skews.back().is_some_and(|last| last.round >= barrier.round);
+        let of_barrier =
+            |skews: &VecDeque<Skew>| skews.iter().find(|skew| skew.round == barrier.round).cloned();
+        let mut skews = fleet.skews.clone();
+        let found = skews.wait_for(come).await.map(|skews| of_barrier(&skews));
+        let Ok(skew) = found else { return Err(fleet.ended().await) };
+        skew.ok_or_else(|| {
             let what = format!("\"{}\" is not known any more", barrier.name);
             Error::new(ErrorKind::InvalidArgument, "the skew of the barrier", what)
         })
@@ -237,19 +216,19 @@ impl Member {
     }
 
     /// End the run on all ranks, with a reason. The error to report, the same on all.
-    pub async fn abort(mut self, reason: &str) -> Error {
-        let Some(fleet) = &mut self.fleet else { return run_ended(reason) };
+    pub async fn abort(self, reason: &str) -> Error {
+        let Some(fleet) = self.fleet else { return run_ended(reason) };
         let _ = fleet.requests.send(MemberRequest::Abort { reason: reason.to_owned() }).await;
         let error = fleet.ended().await;
-        fleet.end_of_thread().await;
+        fleet.leave().await;
         error
     }
 
     /// The end of the run, when all ranks have come to it. On rank 0 the processes that it started have ended then.
-    pub async fn finish(mut self) -> Result<()> {
-        let Some(fleet) = &mut self.fleet else { return Ok(()) };
+    pub async fn finish(self) -> Result<()> {
+        let Some(fleet) = self.fleet else { return Ok(()) };
         let finished = fleet.step(Collective::Finish, Bytes::new()).await;
-        fleet.end_of_thread().await;
+        fleet.leave().await;
         finished.map(|_| ())
     }
 }
@@ -258,7 +237,10 @@ impl AgentHandle {
     async fn step(&self, step: Collective, payload: Bytes) -> Result<StepOutcome> {
         let (answer, answered) = oneshot::channel();
         self.ask(MemberRequest::Enter { step, payload, answer }).await?;
-        self.answered(answered).await
+        match answered.await {
+            Ok(outcome) => Ok(outcome),
+            Err(_) => Err(self.ended().await),
+        }
     }
 
     async fn ask(&self, request: MemberRequest) -> Result<()> {
@@ -268,21 +250,11 @@ impl AgentHandle {
         }
     }
 
-    async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Result<T> {
-        match answer.await {
-            Ok(answer) => Ok(answer),
-            Err(_) => Err(self.ended().await),
-        }
-    }
-
-    async fn ended(&self) -> Error {
+    pub async fn ended(&self) -> Error {
         let mut ending = self.ending.clone();
-        match ending.wait_for(Option::is_some).await {
-            Ok(reason) => match reason.as_ref() {
-                Some(reason) => ended_because(&reason.text, reason.said_by_rank_0),
-                None => run_ended("nobody knows why"),
-            },
-            Err(_) => run_ended("its thread is gone"),
+        match ending.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone()) {
+            Some(ended) => error_of(ended),
+            None => run_ended("its thread is gone"),
         }
     }
 
@@ -294,13 +266,9 @@ impl AgentHandle {
         Ok(())
     }
 
-    async fn end_of_thread(&mut self) {
-        let begun = Instant::now();
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && begun.elapsed() < THREAD_END
-        {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-        self.thread = None;
+    /// Wait for the thread's end, beside the caller's own tasks.
+    async fn leave(self) {
+        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
     }
 }
 
@@ -311,8 +279,7 @@ impl Drop for AgentHandle {
         let (closed, _) = mpsc::channel(1);
         self.requests = closed;
         let begun = Instant::now();
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && begun.elapsed() < THREAD_END
-        {
+        while !self.thread.is_finished() && begun.elapsed() < THREAD_END {
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -112,8 +112,8 @@ impl Environment {
     }
 }
 
-impl<const N: usize> From<[(&str, &str); N]> for Environment {
-    fn from(variables: [(&str, &str); N]) -> Environment {
+impl From<&[(&str, &str)]> for Environment {
+    fn from(variables: &[(&str, &str)]) -> Environment {
         Environment(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
     }
 }

@@ -31,30 +31,21 @@ pub const FRAME_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
-    Challenge {
-        version: u32,
-        nonce: Nonce,
-    },
+    /// The coordinator's first word to whoever connects.
+    Challenge { version: u32, nonce: Nonce },
+    /// The answer to it.
     Hello(Hello),
-    Welcome {
-        proof: Proof,
-    },
+    /// The member is in.
+    Welcome { proof: Proof },
     /// Proven only if the member was: then there is no use in trying again.
-    Refused {
-        reason: String,
-        proof: Proof,
-    },
+    Refused { reason: String, proof: Proof },
     /// All ranks, in order.
     Roster(Vec<RankPlace>),
     /// Member's nanoseconds.
-    Ping {
-        sent: u64,
-    },
-    Pong {
-        sent: u64,
-        received: u64,
-        answered: u64,
-    },
+    Ping { sent: u64 },
+    /// The same, with the coordinator's nanoseconds.
+    Pong { sent: u64, received: u64, answered: u64 },
+    /// A rank begins a step.
     Enter {
         round: u64,
         step: Collective,
@@ -65,10 +56,8 @@ pub enum Message {
         payload: Bytes,
     },
     /// The barrier ends at this time of the coordinator's clock, nanoseconds.
-    Go {
-        round: u64,
-        at: u64,
-    },
+    Go { round: u64, at: u64 },
+    /// All ranks have taken the step.
     Done {
         round: u64,
         #[serde(skip)]
@@ -78,11 +67,8 @@ pub enum Message {
         parts: Vec<Bytes>,
     },
     /// When the member really went on after a barrier: fleet's time and the bound of its error, nanoseconds.
-    Woke {
-        round: u64,
-        at: u64,
-        error: u64,
-    },
+    Woke { round: u64, at: u64, error: u64 },
+    /// All ranks have said when they went on.
     Skew(Skew),
     /// Something for rank 0 to look at now; from a member, its rank is not looked at.
     Note {
@@ -90,12 +76,10 @@ pub enum Message {
         #[serde(skip)]
         payload: Bytes,
     },
-    Abort {
-        reason: String,
-    },
-    Ended {
-        reason: String,
-    },
+    /// A member ends the run.
+    Abort { reason: String },
+    /// The run has ended early.
+    Ended { reason: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,24 +152,15 @@ impl Message {
         }
     }
 
-    fn payload(&self) -> &[u8] {
-        match self {
-            Message::Enter { payload, .. }
-            | Message::Done { payload, .. }
-            | Message::Note { payload, .. } => payload,
-            _ => &[],
-        }
-    }
-
     /// All its frames: those of the payload, then its own.
-    pub fn encode(&self) -> Bytes {
-        let json = frame::encode(self);
-        let payload = self.payload();
+    pub fn encode(mut self) -> Bytes {
+        let json = frame::encode(&self);
+        let payload = self.payload_mut().map(std::mem::take).unwrap_or_default();
         let mut out = BytesMut::with_capacity(payload.len() + payload.len() / 1000 + json.len() + 64);
         for piece in payload.chunks(FRAME_MAX - 1) {
-            frame::put_piece(&mut out, piece);
+            frame::put_frame(&mut out, frame::PIECE, piece);
         }
-        frame::put_message(&mut out, &json);
+        frame::put_frame(&mut out, frame::MESSAGE, &json);
         out.freeze()
     }
 }
@@ -195,13 +170,13 @@ mod tests {
     use bytes::BufMut;
 
     use super::*;
-    use crate::frame::{Malformed, WireFrame, take_frame};
+    use crate::frame::{WireFrame, take_frame};
 
     fn step() -> Message {
         Message::Enter { round: 7, step: Collective::Gather, round_trip: 1000, payload: Bytes::new() }
     }
 
-    fn frames(bytes: &[u8]) -> Result<Vec<WireFrame<Message>>, Malformed> {
+    fn frames(bytes: &[u8]) -> std::io::Result<Vec<WireFrame<Message>>> {
         let mut arrived = BytesMut::from(bytes);
         let mut found = Vec::new();
         while let Some(frame) = take_frame(&mut arrived, FRAME_MAX)? {
@@ -231,7 +206,8 @@ mod tests {
     fn half_a_frame_waits_for_the_rest() {
         let bytes = step().encode();
         for cut in 0..bytes.len() {
-            assert_eq!(take_frame::<Message>(&mut BytesMut::from(&bytes[..cut]), FRAME_MAX), Ok(None));
+            let mut half = BytesMut::from(&bytes[..cut]);
+            assert_eq!(take_frame::<Message>(&mut half, FRAME_MAX).unwrap(), None);
         }
     }
 
@@ -252,13 +228,12 @@ mod tests {
         let good =
             Message::Roster(vec![RankPlace { rank: 1, host: "a".into(), site: "north".into(), process: 4 }])
                 .encode();
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = relay::SplitMix::new(1);
         for _ in 0..20_000 {
             let mut bytes = good.to_vec();
             for _ in 0..3 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let place = (state >> 33) as usize % bytes.len();
-                bytes[place] = (state >> 24) as u8;
+                let place = random.draw() as usize % bytes.len();
+                bytes[place] = random.draw() as u8;
             }
             let _ = frames(&bytes);
         }

@@ -4,6 +4,7 @@
 //! one step ahead, one round is all there is to remember, and ranks that have gone different ways are noticed at once
 //! instead of waiting for each other for ever.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,9 +23,11 @@ pub struct Complete {
 }
 
 pub struct CollectiveRounds {
+    size: u32,
     round: u64,
+    /// The present step, and the rank that entered it first.
     step: Option<(Collective, u32)>,
-    entered: Vec<Option<Bytes>>,
+    entered: BTreeMap<u32, Bytes>,
     round_trip: u64,
     barrier: Option<Awake>,
 }
@@ -33,14 +36,20 @@ pub struct CollectiveRounds {
 struct Awake {
     round: u64,
     name: String,
-    /// Nanoseconds of the fleet's time, and the bound of the error.
-    woke: Vec<Option<(u64, u64)>>,
+    /// By rank: nanoseconds of the fleet's time, and the bound of the error.
+    woke: BTreeMap<u32, (u64, u64)>,
 }
 
 impl CollectiveRounds {
     pub fn new(size: u32) -> CollectiveRounds {
-        let entered = (0..size).map(|_| None).collect();
-        CollectiveRounds { round: 0, step: None, entered, round_trip: 0, barrier: None }
+        CollectiveRounds {
+            size,
+            round: 0,
+            step: None,
+            entered: BTreeMap::new(),
+            round_trip: 0,
+            barrier: None,
+        }
     }
 
     /// A rank enters a step. What is complete by that, or what is wrong with it.
@@ -62,62 +71,58 @@ impl CollectiveRounds {
                 return Err(format!("it is at {step} while rank {first} is at {agreed}"));
             }
         }
-        let place = index(rank).and_then(|i| self.entered.get_mut(i));
-        let Some(place) = place else { return Err("there is no such rank".into()) };
-        if place.replace(payload).is_some() {
+        if rank >= self.size {
+            return Err("there is no such rank".into());
+        }
+        if self.entered.insert(rank, payload).is_some() {
             return Err("it entered a step twice".into());
         }
         self.round_trip = self.round_trip.max(round_trip);
-        if self.entered.iter().any(Option::is_none) {
-            return Ok(None);
-        }
-        Ok(self.complete())
+        Ok(if is_all(&self.entered, self.size) { self.complete() } else { None })
     }
 
     fn complete(&mut self) -> Option<Complete> {
         let (step, _) = self.step.take()?;
-        let payloads = self.entered.iter_mut().filter_map(Option::take).collect();
-        let complete = Complete { round: self.round, step, payloads, round_trip: self.round_trip };
-        if let Collective::Barrier { name } = &complete.step {
-            let woke = vec![None; self.entered.len()];
-            self.barrier = Some(Awake { round: self.round, name: name.clone(), woke });
+        let payloads = std::mem::take(&mut self.entered).into_values().collect();
+        let round_trip = std::mem::take(&mut self.round_trip);
+        if let Collective::Barrier { name } = &step {
+            self.barrier = Some(Awake { round: self.round, name: name.clone(), woke: BTreeMap::new() });
         }
+        let complete = Complete { round: self.round, step, payloads, round_trip };
         self.round = self.round.wrapping_add(1);
-        self.round_trip = 0;
         Some(complete)
     }
 
     /// Who has not entered the present step, and which that is: for a message.
     pub fn waiting(&self) -> Option<(&Collective, Vec<u32>)> {
         let (step, _) = self.step.as_ref()?;
-        let missing = (0..).zip(&self.entered).filter(|(_, e)| e.is_none()).map(|(rank, _)| rank);
-        Some((step, missing.collect()))
+        Some((step, (0..self.size).filter(|rank| !self.entered.contains_key(rank)).collect()))
     }
 
     /// A rank has left a barrier. The skew, when all have.
     pub fn woke(&mut self, rank: u32, round: u64, at: u64, error: u64) -> Option<Skew> {
-        let awake = self.barrier.as_mut().filter(|awake| awake.round == round)?;
-        *index(rank).and_then(|i| awake.woke.get_mut(i))? = Some((at, error));
-        let all: Vec<(u64, u64)> = awake.woke.iter().copied().collect::<Option<_>>()?;
-        let first = all.iter().map(|(at, _)| *at).min()?;
-        let (last_rank, (last, _)) = (0..).zip(&all).max_by_key(|(_, (at, _))| *at)?;
+        let size = self.size;
+        let awake = self.barrier.as_mut().filter(|awake| awake.round == round && rank < size)?;
+        awake.woke.insert(rank, (at, error));
+        let Awake { name, woke, .. } = self.barrier.take_if(|awake| is_all(&awake.woke, size))?;
+        let first = woke.values().map(|(at, _)| *at).min()?;
+        let (last_rank, (last, _)) = woke.iter().max_by_key(|(_, (at, _))| *at)?;
         // The first and the last may both be wrong, each by its own bound; the two worst are the bound of all pairs.
-        let mut errors: Vec<u64> = all.iter().map(|(_, error)| *error).collect();
+        let mut errors: Vec<u64> = woke.values().map(|(_, error)| *error).collect();
         errors.sort_unstable_by(|a, b| b.cmp(a));
         let error = errors.iter().take(2).fold(0_u64, |sum, e| sum.saturating_add(*e));
-        let awake = self.barrier.take()?;
         Some(Skew {
             round,
-            name: awake.name,
+            name,
             spread: Duration::from_nanos(last - first),
             error_bound: Duration::from_nanos(error),
-            last_rank,
+            last_rank: *last_rank,
         })
     }
 }
 
-fn index(rank: u32) -> Option<usize> {
-    usize::try_from(rank).ok()
+fn is_all<T>(of_ranks: &BTreeMap<u32, T>, size: u32) -> bool {
+    u32::try_from(of_ranks.len()) == Ok(size)
 }
 
 #[cfg(test)]

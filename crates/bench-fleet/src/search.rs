@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use types::{Error, ErrorKind, Result};
 
-use crate::admission::{Connection, NotIn, enter};
+use crate::admission::{Connection, MemberIdentity, NotIn, enter};
 use crate::launch::{Meeting, TOKEN, TOKEN_ON_STDIN};
 use crate::member::run_ended;
 use crate::options::FleetOptions;
@@ -22,12 +22,6 @@ use crate::token::RunToken;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The host part of an address that stands for the origin of our ssh connection, by which this machine reaches rank 0's.
 pub const SSH_CLIENT: &str = "ssh-client";
-
-pub struct FoundCoordinator {
-    pub connection: Connection,
-    /// The address that it was found at, for messages.
-    pub coordinator: String,
-}
 
 /// The token that the environment gives, where no file does.
 pub struct Given {
@@ -68,30 +62,31 @@ impl Given {
     }
 }
 
-/// Finds rank 0 and is let in as `place.rank` of `size`.
+/// Finds rank 0 and is let in as `place.rank` of `size`; with the address that it was found at, for messages.
 pub async fn find_rank_0(
     meeting: &Meeting,
     options: &FleetOptions,
     place: &RankPlace,
     size: u32,
-) -> Result<FoundCoordinator> {
+) -> Result<(Connection, String)> {
     let deadline = Instant::now() + options.join_deadline;
     let given = match meeting {
         Meeting::At(_) => Some(Given::of(options)?),
-        Meeting::File { .. } => None,
+        _ => None,
     };
     let mut last = String::new();
     while Instant::now() < deadline {
         let ways = match (meeting, &given) {
             (Meeting::At(addresses), Some(given)) => Some((addresses.clone(), given.token.clone())),
             (Meeting::File { path, .. }, _) => look_in(path, &mut last)?,
-            (Meeting::At(_), None) => None,
+            _ => None,
         };
         if let Some((addresses, token)) = ways {
             last.clear();
+            let member = MemberIdentity { token: &token, place, size, build: &options.build };
             for address in addresses {
-                match try_way(&address, &token, options, place, size).await {
-                    Ok(connection) => return Ok(FoundCoordinator { connection, coordinator: address }),
+                match try_way(&address, options, &member).await {
+                    Ok(connection) => return Ok((connection, address)),
                     Err(NotIn::Refused(reason)) => return Err(run_ended(&reason)),
                     Err(NotIn::Try(why)) => last = format!("{last}{address}: {why}; "),
                 }
@@ -119,10 +114,8 @@ fn look_in(path: &Path, last: &mut String) -> Result<Option<(Vec<String>, RunTok
 
 async fn try_way(
     address: &str,
-    token: &RunToken,
     options: &FleetOptions,
-    place: &RankPlace,
-    size: u32,
+    member: &MemberIdentity<'_>,
 ) -> std::result::Result<Connection, NotIn> {
     let address = match address.strip_prefix(SSH_CLIENT) {
         None => address.to_owned(),
@@ -135,7 +128,7 @@ async fn try_way(
     let addresses = tokio::net::lookup_host(&address).await.map_err(|e| NotIn::Try(e.to_string()))?;
     let mut last = NotIn::Try("the name has no address".into());
     for address in addresses {
-        match enter(address, token, place, size, &options.build).await {
+        match enter(address, member).await {
             Err(NotIn::Try(why)) => last = NotIn::Try(why),
             other => return other,
         }

@@ -7,6 +7,7 @@ use std::hash::Hasher;
 use std::io::Read;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
+use subtle::ConstantTimeEq;
 use types::{Error, ErrorKind, Result};
 
 /// What one side makes up for each connection.
@@ -78,21 +79,15 @@ impl RunToken {
         member: &Nonce,
         what: &[u8],
     ) -> bool {
-        equal(proof, &self.prove(side, coordinator, member, what))
+        // In a time that does not depend on where the proofs differ.
+        proof.ct_eq(&self.prove(side, coordinator, member, what)).into()
     }
 }
 
-/// Compares in a time that does not depend on where the proofs differ.
-fn equal(a: &Proof, b: &Proof) -> bool {
-    std::hint::black_box(a.iter().zip(b).fold(0, |differ, (x, y)| differ | (x ^ y))) == 0
-}
-
 pub fn random_bytes() -> Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let path = "/dev/urandom";
-    std::fs::File::open(path)
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|e| Error::io("read random bytes from", path, e))?;
+    let (mut bytes, path) = ([0; 16], "/dev/urandom");
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|e| Error::io("read random bytes from", path, e))?;
     Ok(bytes)
 }
 

@@ -148,38 +148,33 @@ mod tests {
         Message::Enter { round: 1, step: Collective::Gather, round_trip: 0, payload: Bytes::from(payload) }
     }
 
-    #[tokio::test]
-    async fn a_payload_longer_than_a_frame_arrives_whole() {
+    /// The other end of a connection on which this is sent, and nothing else.
+    fn reader_of(message: Message) -> MessageReader<tokio::io::DuplexStream> {
         let (near, far) = tokio::io::duplex(1000);
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let writer = tokio::spawn(write_all(near, receiver, Duration::from_secs(10)));
+        sender.try_send(message).unwrap();
+        tokio::spawn(write_all(near, receiver, Duration::from_secs(10)));
+        MessageReader::new(far, FRAME_MAX)
+    }
+
+    #[tokio::test]
+    async fn a_payload_longer_than_a_frame_arrives_whole() {
         let sent = gather((0..2_500_000_u32).map(|i| (i % 253) as u8).collect());
-        sender.send(sent.clone()).await.unwrap();
-        drop(sender);
-        let mut reader = MessageReader::new(far, FRAME_MAX);
+        let mut reader = reader_of(sent.clone());
         reader.trust(2_500_000);
         assert_eq!(*reader.next().await.unwrap(), sent);
         assert_eq!(reader.next().await.unwrap_err(), "its connection closed");
-        writer.await.unwrap();
     }
 
     #[tokio::test]
     async fn a_payload_beyond_the_limit_is_refused() {
-        let (near, far) = tokio::io::duplex(1 << 20);
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(write_all(near, receiver, Duration::from_secs(10)));
-        sender.send(gather(vec![0; 101])).await.unwrap();
-        let mut reader = MessageReader::new(far, FRAME_MAX);
+        let mut reader = reader_of(gather(vec![0; 101]));
         reader.trust(100);
         assert!(reader.next().await.unwrap_err().contains("more than 100 bytes"));
     }
 
     #[tokio::test]
     async fn a_stranger_can_send_no_payload() {
-        let (near, far) = tokio::io::duplex(1 << 20);
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        tokio::spawn(write_all(near, receiver, Duration::from_secs(10)));
-        sender.send(gather(vec![0; 1])).await.unwrap();
-        assert!(MessageReader::new(far, FRAME_MAX).next().await.is_err());
+        assert!(reader_of(gather(vec![0; 1])).next().await.is_err());
     }
 }

@@ -14,51 +14,52 @@ pub const WAITING: f64 = 0.5;
 /// What a sentence about a limit has in it.
 pub const WORDS: &str = "limited by:";
 
+/// A part of the path, and what its pressure is a fraction of. Of several nodes the busiest counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitingPart {
+    /// CPU seconds of the load generator over wall seconds x cores it may use; of its busiest thread if that is more.
     ClientCpu,
+    /// Bytes moved over what the client's link carries.
     ClientNic,
+    /// The tier's CPU seconds over wall seconds x cores.
     CacheCpu,
     CacheNic,
+    /// The tier's disk: busy time over wall time.
     CacheDisk,
+    /// Serial round trips x RTT over the time of the job.
     WanRtt,
+    /// Bytes between tier (or client, if direct) and origin over what that link carries.
     WanBandwidth,
+    /// The origin's CPU or disk, the busier of the two.
     Origin,
+}
+
+/// A part with its pressure; None if it was not measured, as one that is not named at all.
+pub type Pressure = (LimitingPart, Option<f64>);
+
+impl LimitingPart {
+    /// In the order of the path.
+    const NAMES: [(LimitingPart, &str); 8] = [
+        (LimitingPart::ClientCpu, "client CPU"),
+        (LimitingPart::ClientNic, "client NIC"),
+        (LimitingPart::CacheCpu, "cache CPU"),
+        (LimitingPart::CacheNic, "cache NIC"),
+        (LimitingPart::CacheDisk, "cache disk"),
+        (LimitingPart::WanRtt, "WAN RTT"),
+        (LimitingPart::WanBandwidth, "WAN bandwidth"),
+        (LimitingPart::Origin, "origin"),
+    ];
+
+    fn is_client(self) -> bool {
+        matches!(self, LimitingPart::ClientCpu | LimitingPart::ClientNic)
+    }
 }
 
 impl fmt::Display for LimitingPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LimitingPart::ClientCpu => "client CPU",
-            LimitingPart::ClientNic => "client NIC",
-            LimitingPart::CacheCpu => "cache CPU",
-            LimitingPart::CacheNic => "cache NIC",
-            LimitingPart::CacheDisk => "cache disk",
-            LimitingPart::WanRtt => "WAN RTT",
-            LimitingPart::WanBandwidth => "WAN bandwidth",
-            LimitingPart::Origin => "origin",
-        })
+        let named = LimitingPart::NAMES.iter().find(|(part, _)| part == self);
+        f.write_str(named.map_or("", |(_, name)| name))
     }
-}
-
-/// Fractions between 0 and 1; None if it was not measured. Of several nodes, the busiest.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Utilization {
-    /// CPU seconds of the load generator over wall seconds x cores it may use; of its busiest thread if that is more.
-    pub client_cpu: Option<f64>,
-    /// Bytes moved over what the client's link carries.
-    pub client_nic: Option<f64>,
-    /// The tier's CPU seconds over wall seconds x cores.
-    pub cache_cpu: Option<f64>,
-    pub cache_nic: Option<f64>,
-    /// The tier's disk: busy time over wall time.
-    pub cache_disk: Option<f64>,
-    /// Serial round trips x RTT over the time of the job.
-    pub wan_rtt_share: Option<f64>,
-    /// Bytes between tier (or client, if direct) and origin over what that link carries.
-    pub wan_bandwidth: Option<f64>,
-    /// The origin's CPU or disk, the busier of the two.
-    pub origin: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +73,7 @@ pub struct Bottleneck {
 impl Bottleneck {
     /// The run measured the load generator, and says nothing of the storage.
     pub fn is_client(&self) -> bool {
-        matches!(self.limit, Some(LimitingPart::ClientCpu | LimitingPart::ClientNic))
+        self.limit.is_some_and(LimitingPart::is_client)
     }
 }
 
@@ -86,45 +87,46 @@ impl fmt::Display for Bottleneck {
     }
 }
 
-/// The verdict.
-pub fn bottleneck(measured: &Utilization) -> Bottleneck {
-    let parts = parts(measured);
-    let known: Vec<BusyPart> = parts.iter().copied().filter(|p| p.pressure.is_some()).collect();
-    let unknown: Vec<String> =
-        parts.iter().filter(|p| p.pressure.is_none()).map(|p| p.limit.to_string()).collect();
+/// The verdict. A pressure that is no number was not measured.
+pub fn bottleneck(measured: &[Pressure]) -> Bottleneck {
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for (limit, name) in LimitingPart::NAMES {
+        let pressure = measured.iter().find(|(part, _)| *part == limit).and_then(|(_, pressure)| *pressure);
+        match pressure.filter(|pressure| pressure.is_finite()) {
+            Some(pressure) => known.push(BusyPart { limit, pressure }),
+            None => unknown.push(name),
+        }
+    }
     let busiest = |of: &dyn Fn(LimitingPart) -> bool| {
         let busy = known.iter().filter(|p| of(p.limit) && p.excess() >= 0.0);
         busy.max_by(|a, b| a.excess().total_cmp(&b.excess())).map(|p| p.limit)
     };
-    let client = |limit| matches!(limit, LimitingPart::ClientCpu | LimitingPart::ClientNic);
-    let limit = busiest(&client).or_else(|| busiest(&|_| true));
+    let limit = busiest(&LimitingPart::is_client).or_else(|| busiest(&|_| true));
 
-    let mut ordered = known;
-    ordered.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
+    known.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
     // The limit first: an origin may be busier than the client that hides it.
-    ordered.sort_by_key(|p| Some(p.limit) != limit);
-    let mut why: Vec<String> = ordered.iter().take(3).map(BusyPart::describe).collect();
+    known.sort_by_key(|p| Some(p.limit) != limit);
+    let mut why: Vec<String> = known.iter().take(3).map(BusyPart::describe).collect();
     if !unknown.is_empty() {
         why.push(format!("not measured: {}", unknown.join(", ")));
     }
     Bottleneck { limit, why: why.join("; ") }
 }
 
-#[derive(Clone, Copy)]
 struct BusyPart {
     limit: LimitingPart,
-    pressure: Option<f64>,
-    full: f64,
+    pressure: f64,
 }
 
 impl BusyPart {
     /// How far above its own threshold, so that shares of different kinds can be compared.
     fn excess(&self) -> f64 {
-        self.pressure.map_or(f64::NEG_INFINITY, |p| p / self.full - 1.0)
+        let full = if self.limit == LimitingPart::WanRtt { WAITING } else { BUSY };
+        self.pressure / full - 1.0
     }
 
     fn describe(&self) -> String {
-        let percent = self.pressure.unwrap_or(0.0) * 100.0;
+        let percent = self.pressure * 100.0;
         match self.limit {
             LimitingPart::WanRtt => format!("{percent:.0} % of the time are round trips"),
             limit => format!("{limit} {percent:.0} %"),
@@ -132,37 +134,17 @@ impl BusyPart {
     }
 }
 
-/// The parts in the order of the path. A pressure that is no number was not measured.
-fn parts(measured: &Utilization) -> [BusyPart; 8] {
-    let busy = |limit, pressure: Option<f64>| BusyPart {
-        limit,
-        pressure: pressure.filter(|p| p.is_finite()),
-        full: BUSY,
-    };
-    [
-        busy(LimitingPart::ClientCpu, measured.client_cpu),
-        busy(LimitingPart::ClientNic, measured.client_nic),
-        busy(LimitingPart::CacheCpu, measured.cache_cpu),
-        busy(LimitingPart::CacheNic, measured.cache_nic),
-        busy(LimitingPart::CacheDisk, measured.cache_disk),
-        BusyPart { full: WAITING, ..busy(LimitingPart::WanRtt, measured.wan_rtt_share) },
-        busy(LimitingPart::WanBandwidth, measured.wan_bandwidth),
-        busy(LimitingPart::Origin, measured.origin),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn verdict(measured: Utilization) -> String {
-        bottleneck(&measured).to_string()
+    fn verdict(measured: &[Pressure]) -> String {
+        bottleneck(measured).to_string()
     }
 
     #[test]
     fn a_saturated_client_is_the_verdict_even_if_the_origin_is_busier() {
-        let found =
-            bottleneck(&Utilization { client_cpu: Some(0.9), origin: Some(1.0), ..Utilization::default() });
+        let found = bottleneck(&[(LimitingPart::ClientCpu, Some(0.9)), (LimitingPart::Origin, Some(1.0))]);
         assert_eq!(found.limit, Some(LimitingPart::ClientCpu));
         assert!(found.is_client());
         assert!(
@@ -174,30 +156,15 @@ mod tests {
 
     #[test]
     fn each_part_can_be_the_limit() {
-        let all = Utilization {
-            client_cpu: Some(0.2),
-            client_nic: Some(0.3),
-            cache_cpu: Some(0.1),
-            cache_nic: Some(0.3),
-            cache_disk: Some(0.4),
-            wan_rtt_share: Some(0.1),
-            wan_bandwidth: Some(0.2),
-            origin: Some(0.5),
+        let pressures = [0.2, 0.3, 0.1, 0.3, 0.4, 0.1, 0.2, 0.5];
+        let parts = LimitingPart::NAMES.map(|(part, _)| part);
+        let with = |busy: Option<LimitingPart>| {
+            let one = |(part, low)| (part, Some(if busy == Some(part) { 0.95 } else { low }));
+            bottleneck(&parts.into_iter().zip(pressures).map(one).collect::<Vec<_>>())
         };
-        assert_eq!(bottleneck(&all).limit, None);
-        let high = Some(0.95);
-        let cases = [
-            (Utilization { client_cpu: high, ..all }, LimitingPart::ClientCpu),
-            (Utilization { client_nic: high, ..all }, LimitingPart::ClientNic),
-            (Utilization { cache_cpu: high, ..all }, LimitingPart::CacheCpu),
-            (Utilization { cache_nic: high, ..all }, LimitingPart::CacheNic),
-            (Utilization { cache_disk: high, ..all }, LimitingPart::CacheDisk),
-            (Utilization { wan_rtt_share: high, ..all }, LimitingPart::WanRtt),
-            (Utilization { wan_bandwidth: high, ..all }, LimitingPart::WanBandwidth),
-            (Utilization { origin: high, ..all }, LimitingPart::Origin),
-        ];
-        for (measured, limit) in cases {
-            let found = bottleneck(&measured);
+        assert_eq!(with(None).limit, None);
+        for limit in parts {
+            let found = with(Some(limit));
             assert_eq!(found.limit, Some(limit));
             assert!(found.to_string().starts_with(&format!("limited by: {limit} (")), "{found}");
             assert_eq!(found.is_client(), matches!(limit, LimitingPart::ClientCpu | LimitingPart::ClientNic));
@@ -207,12 +174,10 @@ mod tests {
     /// vFXT direct, 3381 round trips: 58 % of the time at 221 ms, 28 % at 69.5 ms.
     #[test]
     fn waiting_half_of_the_time_is_enough() {
-        let direct = |rtt: f64, seconds: f64| Utilization {
-            wan_rtt_share: Some(3381.0 * rtt / seconds),
-            origin: Some(0.8),
-            ..Utilization::default()
+        let direct = |rtt: f64, seconds: f64| {
+            [(LimitingPart::WanRtt, Some(3381.0 * rtt / seconds)), (LimitingPart::Origin, Some(0.8))]
         };
-        let far = verdict(direct(0.221, 1280.0));
+        let far = verdict(&direct(0.221, 1280.0));
         assert!(
             far.starts_with("limited by: WAN RTT (58 % of the time are round trips; origin 80 %"),
             "{far}"
@@ -222,13 +187,13 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_named_and_never_taken_for_idle() {
-        let nothing = verdict(Utilization::default());
+        let nothing = verdict(&[]);
         assert!(
             nothing.starts_with("limited by: nothing that was measured (not measured: client CPU"),
             "{nothing}"
         );
         assert!(nothing.ends_with("WAN bandwidth, origin)"), "{nothing}");
-        let broken = bottleneck(&Utilization { origin: Some(f64::NAN), ..Utilization::default() });
+        let broken = bottleneck(&[(LimitingPart::Origin, Some(f64::NAN))]);
         assert_eq!(broken.limit, None);
     }
 }

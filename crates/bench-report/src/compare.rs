@@ -156,29 +156,24 @@ fn ask(pairs: &[MeasurePair], config: &Config) -> Vec<Compared> {
     let could = |pair: &MeasurePair, questions: usize| {
         significance::smallest_p(pair.0.values.len(), pair.1.values.len()) * questions as f64 <= ALPHA
     };
-    let tests: Vec<Option<f64>> = pairs
-        .iter()
-        .map(|pair| {
-            significance::compare(&pair.0.values, &pair.1.values).filter(|_| could(pair, 1)).map(|c| c.p)
-        })
-        .collect();
+    let test = |pair: &MeasurePair| {
+        significance::compare(&pair.0.values, &pair.1.values).filter(|_| could(pair, 1)).map(|c| c.p)
+    };
+    let tests: Vec<Option<f64>> = pairs.iter().map(test).collect();
     let raw: Vec<f64> = tests.iter().copied().flatten().collect();
     let mut corrected = significance::holm(&raw).into_iter();
     let questions = raw.len();
-    pairs
-        .iter()
-        .zip(tests)
-        .map(|(pair, test)| {
-            let p = test.and_then(|_| corrected.next());
-            let effect = significance::effect(&pair.0.values, &pair.1.values);
-            let change = match p {
-                Some(p) if p <= ALPHA => direction(pair.0.better, effect, config),
-                Some(_) if could(pair, questions) => MeasureChange::None,
-                _ => MeasureChange::TooFew,
-            };
-            Compared { name: pair.0.name.clone(), effect, p, change }
-        })
-        .collect()
+    let compared = pairs.iter().zip(tests).map(|(pair, test)| {
+        let p = test.and_then(|_| corrected.next());
+        let effect = significance::effect(&pair.0.values, &pair.1.values);
+        let change = match p {
+            Some(p) if p <= ALPHA => direction(pair.0.better, effect, config),
+            Some(_) if could(pair, questions) => MeasureChange::None,
+            _ => MeasureChange::TooFew,
+        };
+        Compared { name: pair.0.name.clone(), effect, p, change }
+    });
+    compared.collect()
 }
 
 fn direction(better: Better, effect: Option<Effect>, config: &Config) -> MeasureChange {
@@ -237,16 +232,8 @@ fn row(pair: &MeasurePair, compared: &Compared) -> TableRow {
         Some(p) => Cell::text(format::probability(p)),
         None => Cell::missing("too few repetitions to ask"),
     };
-    let cells = vec![
-        Cell::text(&a.name),
-        Cell::text(&a.unit),
-        estimate(&a.values),
-        estimate(&b.values),
-        change,
-        interval,
-        p,
-    ];
-    TableRow::new(cells)
+    let (name, unit) = (Cell::text(&a.name), Cell::text(&a.unit));
+    TableRow::new(vec![name, unit, estimate(&a.values), estimate(&b.values), change, interval, p])
 }
 
 fn notes(a: &ResultFile, b: &ResultFile, pairs: &[MeasurePair], measures: &[Compared]) -> Vec<String> {
@@ -255,14 +242,12 @@ fn notes(a: &ResultFile, b: &ResultFile, pairs: &[MeasurePair], measures: &[Comp
          significant at 5 %."
             .to_owned(),
     ];
-    let detectable = pairs.iter().zip(measures).filter(|(_, m)| m.change == MeasureChange::None).filter_map(
-        |((a, b), _)| {
-            let noise = coefficient_of_variation(&a.values)?.max(coefficient_of_variation(&b.values)?);
-            minimum_detectable_effect(noise, a.values.len().min(b.values.len()))
-        },
-    );
-    let detectable: Vec<f64> = detectable.collect();
-    if let Some(largest) = detectable.iter().copied().reduce(f64::max) {
+    let detectable = |(a, b): &MeasurePair| {
+        let noise = coefficient_of_variation(&a.values)?.max(coefficient_of_variation(&b.values)?);
+        minimum_detectable_effect(noise, a.values.len().min(b.values.len()))
+    };
+    let unchanged = pairs.iter().zip(measures).filter(|(_, m)| m.change == MeasureChange::None);
+    if let Some(largest) = unchanged.filter_map(|(pair, _)| detectable(pair)).reduce(f64::max) {
         notes.push(format!(
             "Where it says ~, a change of {:.1} % would have been found four times out of five (before the correction).",
             largest * 100.0
@@ -272,14 +257,11 @@ fn notes(a: &ResultFile, b: &ResultFile, pairs: &[MeasurePair], measures: &[Comp
         notes.push(format!("The seeds differ: {} and {}.", a.seed, b.seed));
     }
     let names: BTreeSet<&String> = a.fingerprint.keys().chain(b.fingerprint.keys()).collect();
-    for name in names {
-        let (in_a, in_b) = (a.fingerprint.get(name), b.fingerprint.get(name));
-        if MOMENTARY.contains(&name.as_str()) {
-            continue;
-        }
-        if in_a.map(|told| lasting(told)) != in_b.map(|told| lasting(told)) {
-            let show = |v: Option<&String>| v.map_or("unknown".to_owned(), String::clone);
-            notes.push(format!("Set-ups differ in {name}: A {}, B {}.", show(in_a), show(in_b)));
+    for name in names.into_iter().filter(|name| !MOMENTARY.contains(&name.as_str())) {
+        let [in_a, in_b] = [a, b].map(|file| file.fingerprint.get(name).map(String::as_str));
+        if in_a.map(lasting) != in_b.map(lasting) {
+            let [in_a, in_b] = [in_a, in_b].map(|told| told.unwrap_or("unknown"));
+            notes.push(format!("Set-ups differ in {name}: A {in_a}, B {in_b}."));
         }
     }
     notes
@@ -291,9 +273,8 @@ const MOMENTARY: [&str; 2] = ["load before", "clock error"];
 /// Without what is another one in each run: ports that were free, and the random ends of temporary names.
 fn lasting(told: &str) -> String {
     let mut out = String::with_capacity(told.len());
-    for word in told.split_inclusive([' ', '/', ',', ';', '=', '"', '?', '&']) {
-        let end = word.find([' ', '/', ',', ';', '=', '"', '?', '&']).unwrap_or(word.len());
-        let (name, separator) = word.split_at(end);
+    for word in told.split_inclusive(SEPARATORS) {
+        let (name, separator) = word.split_at(word.trim_end_matches(SEPARATORS).len());
         let name = match name.rsplit_once(':') {
             Some((host, port)) if port.parse::<u16>().is_ok_and(|port| port >= EPHEMERAL) => {
                 format!("{host}:*")
@@ -312,6 +293,8 @@ fn lasting(told: &str) -> String {
     out
 }
 
+/// What stands between the words of a part of a fingerprint.
+const SEPARATORS: [char; 8] = [' ', '/', ',', ';', '=', '"', '?', '&'];
 /// Ports from here on are given out as they are free, on common systems.
 const EPHEMERAL: u16 = 32_768;
 /// Characters at the end of a temporary name.

@@ -4,7 +4,7 @@
 //! terms, T = a + n * RTT + bytes / BW, separates them from the time that the bytes take; a term that did not vary in
 //! the measurements is not fitted, and two that varied together are refused instead of told apart by luck.
 
-use crate::distribution::{CONFIDENCE, student_t_quantile};
+use crate::distribution::{CONFIDENCE, extremes, student_t_quantile};
 use crate::format;
 use crate::model::{Cell, Point, Series};
 
@@ -285,8 +285,7 @@ fn product(a: &[f64], b: &[f64]) -> f64 {
 }
 
 fn varies(values: &[f64]) -> bool {
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (low, high) = extremes(values.iter().copied());
     high - low > VARIATION_MIN * high.abs().max(low.abs())
 }
 

@@ -124,18 +124,16 @@ impl Histogram {
     pub fn cumulative(&self, name: impl Into<String>) -> Series {
         /// Enough for a curve without corners.
         const POINTS: u32 = 200;
-        let mut points: Vec<Point> = Vec::new();
-        if let (Some(min), Some(max)) = (self.min(), self.max()) {
-            let foot = Point::at(min.max(1) as f64 / 1000.0, 0.0);
-            points.push(foot);
-            for i in 1..=POINTS {
-                let percent = 100.0 * f64::from(i) / f64::from(POINTS);
-                let value = if i == POINTS { max } else { self.counts.value_at_percentile(percent).min(max) };
-                let x = value.max(1) as f64 / 1000.0;
-                match points.last_mut() {
-                    Some(last) if last.x == x && *last != foot => last.y = percent,
-                    _ => points.push(Point::at(x, percent)),
-                }
+        let (Some(min), Some(max)) = (self.min(), self.max()) else { return Series::ours(name, Vec::new()) };
+        let foot = Point::at(min.max(1) as f64 / 1000.0, 0.0);
+        let mut points = vec![foot];
+        for i in 1..=POINTS {
+            let percent = 100.0 * f64::from(i) / f64::from(POINTS);
+            let value = if i == POINTS { max } else { self.counts.value_at_percentile(percent).min(max) };
+            let x = value.max(1) as f64 / 1000.0;
+            match points.last_mut() {
+                Some(last) if last.x == x && *last != foot => last.y = percent,
+                _ => points.push(Point::at(x, percent)),
             }
         }
         Series::ours(name, points)
@@ -148,26 +146,20 @@ impl Histogram {
     /// V2, base64.
     pub fn encode(&self) -> String {
         let mut counts = Vec::new();
-        let mut value = 0;
         let mut empty: i64 = 0;
-        while !self.is_empty() && value <= self.counts.max() {
-            match self.counts.count_at(value) {
+        for value in self.counts.iter_all() {
+            match value.count_at_value() {
                 0 => empty += 1,
                 count => {
                     write_zeros(&mut counts, std::mem::take(&mut empty));
                     write_zigzag(&mut counts, i64::try_from(count).unwrap_or(i64::MAX));
                 }
             }
-            value = self.counts.next_non_equivalent(value);
         }
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + counts.len());
-        bytes.extend(COOKIE.to_be_bytes());
-        bytes.extend((counts.len() as u32).to_be_bytes());
-        bytes.extend(0u32.to_be_bytes());
-        bytes.extend(u32::from(DIGITS).to_be_bytes());
-        bytes.extend(1u64.to_be_bytes());
-        bytes.extend(MICROSECONDS_MAX.to_be_bytes());
-        bytes.extend(1f64.to_be_bytes());
+        let words = [COOKIE, counts.len() as u32, 0, u32::from(DIGITS)];
+        let longs = [1, MICROSECONDS_MAX, 1f64.to_bits()];
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
+        bytes.extend(longs.into_iter().flat_map(u64::to_be_bytes));
         bytes.extend(counts);
         BASE64.encode(&bytes)
     }
@@ -211,18 +203,17 @@ fn decode_counts(mut bytes: &[u8]) -> Option<Histogram> {
         if value > last {
             return None;
         }
-        if number < 0 {
-            let skip = number.unsigned_abs();
-            if skip > VALUES_MAX as u64 {
-                return None;
-            }
-            for _ in 0..skip {
-                value = histogram.counts.next_non_equivalent(value);
-            }
+        let values = if number < 0 {
+            number.unsigned_abs()
         } else {
-            let count = number.unsigned_abs();
-            total = total.checked_add(count)?;
-            histogram.record_microseconds(value, count);
+            total = total.checked_add(number.unsigned_abs())?;
+            histogram.record_microseconds(value, number.unsigned_abs());
+            1
+        };
+        if values > VALUES_MAX as u64 {
+            return None;
+        }
+        for _ in 0..values {
             value = histogram.counts.next_non_equivalent(value);
         }
     }
@@ -276,11 +267,9 @@ fn read_zigzag(bytes: &mut &[u8]) -> Option<i64> {
 /// One row for each histogram, in milliseconds. Percentiles that so few samples cannot tell are missing, with the
 /// reason.
 pub fn table(title: &str, histograms: &[(String, Histogram)]) -> Table {
-    let percentile_columns = PERCENTILES.iter().map(|(name, _)| format!("{name} (ms)"));
-    let columns = ["Operation".to_owned(), "Samples".to_owned()]
-        .into_iter()
-        .chain(percentile_columns)
-        .chain(["max (ms)".to_owned()]);
+    let latencies = PERCENTILES.iter().map(|(name, _)| *name).chain(["max"]);
+    let latencies = latencies.map(|name| format!("{name} (ms)"));
+    let columns = ["Operation", "Samples"].map(str::to_owned).into_iter().chain(latencies);
     let ms = |microseconds: Option<u64>, n: u64| match microseconds {
         Some(v) => Cell::Number(four_digits(v) / 1000.0),
         None if n == 0 => Cell::missing("no samples"),

@@ -37,10 +37,7 @@ pub fn render(file: &ResultFile) -> String {
     ten_lines(&mut out, file);
     findings(&mut out, file);
     plots(&mut out, file);
-    for table in &file.tables {
-        section(&mut out, table);
-    }
-    for table in [report::latencies(file), report::repetitions(file)].iter().flatten() {
+    for table in file.tables.iter().chain(&report::latencies(file)).chain(&report::repetitions(file)) {
         section(&mut out, table);
     }
     set_up(&mut out, file);
@@ -70,11 +67,9 @@ fn ten_lines(out: &mut String, file: &ResultFile) {
     if file.answer.is_empty() {
         return;
     }
-    out.push_str("<section class=\"answer\" aria-label=\"The answer\"><dl class=\"lines\">");
-    for (what, told) in report::answer(file) {
-        let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&what), escape(&told));
-    }
-    out.push_str("</dl></section>\n");
+    out.push_str("<section class=\"answer\" aria-label=\"The answer\">");
+    pairs(out, "<dl class=\"lines\">", report::answer(file));
+    out.push_str("</section>\n");
 }
 
 /// Verdicts large, warnings and notes below them; what makes the whole result worthless above all.
@@ -109,9 +104,9 @@ fn emphasised(text: &str) -> String {
 
 fn plots(out: &mut String, file: &ResultFile) {
     let latency = report::latency_plot(file);
-    let none = Vec::new();
-    let mut all: Vec<(&Plot, &[String])> = file.plots.iter().map(|plot| (plot, none.as_slice())).collect();
-    all.extend(latency.iter().map(|(plot, left_out)| (plot, left_out.as_slice())));
+    let latency = latency.iter().map(|(plot, left_out)| (plot, left_out.as_slice()));
+    let all: Vec<(&Plot, &[String])> =
+        file.plots.iter().map(|plot| (plot, Default::default())).chain(latency).collect();
     if all.is_empty() {
         return;
     }
@@ -152,15 +147,14 @@ fn section(out: &mut String, table: &Table) {
 
 /// One table with its notes. Below each invalid row, which is struck, stands why.
 pub fn table(table: &Table) -> String {
-    let align: Vec<&str> = (0..table.columns.len())
-        .map(|i| match (is_text(table, i), is_short(table, i)) {
-            (true, true) => " class=\"text short\"",
-            (true, false) => " class=\"text\"",
-            (false, _) => "",
-        })
-        .collect();
-    let decimals: Vec<_> = (0..table.columns.len()).map(|i| decimals(table, i)).collect();
+    let align_of = |i: usize| match (is_text(table, i), is_short(table, i)) {
+        (true, true) => " class=\"text short\"",
+        (true, false) => " class=\"text\"",
+        (false, _) => "",
+    };
+    let align: Vec<&str> = (0..table.columns.len()).map(align_of).collect();
     let align_of = |i: usize| align.get(i).copied().unwrap_or_default();
+    let decimals: Vec<_> = (0..table.columns.len()).map(|i| decimals(table, i)).collect();
     // Can be reached and scrolled with keys: a wide table is in no other way.
     let mut out = format!(
         "<div class=\"scroll box\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">",
@@ -176,12 +170,8 @@ pub fn table(table: &Table) -> String {
     for (n, row) in table.rows.iter().enumerate() {
         out.push_str(if row.invalid.is_empty() { "<tr>" } else { "<tr class=\"struck\">" });
         for (i, cell) in row.cells.iter().enumerate() {
-            let _ = write!(
-                out,
-                "<td{}>{}</td>",
-                align_of(i),
-                self::cell(cell, decimals.get(i).copied().flatten())
-            );
+            let cell = self::cell(cell, decimals.get(i).copied().flatten());
+            let _ = write!(out, "<td{}>{cell}</td>", align_of(i));
         }
         out.push_str("</tr>");
         // Rows one after the other that are struck for the same reason have it once, behind the last of them.
@@ -236,33 +226,25 @@ fn reason(row: &TableRow, rows: usize, columns: usize) -> String {
 /// The interval is smaller than its median; a missing value says why when pointed at.
 fn cell(cell: &Cell, decimals: Option<usize>) -> String {
     let text = escape(&format::cell(cell));
-    match (cell, decimals) {
-        (Cell::Number(value), Some(decimals)) => return format!("{value:.decimals$}"),
-        (Cell::Missing(why), _) => {
-            return format!("<span class=\"missing\" title=\"{}\">{text}</span>", escape(why));
+    match (cell, decimals, text.split_once(' ')) {
+        (Cell::Number(value), Some(decimals), _) => format!("{value:.decimals$}"),
+        (Cell::Missing(why), ..) => {
+            format!("<span class=\"missing\" title=\"{}\">{text}</span>", escape(why))
         }
-        _ => {}
-    }
-    match cell {
-        Cell::Estimate { n, .. } => match text.split_once(' ') {
-            Some((median, doubt)) => {
-                format!(
-                    "<span class=\"estimate\" title=\"{n} repetitions\">{median} <small>{doubt}</small></span>"
-                )
-            }
-            None => text,
-        },
+        (Cell::Estimate { n, .. }, _, Some((median, doubt))) => format!(
+            "<span class=\"estimate\" title=\"{n} repetitions\">{median} <small>{doubt}</small></span>"
+        ),
         _ => text,
     }
 }
 
 fn set_up(out: &mut String, file: &ResultFile) {
     out.push_str("<section class=\"set-up\"><div><h2>Parameters</h2>");
-    pairs(out, report::parameters(file).into_iter());
+    pairs(out, "<dl>", report::parameters(file));
     out.push_str("</div>");
     if !file.fingerprint.is_empty() {
         out.push_str("<div><h2>Fingerprint</h2>");
-        pairs(out, file.fingerprint.clone().into_iter());
+        pairs(out, "<dl>", file.fingerprint.clone());
         out.push_str("</div>");
     }
     out.push_str("</section>\n");
@@ -275,8 +257,8 @@ fn set_up(out: &mut String, file: &ResultFile) {
     }
 }
 
-fn pairs(out: &mut String, pairs: impl Iterator<Item = (String, String)>) {
-    out.push_str("<dl>");
+fn pairs(out: &mut String, opening: &str, pairs: impl IntoIterator<Item = (String, String)>) {
+    out.push_str(opening);
     for (name, value) in pairs {
         let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&name), escape(&value));
     }
@@ -286,7 +268,6 @@ fn pairs(out: &mut String, pairs: impl Iterator<Item = (String, String)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::TableRow;
 
     #[test]
     fn invalid_rows_are_struck_and_say_why() {

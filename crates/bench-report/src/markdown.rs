@@ -40,13 +40,12 @@ pub fn render(file: &ResultFile) -> String {
         let _ = writeln!(out, "- {mark}{}", escape(&finding.text));
     }
     out.push('\n');
-    let derived = [report::latencies(file), report::repetitions(file)];
-    for table in file.tables.iter().chain(derived.iter().flatten()) {
+    for table in file.tables.iter().chain(&report::latencies(file)).chain(&report::repetitions(file)) {
         out.push_str(&self::table(table));
         out.push('\n');
     }
-    pairs(&mut out, "Parameters", report::parameters(file).into_iter());
-    pairs(&mut out, "Fingerprint", file.fingerprint.clone().into_iter());
+    pairs(&mut out, "Parameters", report::parameters(file));
+    pairs(&mut out, "Fingerprint", file.fingerprint.clone());
     let _ = writeln!(out, "Made by: `{}`", report::command_line(file).replace(['`', '\n'], " "));
     out
 }
@@ -102,9 +101,9 @@ pub(crate) fn is_text(table: &Table, column: usize) -> bool {
     table.rows.iter().filter_map(|row| row.cells.get(column)).any(|cell| matches!(cell, Cell::Text(_)))
 }
 
-fn pairs(out: &mut String, title: &str, pairs: impl Iterator<Item = (String, String)>) {
-    let lines: Vec<String> =
-        pairs.map(|(name, value)| format!("| {} | {} |", escape(&name), escape(&value))).collect();
+fn pairs(out: &mut String, title: &str, pairs: impl IntoIterator<Item = (String, String)>) {
+    let line = |(name, value): (String, String)| format!("| {} | {} |", escape(&name), escape(&value));
+    let lines: Vec<String> = pairs.into_iter().map(line).collect();
     if !lines.is_empty() {
         let _ = writeln!(out, "## {title}\n\n| Name | Value |\n| --- | --- |\n{}\n", lines.join("\n"));
     }

@@ -6,7 +6,9 @@
 
 use std::fmt;
 
+use crate::distribution::extremes;
 use crate::model::Cell;
+use crate::sanity;
 
 /// Rates of workers that shared a smaller part of the run than this are not added.
 pub const OVERLAP_MIN: f64 = 0.95;
@@ -88,20 +90,13 @@ impl Span {
     }
 
     fn problem(&self) -> Option<String> {
-        let ordered = |previous: &mut (f64, u64), next: &(f64, u64)| {
-            let ok = next.0 >= previous.0 && next.1 >= previous.1;
-            *previous = *next;
-            Some(ok)
-        };
-        let end = (self.end, self.bytes);
         let worker = &self.worker;
         if !(self.start.is_finite() && self.end.is_finite()) || self.end <= self.start {
-            Some(format!("{worker} took no time: from {} s to {} s", self.start, self.end))
-        } else if !self.progress.iter().chain([&end]).scan((self.start, 0), ordered).all(|ok| ok) {
-            Some(format!("{worker}'s progress goes backwards"))
-        } else {
-            None
+            return Some(format!("{worker} took no time: from {} s to {} s", self.start, self.end));
         }
+        let samples = [(self.start, 0)].into_iter().chain(self.progress.iter().copied());
+        let ordered = samples.chain([(self.end, self.bytes)]).is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1);
+        (!ordered).then(|| format!("{worker}'s progress goes backwards"))
     }
 }
 
@@ -125,17 +120,24 @@ impl PhaseSpans {
         self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.bytes))
     }
 
+    /// The first and the last start.
+    fn starts(&self) -> (f64, f64) {
+        extremes(self.spans.iter().map(|span| span.start))
+    }
+
+    /// The first and the last end.
+    fn ends(&self) -> (f64, f64) {
+        extremes(self.spans.iter().map(|span| span.end))
+    }
+
     /// From the first start to the last end.
     pub fn whole(&self) -> TimeWindow {
-        let start = self.spans.iter().map(|s| s.start).fold(f64::INFINITY, f64::min);
-        let end = self.spans.iter().map(|s| s.end).fold(f64::NEG_INFINITY, f64::max);
-        TimeWindow { start, end }
+        TimeWindow { start: self.starts().0, end: self.ends().1 }
     }
 
     /// In which all workers worked: from the last start to the first end. None if there is no such moment.
     pub fn common(&self) -> Option<TimeWindow> {
-        let start = self.spans.iter().map(|s| s.start).fold(f64::NEG_INFINITY, f64::max);
-        let end = self.spans.iter().map(|s| s.end).fold(f64::INFINITY, f64::min);
+        let (start, end) = (self.starts().1, self.ends().0);
         (end > start).then_some(TimeWindow { start, end })
     }
 
@@ -146,12 +148,12 @@ impl PhaseSpans {
 
     /// Seconds between the first and the last start: how well the barrier held.
     pub fn start_skew(&self) -> f64 {
-        self.spans.iter().map(|s| s.start).fold(f64::NEG_INFINITY, f64::max) - self.whole().start
+        self.starts().1 - self.starts().0
     }
 
     /// Seconds until the first worker had finished.
     pub fn first_done_seconds(&self) -> f64 {
-        self.spans.iter().map(|s| s.end).fold(f64::INFINITY, f64::min) - self.whole().start
+        self.ends().0 - self.starts().0
     }
 
     /// Seconds until the last worker had finished.
@@ -166,21 +168,15 @@ impl PhaseSpans {
 
     /// Bytes a second until the first worker had finished.
     pub fn first_done_rate(&self) -> Result<f64, Refusal> {
-        let start = self.whole().start;
-        self.rate_in(
-            TimeWindow { start, end: start + self.first_done_seconds() },
-            "rate until the first was done",
-        )
+        let window = TimeWindow { start: self.starts().0, end: self.ends().0 };
+        self.rate_in(window, "rate until the first was done")
     }
 
     /// Bytes a second in the window in which all worked.
     pub fn common_rate(&self) -> Result<f64, Refusal> {
-        match self.common() {
-            Some(common) => self.rate_in(common, "common-window rate"),
-            None => Err(Refusal {
-                reason: "no common-window rate: the workers never all worked at once".to_owned(),
-            }),
-        }
+        let never =
+            || Refusal { reason: "no common-window rate: the workers never all worked at once".to_owned() };
+        self.rate_in(self.common().ok_or_else(never)?, "common-window rate")
     }
 
     /// The sum of the workers' own rates; refused below 95 % overlap.
@@ -193,9 +189,8 @@ impl PhaseSpans {
 
     /// Rate of the slowest worker over that of the fastest, 0 to 1: how fairly the storage served them.
     pub fn fairness(&self) -> f64 {
-        let slowest = self.spans.iter().map(Span::rate).fold(f64::INFINITY, f64::min);
-        let fastest = self.spans.iter().map(Span::rate).fold(0.0, f64::max);
-        if fastest > 0.0 { slowest / fastest } else { 1.0 }
+        let rates: Vec<f64> = self.spans.iter().map(Span::rate).collect();
+        sanity::fairness(&rates).unwrap_or(1.0)
     }
 
     fn rate_in(&self, window: TimeWindow, what: &str) -> Result<f64, Refusal> {

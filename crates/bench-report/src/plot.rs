@@ -57,15 +57,11 @@ pub fn svg(plot: &Plot, width: Width) -> String {
         escape(&plot.title)
     );
     if series.iter().all(|s| s.points.is_empty()) {
-        let _ = write!(
-            out,
-            "<text class=\"axis\" x=\"50%\" y=\"50%\" text-anchor=\"middle\">no data</text></svg>"
-        );
+        out.push_str("<text class=\"axis\" x=\"50%\" y=\"50%\" text-anchor=\"middle\">no data</text></svg>");
         return out;
     }
-    let ys: Vec<f64> = points(&series)
-        .flat_map(|p| [p.y, p.interval.map_or(p.y, |i| i.0), p.interval.map_or(p.y, |i| i.1)])
-        .collect();
+    let ends = |p: &Point| p.interval.map_or([p.y; 3], |(low, high)| [p.y, low, high]);
+    let ys: Vec<f64> = points(&series).flat_map(ends).collect();
     let mut y = AxisScale::new(&ys, plot.y.logarithmic, true);
     let widest = y.ticks.iter().map(|t| t.1.chars().count()).max().unwrap_or(1);
     let (left, right) = (22.0 + DIGIT * widest as f64, width.units() - MARGIN);
@@ -85,7 +81,7 @@ pub fn svg(plot: &Plot, width: Width) -> String {
             if bars {
                 slots.draw_bars(&mut out, &series, &frame);
             } else {
-                draw_lines(&mut out, plot.kind, &series, &|x| slots.middle(x), &frame);
+                draw_lines(&mut out, plot.kind, &series, |x| slots.middle(x), &frame);
             }
         }
         None => {
@@ -93,7 +89,7 @@ pub fn svg(plot: &Plot, width: Width) -> String {
             let mut x = AxisScale::new(&xs, plot.x.logarithmic, false);
             x.place(left + 8.0, right - 8.0);
             frame.draw_x(&mut out, &x);
-            draw_lines(&mut out, plot.kind, &series, &|v| x.at(v), &frame);
+            draw_lines(&mut out, plot.kind, &series, |v| x.at(v), &frame);
         }
     }
     out.push_str("</svg>");
@@ -129,9 +125,8 @@ pub fn legend(plot: &Plot) -> String {
 
 /// Without points that are no numbers, in the order of x (bars and categories have their own).
 fn drawable(series: &Series) -> Series {
-    let finite = |p: &&Point| {
-        p.x.is_finite() && p.y.is_finite() && p.interval.is_none_or(|(l, h)| l.is_finite() && h.is_finite())
-    };
+    let numbers = |p: &Point| p.interval.map_or([p.x, p.y, p.y, p.y], |(low, high)| [p.x, p.y, low, high]);
+    let finite = |p: &&Point| numbers(p).into_iter().all(f64::is_finite);
     let mut points: Vec<Point> = series.points.iter().filter(finite).copied().collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
     Series { points, ..series.clone() }
@@ -175,15 +170,10 @@ struct PlotFrame {
 
 impl PlotFrame {
     fn draw_y(&self, out: &mut String, label: &str) {
-        for (value, text) in &self.y.ticks {
+        for (value, tick) in &self.y.ticks {
             let at = self.y.at(*value);
             let _ = write!(out, "<path class=\"grid\" d=\"M{:.1} {at:.1}H{}\"/>", self.left, self.right);
-            let _ = write!(
-                out,
-                "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
-                self.left - 8.0,
-                at + 4.5
-            );
+            out.push_str(&text("tick", "end", self.left - 8.0, at + 4.5, tick));
         }
         let zero = self.y.at(self.y.floor());
         if zero < self.bottom {
@@ -195,33 +185,30 @@ impl PlotFrame {
     fn draw_x(&self, out: &mut String, x: &AxisScale) {
         let _ =
             write!(out, "<path class=\"rule\" d=\"M{:.1} {:.1}H{}\"/>", self.left, self.bottom, self.right);
-        for (value, text) in &x.ticks {
+        for (value, tick) in &x.ticks {
             let at = x.at(*value);
             let _ = write!(out, "<path class=\"rule\" d=\"M{at:.1} {:.1}v5\"/>", self.bottom);
-            let _ = write!(
-                out,
-                "<text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
-                self.bottom + 20.0
-            );
+            out.push_str(&text("tick", "middle", at, self.bottom + 20.0, tick));
         }
     }
 
     fn draw_x_label(&self, out: &mut String, label: &str) {
         let middle = (self.left + self.right) / 2.0;
-        let _ = write!(
-            out,
-            "<text class=\"axis\" x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            HEIGHT - 10.0,
-            escape(label)
-        );
+        out.push_str(&text("axis", "middle", middle, HEIGHT - 10.0, label));
     }
+}
+
+/// Text of which that end, or the middle, is at `x`.
+fn text(class: &str, anchor: &str, x: f64, y: f64, text: &str) -> String {
+    let text = escape(text);
+    format!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{text}</text>")
 }
 
 fn draw_lines(
     out: &mut String,
     kind: PlotKind,
     series: &[Series],
-    x: &dyn Fn(f64) -> f64,
+    x: impl Fn(f64) -> f64,
     frame: &PlotFrame,
 ) {
     // What we measured last, and so on top.
@@ -245,13 +232,7 @@ fn draw_lines(
         for point in &one.points {
             let at = x(point.x);
             whisker(out, &class, at, point, frame);
-            let tip = format!(
-                "{}: {} at {}{}",
-                one.name,
-                format::number(point.y),
-                format::number(point.x),
-                doubt(point)
-            );
+            let tip = format!("{} at {}{}", tip(one, point), format::number(point.x), doubt(point));
             out.push_str(&marker(&class, order(series, i), at, frame.y.at(point.y), &tip));
         }
     }
@@ -268,24 +249,25 @@ fn whisker(out: &mut String, class: &str, at: f64, point: &Point, frame: &PlotFr
     }
 }
 
+/// What a point says when it is pointed at.
+fn tip(series: &Series, point: &Point) -> String {
+    format!("{}: {}", series.name, format::number(point.y))
+}
+
 fn doubt(point: &Point) -> String {
     point.interval.map_or(String::new(), |(l, h)| format!(" [{}, {}]", format::number(l), format::number(h)))
 }
 
 /// Circle, square, triangle, diamond, in turn.
 fn marker(class: &str, order: usize, x: f64, y: f64, tip: &str) -> String {
-    let shape = match order % 4 {
-        0 => format!("<circle class=\"marker {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\">"),
-        1 => format!("<path class=\"marker {class}\" d=\"M{:.1} {:.1}h8v8h-8z\">", x - 4.0, y - 4.0),
-        2 => format!("<path class=\"marker {class}\" d=\"M{x:.1} {:.1}l5 9h-10z\">", y - 5.5),
-        _ => format!(
-            "<path class=\"marker {class}\" d=\"M{x:.1} {:.1}l5.5 5.5l-5.5 5.5l-5.5 -5.5z\">",
-            y - 5.5
-        ),
+    let (element, shape) = match order % 4 {
+        0 => ("circle", format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"")),
+        1 => ("path", format!("d=\"M{:.1} {:.1}h8v8h-8z\"", x - 4.0, y - 4.0)),
+        2 => ("path", format!("d=\"M{x:.1} {:.1}l5 9h-10z\"", y - 5.5)),
+        _ => ("path", format!("d=\"M{x:.1} {:.1}l5.5 5.5l-5.5 5.5l-5.5 -5.5z\"", y - 5.5)),
     };
-    let end = if order.is_multiple_of(4) { "circle" } else { "path" };
     let title = if tip.is_empty() { String::new() } else { format!("<title>{}</title>", escape(tip)) };
-    format!("{shape}{title}</{end}>")
+    format!("<{element} class=\"marker {class}\" {shape}>{title}</{element}>")
 }
 
 #[cfg(test)]

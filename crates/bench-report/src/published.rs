@@ -181,12 +181,8 @@ impl Vfxt {
 
     /// The original's chart: one group of bars for each region.
     pub fn plot(&self) -> Plot {
-        let groups = self.results.rows.iter().map(|row| match &row[..] {
-            [PrintedCell::Text(place), PrintedCell::Number(rtt_ms), ..] => {
-                format!("{place} ({rtt_ms}\u{a0}ms)")
-            }
-            _ => String::new(),
-        });
+        let group =
+            |row| Some(format!("{} ({}\u{a0}ms)", self.results.text(row, 0)?, self.results.number(row, 1)?));
         let by_group = |series: Series| {
             let points =
                 series.points.iter().enumerate().map(|(group, point)| Point::at(group as f64, point.y));
@@ -194,7 +190,7 @@ impl Vfxt {
         };
         Plot {
             title: "Avere vFXT render study".to_owned(),
-            x: Axis::named("", groups),
+            x: Axis::named("", (0..self.results.rows()).filter_map(group)),
             y: Axis::linear("500 frames (s)"),
             kind: PlotKind::Bars,
             series: self.series().map(by_group).into(),

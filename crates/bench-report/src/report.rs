@@ -82,9 +82,7 @@ pub fn noise(file: &ResultFile) -> Option<Noise> {
         ..Noise::default()
     };
     for measure in &file.measures {
-        let detectable = coefficient_of_variation(&measure.values)
-            .and_then(|noise| minimum_detectable_effect(noise, measure.values.len()));
-        noise.detectable_change.extend(detectable.map(|change| (measure.name.clone(), change)));
+        noise.detectable_change.extend(noise_of(measure).1.map(|change| (measure.name.clone(), change)));
         noise.drift.extend(drift(&measure.values).map(|drift| (measure.name.clone(), drift.change)));
     }
     Some(noise)
@@ -132,37 +130,26 @@ pub fn latencies(file: &ResultFile) -> Option<Table> {
             Err(error) => notes.push(format!("{name}: {error}")),
         }
     }
-    let mut table = histogram::table("Latency", &good);
-    table.notes = notes;
-    table
-        .notes
-        .push("From histograms of three digits. A far percentile needs enough samples to exist.".to_owned());
-    Some(table)
+    notes.push("From histograms of three digits. A far percentile needs enough samples to exist.".to_owned());
+    Some(histogram::table("Latency", &good).noted(notes))
 }
 
 /// Cumulative distributions of the first eight histograms that have samples, and which are not among them, and why.
 pub fn latency_plot(file: &ResultFile) -> Option<(Plot, Vec<String>)> {
-    let (mut drawn, mut empty, mut many) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut series, mut empty, mut many) = (Vec::new(), Vec::new(), Vec::new());
     for (name, histogram) in decoded(file) {
-        match histogram {
-            Ok(histogram) if histogram.is_empty() => empty.push(name),
-            Ok(_) if drawn.len() == CURVES_MAX => many.push(name),
-            Ok(histogram) => drawn.push((name, histogram)),
-            // The table says what is wrong with it.
-            Err(_) => empty.push(name),
+        match histogram.ok().filter(|histogram| !histogram.is_empty()) {
+            Some(_) if series.len() == CURVES_MAX => many.push(name),
+            Some(histogram) => series.push(histogram.cumulative(name)),
+            // If it cannot be read, the table says what is wrong with it.
+            None => empty.push(name),
         }
     }
-    let series: Vec<_> = drawn.into_iter().map(|(name, histogram)| histogram.cumulative(name)).collect();
-    let mut left_out = Vec::new();
-    if !many.is_empty() {
-        left_out.push(format!(
-            "Not drawn, as more than {CURVES_MAX} curves are a tangle (their percentiles are in the table): {}.",
-            many.join("; ")
-        ));
-    }
-    if !empty.is_empty() {
-        left_out.push(format!("Not drawn, as there is no sample: {}.", empty.join("; ")));
-    }
+    let tangle = format!("more than {CURVES_MAX} curves are a tangle (their percentiles are in the table)");
+    let left_out = [(tangle.as_str(), many), ("there is no sample", empty)];
+    let left_out = left_out.into_iter().filter(|(_, names)| !names.is_empty());
+    let left_out =
+        left_out.map(|(why, names)| format!("Not drawn, as {why}: {}.", names.join("; "))).collect();
     let plot = (!series.is_empty()).then(|| Plot {
         title: "Latency: share of all operations that were as fast".to_owned(),
         x: Axis::log("latency (ms)"),
@@ -180,22 +167,22 @@ pub fn repetitions(file: &ResultFile) -> Option<Table> {
     }
     let rows = file.measures.iter().map(|measure| TableRow::new(repetition_row(measure))).collect();
     let columns = ["Measure", "Unit", "n", "Median [95 %]", "Noise (%)", "Detectable change (%)"];
-    let mut table = Table::new("Repetitions", columns, rows);
-    if let Some(noise) = noise_floor(file.measures.iter().map(|m| m.values.as_slice())) {
-        let percent = noise * 100.0;
-        table.notes.push(format!("Noise: coefficient of variation; {percent:.1} % over all measures."));
-    }
-    table.notes.push(
-        "Detectable: the smallest change that a comparison of two such runs finds four times out of five."
-            .to_owned(),
-    );
-    Some(table)
+    let over_all = noise_floor(file.measures.iter().map(|m| m.values.as_slice()))
+        .map(|noise| format!("Noise: coefficient of variation; {:.1} % over all measures.", noise * 100.0));
+    let detectable =
+        "Detectable: the smallest change that a comparison of two such runs finds four times out of five.";
+    Some(Table::new("Repetitions", columns, rows).noted(over_all.into_iter().chain([detectable.to_owned()])))
+}
+
+/// How much the repetitions vary, and the smallest change that a comparison with them could find.
+fn noise_of(measure: &Measure) -> (Option<f64>, Option<f64>) {
+    let noise = coefficient_of_variation(&measure.values);
+    (noise, noise.and_then(|noise| minimum_detectable_effect(noise, measure.values.len())))
 }
 
 fn repetition_row(measure: &Measure) -> Vec<Cell> {
     let n = measure.values.len();
-    let noise = coefficient_of_variation(&measure.values);
-    let detectable = noise.and_then(|noise| minimum_detectable_effect(noise, n));
+    let (noise, detectable) = noise_of(measure);
     let percent = |fraction: Option<f64>| match fraction {
         Some(fraction) => Cell::Number((fraction * 1000.0).round() / 10.0),
         None => Cell::missing(format!("{n} repetitions are too few")),

@@ -3,6 +3,7 @@
 //! A rule answers None, or the reason why the row must not be believed: what [`TableRow::invalid`](crate::model::TableRow)
 //! holds, so that `row.invalid.extend(rule)` is all there is to do. A rule never repairs a number.
 
+use crate::distribution::extremes;
 use crate::summary::{coefficient_of_variation, mean};
 
 /// Shorter rows measure start-up and timer resolution.
@@ -66,8 +67,7 @@ pub fn faster_than(rate: f64, limit: f64, what: &str) -> Option<String> {
 
 /// Rate of the slowest worker over that of the fastest, 0 to 1; None without workers or if none moved anything.
 pub fn fairness(worker_rates: &[f64]) -> Option<f64> {
-    let slowest = worker_rates.iter().copied().fold(f64::INFINITY, f64::min);
-    let fastest = worker_rates.iter().copied().fold(0.0, f64::max);
+    let (slowest, fastest) = extremes(worker_rates.iter().copied());
     (fastest > 0.0 && slowest.is_finite()).then(|| slowest / fastest)
 }
 

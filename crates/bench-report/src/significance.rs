@@ -34,10 +34,7 @@ pub struct Effect {
 
 /// None if a side is empty or has a value that is not finite.
 pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
-    if a.is_empty() || b.is_empty() {
-        return None;
-    }
-    if a.iter().chain(b).any(|v| !v.is_finite()) {
+    if a.is_empty() || b.is_empty() || a.iter().chain(b).any(|v| !v.is_finite()) {
         return None;
     }
     let ranks = doubled_ranks(a, b);
@@ -158,33 +155,32 @@ fn doubled_ranks(a: &[f64], b: &[f64]) -> Vec<u64> {
 /// The share of all ways to choose `chosen` of the ranks whose sum is at least as far from the middle.
 fn exact_p(doubled: &[u64], chosen: usize, rank_sum: u64) -> f64 {
     let total: u64 = doubled.iter().sum();
-    // ways[k][s]: subsets of k ranks with sum s.
-    let mut ways = vec![vec![0.0f64; total as usize + 1]; chosen + 1];
-    if let Some(empty) = ways.first_mut().and_then(|row| row.first_mut()) {
-        *empty = 1.0;
-    }
-    for &rank in doubled {
-        for k in (1..=chosen).rev() {
-            let (fewer, more) = ways.split_at_mut(k);
-            let (Some(from), Some(to)) = (fewer.last(), more.first_mut()) else { continue };
-            for (slot, count) in to.iter_mut().skip(rank as usize).zip(from) {
-                *slot += count;
-            }
-        }
-    }
+    let ways = ways_by_sum(doubled.iter().map(|rank| *rank as usize), chosen, total as usize);
     let n = doubled.len() as u64;
     // The middle is total * chosen / n; compared times n, in whole numbers.
     let distance = |sum: u64| (sum * n).abs_diff(total * chosen as u64);
     let observed = distance(rank_sum);
-    let row = ways.last().map(Vec::as_slice).unwrap_or_default();
-    let all: f64 = row.iter().sum();
-    let far: f64 = row
-        .iter()
-        .enumerate()
-        .filter(|(sum, _)| distance(*sum as u64) >= observed)
-        .map(|(_, count)| count)
-        .sum();
-    (far / all).min(1.0)
+    let far = ways.iter().enumerate().filter(|(sum, _)| distance(*sum as u64) >= observed);
+    (far.map(|(_, count)| count).sum::<f64>() / ways.iter().sum::<f64>()).min(1.0)
+}
+
+/// For each sum up to `total`: in how many ways `chosen` of the ranks make it.
+fn ways_by_sum(ranks: impl IntoIterator<Item = usize>, chosen: usize, total: usize) -> Vec<f64> {
+    // ways[k][s]: subsets of k ranks with sum s.
+    let mut ways = vec![vec![0.0f64; total + 1]; chosen + 1];
+    if let Some(empty) = ways.first_mut().and_then(|row| row.first_mut()) {
+        *empty = 1.0;
+    }
+    for rank in ranks {
+        for k in (1..=chosen).rev() {
+            let (fewer, more) = ways.split_at_mut(k);
+            let (Some(from), Some(to)) = (fewer.last(), more.first_mut()) else { continue };
+            for (slot, count) in to.iter_mut().skip(rank).zip(from) {
+                *slot += count;
+            }
+        }
+    }
+    ways.pop().unwrap_or_default()
 }
 
 /// Normal approximation with the correction for ties and for continuity.
@@ -247,26 +243,13 @@ fn differences_outside(n: usize, m: usize) -> Option<usize> {
         let half = normal_quantile(1.0 - ALPHA / 2.0) * (n * m * (n + m + 1.0) / 12.0).sqrt();
         return Some((n * m / 2.0 - half - 1.0).max(0.0) as usize);
     }
-    // Without ties the number of pairs (U) is distributed as the partitions in an n x m box.
-    let mut ways = vec![vec![0.0f64; n * m + 1]; m + 1];
-    if let Some(empty) = ways.first_mut().and_then(|row| row.first_mut()) {
-        *empty = 1.0;
-    }
-    for rank in 1..=n + m {
-        for k in (1..=m.min(rank)).rev() {
-            let (fewer, more) = ways.split_at_mut(k);
-            let (Some(from), Some(to)) = (fewer.last(), more.first_mut()) else { continue };
-            // As the k-th smallest of b, this one exceeds rank - k values of a.
-            for (slot, count) in to.iter_mut().skip(rank - k).zip(from) {
-                *slot += count;
-            }
-        }
-    }
-    let row = ways.last()?;
-    let all: f64 = row.iter().sum();
+    // Without ties the number of pairs (U) is the sum of one side's ranks above the least that it can be.
+    let (least, ranks) = (m * (m + 1) / 2, 1..=n + m);
+    let ways = ways_by_sum(ranks, m, least + n * m);
+    let all: f64 = ways.iter().sum();
     let mut tail = 0.0;
     // The largest u with P(U <= u) <= 2.5 %: so many differences may be left out at each end.
-    let tails = row.iter().take_while(|count| {
+    let tails = ways.iter().skip(least).take_while(|count| {
         tail += **count / all;
         2.0 * tail <= ALPHA
     });

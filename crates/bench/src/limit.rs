@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bench_load::outcome::PhaseOutcome;
-use bench_report::bottleneck::{Bottleneck, Utilization, bottleneck};
+use bench_report::bottleneck::{Bottleneck, LimitingPart, Pressure, bottleneck};
 use bench_report::sanity;
 use bench_report::summary::median;
 use quantity::ByteRate;
@@ -135,18 +135,16 @@ impl LoadBounds {
         sanity::nic_cap(&rows.iter().filter_map(of_row).collect::<Vec<_>>(), link)
     }
 
-    fn measured(&self, runs: &[impl Borrow<PhaseOutcome>]) -> Utilization {
+    fn measured(&self, runs: &[impl Borrow<PhaseOutcome>]) -> [Pressure; 2] {
         let runs = || runs.iter().map(Borrow::borrow);
         let seconds: f64 = runs().filter_map(PhaseOutcome::last_done_s).sum();
         let cpu: f64 = runs().map(|run: &PhaseOutcome| run.cpu_seconds).sum();
         let bytes: f64 = runs().map(one_direction).sum();
         let known = seconds > 0.0;
-        Utilization {
-            // Phases without a barrier between them are booked on the first of them.
-            client_cpu: (known && cpu > 0.0).then(|| (cpu / (seconds * self.cores * self.machines)).min(1.0)),
-            client_nic: self.link().filter(|_| known).map(|(rate, _)| (bytes / seconds / rate).min(1.0)),
-            ..Utilization::default()
-        }
+        // Phases without a barrier between them are booked on the first of them.
+        let cpu = (known && cpu > 0.0).then(|| (cpu / (seconds * self.cores * self.machines)).min(1.0));
+        let nic = self.link().filter(|_| known).map(|(rate, _)| (bytes / seconds / rate).min(1.0));
+        [(LimitingPart::ClientCpu, cpu), (LimitingPart::ClientNic, nic)]
     }
 
     /// Bytes a second of all machines' links together, and the name of ours.
@@ -226,23 +224,19 @@ async fn lookup(host: &str, port: u16) -> Option<IpAddr> {
 /// our link at once (bytes a second), and that link.
 pub fn of_streams(cpu_seconds: f64, seconds: f64, most: Option<f64>, nic: Option<&Nic>) -> Bottleneck {
     let link = nic.and_then(|nic| nic.rate);
-    bottleneck(&Utilization {
-        client_cpu: (seconds > 0.0).then(|| (cpu_seconds / (seconds * cores())).min(1.0)),
-        client_nic: most.zip(link).map(|(most, link)| (most / link).min(1.0)),
-        ..Utilization::default()
-    })
+    let cpu = (seconds > 0.0).then(|| (cpu_seconds / (seconds * cores())).min(1.0));
+    let nic = most.zip(link).map(|(most, link)| (most / link).min(1.0));
+    bottleneck(&[(LimitingPart::ClientCpu, cpu), (LimitingPart::ClientNic, nic)])
 }
 
 /// What limits tasks that read over a line and compute: CPU seconds of the bench, which reads for all of them, how long
 /// they took, and what came over the line.
 pub fn of_tasks(cpu_seconds: f64, seconds: f64, line_bytes: u64, rate: Option<ByteRate>) -> Bottleneck {
     let seconds = seconds.max(0.001);
-    bottleneck(&Utilization {
-        client_cpu: Some((cpu_seconds / (seconds * cores())).min(1.0)),
-        wan_bandwidth: rate
-            .map(|rate| (line_bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0)),
-        ..Utilization::default()
-    })
+    bottleneck(&[
+        (LimitingPart::ClientCpu, Some((cpu_seconds / (seconds * cores())).min(1.0))),
+        (LimitingPart::WanBandwidth, line_share(line_bytes, seconds, rate)),
+    ])
 }
 
 /// What limits one state that the bench has put up. `serial`: round trips that a job makes one after the other, if
@@ -256,15 +250,19 @@ pub fn of_sample(
 ) -> Bottleneck {
     let seconds = sample.makespan.max(0.001);
     let share = |cpu: f64| (cpu / (seconds * cores())).min(1.0);
-    bottleneck(&Utilization {
-        client_cpu: Some(share(sample.client_cpu)),
-        cache_cpu: (mode != CacheMode::Direct).then(|| share(sample.tier_cpu)),
-        wan_rtt_share: serial.map(|trips| (trips * line.rtt_ms / 1000.0 / seconds).min(1.0)),
-        wan_bandwidth: rate
-            .map(|rate| (sample.line_bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0)),
-        origin: sample.origin_cpu.map(share),
-        ..Utilization::default()
-    })
+    let waiting = serial.map(|trips| (trips * line.rtt_ms / 1000.0 / seconds).min(1.0));
+    bottleneck(&[
+        (LimitingPart::ClientCpu, Some(share(sample.client_cpu))),
+        (LimitingPart::CacheCpu, (mode != CacheMode::Direct).then(|| share(sample.tier_cpu))),
+        (LimitingPart::WanRtt, waiting),
+        (LimitingPart::WanBandwidth, line_share(sample.line_bytes, seconds, rate)),
+        (LimitingPart::Origin, sample.origin_cpu.map(share)),
+    ])
+}
+
+/// The fraction of what the line carries that these bytes were.
+fn line_share(bytes: u64, seconds: f64, rate: Option<ByteRate>) -> Option<f64> {
+    rate.map(|rate| (bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0))
 }
 
 /// Why a state that the bench has put up cannot be what it says: faster than the line that its bytes came over, or than

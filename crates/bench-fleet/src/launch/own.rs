@@ -13,8 +13,8 @@ pub const TOKEN: &str = "FOREBAY_BENCH_TOKEN";
 /// The value of [`TOKEN`] that says that the token is the first line of the standard input.
 pub const TOKEN_ON_STDIN: &str = "-";
 
-pub(super) fn detect(environment: &Environment) -> Result<Option<Launch>> {
-    let Some(rank) = environment.get(RANK) else { return Ok(None) };
+/// What they say, with the value of [`RANK`].
+pub(super) fn told(environment: &Environment, rank: &str) -> Result<Option<Launch>> {
     let wrong = |what: &str| Error::new(ErrorKind::Config, "the environment", what);
     let (Ok(rank), Some(size)) = (rank.parse::<u32>(), environment.number(SIZE)) else {
         return Err(wrong(&format!("{RANK} and {SIZE} must both be numbers")));
@@ -22,13 +22,13 @@ pub(super) fn detect(environment: &Environment) -> Result<Option<Launch>> {
     if rank >= size {
         return Err(wrong(&format!("{RANK}={rank} must be less than {SIZE}={size}")));
     }
-    check_size(SIZE, usize::try_from(size).unwrap_or(usize::MAX))?;
+    check_size(SIZE, size)?;
     if size == 1 {
-        return Ok(Some(Launch::Alone));
+        return Ok(None);
     }
     let Some(coordinator) = environment.get(COORDINATOR) else {
         return Err(wrong(&format!("{RANK} is set, so {COORDINATOR}=HOST:PORT must say where rank 0 is")));
     };
     let addresses = coordinator.split(',').map(|a| a.trim().to_owned()).collect();
-    Ok(Some(Launch::Started { launcher: "environment", rank, size, meeting: Meeting::At(addresses) }))
+    Ok(Some(Launch { launcher: "environment", rank, size, meeting: Meeting::At(addresses) }))
 }

@@ -1,16 +1,11 @@
 use super::*;
 
-fn detect_in<const N: usize>(variables: [(&str, &str); N]) -> Result<Launch> {
-    detect(&FleetOptions { environment: variables.into(), ..FleetOptions::default() }, "here")
+fn in_environment(variables: &[(&str, &str)]) -> FleetOptions {
+    FleetOptions { environment: variables.into(), ..FleetOptions::default() }
 }
 
-fn file(launch: Result<Launch>) -> (u32, u32, String, bool) {
-    match launch {
-        Ok(Launch::Started { rank, size, meeting: Meeting::File { path, one_machine }, .. }) => {
-            (rank, size, path.display().to_string(), one_machine)
-        }
-        other => panic!("{other:?}"),
-    }
+fn detect_in(variables: &[(&str, &str)]) -> Result<Option<Launch>> {
+    detect(&in_environment(variables), "here")
 }
 
 const SRUN: [(&str, &str); 6] = [
@@ -24,58 +19,45 @@ const SRUN: [(&str, &str); 6] = [
 
 #[test]
 fn without_a_launcher_a_process_is_alone() {
-    assert_eq!(detect_in([("HOME", "/root")]).unwrap(), Launch::Alone);
+    assert_eq!(detect_in(&[("HOME", "/root")]).unwrap(), None);
 }
 
+/// Ranks on one machine meet near by, others in the working directory.
 #[test]
-fn open_mpi_is_found_and_its_ranks_meet_near_by_if_they_are_on_one_machine() {
-    let found = file(detect_in([
+fn a_launcher_is_found_by_its_variables() {
+    let open_mpi = [
         ("OMPI_COMM_WORLD_RANK", "2"),
         ("OMPI_COMM_WORLD_SIZE", "4"),
         ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
         ("PMIX_NAMESPACE", "19871.82593"),
-    ]));
-    assert_eq!((found.0, found.1, found.3), (2, 4, true));
-    assert!(found.2.contains("mpi1987182593-4"), "{}", found.2);
-    assert!(found.2.starts_with(&std::env::temp_dir().display().to_string()), "{}", found.2);
-}
-
-#[test]
-fn hydra_on_two_machines_meets_in_the_working_directory() {
-    let found = file(detect_in([("PMI_RANK", "0"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")]));
-    assert_eq!((found.0, found.1, found.3), (0, 4, false));
-    assert!(found.2.starts_with("./.forebay-bench-"), "{}", found.2);
-}
-
-#[test]
-fn srun_is_found_by_its_step() {
-    let found = file(detect_in(SRUN));
-    assert_eq!((found.0, found.1, found.3), (1, 4, false));
-    assert!(found.2.contains("slurm17x2-4"), "{}", found.2);
+    ];
+    let hydra = [("PMI_RANK", "0"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")];
+    let srun_and = |rank, size| [&SRUN[..], &[("PMI_RANK", rank), ("PMI_SIZE", size)]].concat();
+    for (variables, rank_and_size, on_one_machine, job) in [
+        (&open_mpi[..], (2, 4), true, "mpi1987182593-4"),
+        (&hydra, (0, 4), false, "mpi-4"),
+        (&SRUN, (1, 4), false, "slurm17x2-4"),
+        // mpirun in a Slurm job counts, and srun with a PMI plugin is srun.
+        (&srun_and("5", "8"), (5, 8), false, "mpi17-8"),
+        (&srun_and("1", "4"), (1, 4), false, "slurm17x2-4"),
+    ] {
+        let launch = detect_in(variables).unwrap().unwrap();
+        let Meeting::File { path, one_machine } = launch.meeting else { panic!("{launch:?}") };
+        assert_eq!(((launch.rank, launch.size), one_machine), (rank_and_size, on_one_machine), "{job}");
+        let dir = if one_machine { std::env::temp_dir() } else { ".".into() };
+        assert!(path.starts_with(dir) && path.to_str().unwrap().ends_with(job), "{path:?}");
+    }
 }
 
 #[test]
 fn a_batch_script_without_srun_is_one_process() {
-    let launch = detect_in([("SLURM_JOB_ID", "17"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]);
-    assert_eq!(launch.unwrap(), Launch::Alone);
-}
-
-#[test]
-fn mpirun_in_a_slurm_job_counts_and_srun_with_a_pmi_plugin_is_srun() {
-    let with = |rank, size| {
-        let mut variables: Vec<(&str, &str)> = SRUN.to_vec();
-        variables.extend([("PMI_RANK", rank), ("PMI_SIZE", size)]);
-        let variables: [(&str, &str); 8] = variables.try_into().unwrap();
-        file(detect_in(variables))
-    };
-    assert_eq!((with("5", "8").0, with("5", "8").1), (5, 8));
-    assert!(with("5", "8").2.contains("mpi17-8"));
-    assert!(with("1", "4").2.contains("slurm17x2-4"));
+    let launch = detect_in(&[("SLURM_JOB_ID", "17"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]);
+    assert_eq!(launch.unwrap(), None);
 }
 
 #[test]
 fn our_own_variables_come_before_all() {
-    let launch = detect_in([
+    let launch = detect_in(&[
         (RANK, "3"),
         (SIZE, "4"),
         (COORDINATOR, "a:1,b:2"),
@@ -84,17 +66,17 @@ fn our_own_variables_come_before_all() {
         ("PMI_SIZE", "2"),
     ]);
     let meeting = Meeting::At(vec!["a:1".into(), "b:2".into()]);
-    assert_eq!(launch.unwrap(), Launch::Started { launcher: "environment", rank: 3, size: 4, meeting });
-    assert!(detect_in([(RANK, "4"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
-    assert!(detect_in([(RANK, "1"), (SIZE, "4")]).is_err());
-    assert!(detect_in([(RANK, "x"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
+    assert_eq!(launch.unwrap(), Some(Launch { launcher: "environment", rank: 3, size: 4, meeting }));
+    assert!(detect_in(&[(RANK, "4"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
+    assert!(detect_in(&[(RANK, "1"), (SIZE, "4")]).is_err());
+    assert!(detect_in(&[(RANK, "x"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
 }
 
 #[test]
 fn a_launcher_that_contradicts_itself_or_the_options_is_refused() {
-    assert!(detect_in([("PMI_RANK", "4"), ("PMI_SIZE", "4")]).is_err());
-    assert!(detect_in([("PMI_RANK", "0"), ("PMI_SIZE", "400000")]).is_err());
-    let mut options = FleetOptions { environment: SRUN.into(), procs: Some(2), ..FleetOptions::default() };
+    assert!(detect_in(&[("PMI_RANK", "4"), ("PMI_SIZE", "4")]).is_err());
+    assert!(detect_in(&[("PMI_RANK", "0"), ("PMI_SIZE", "400000")]).is_err());
+    let mut options = FleetOptions { procs: Some(2), ..in_environment(&SRUN) };
     let error = detect(&options, "here").unwrap_err().to_string();
     assert!(error.contains("srun has started 4 ranks already"), "{error}");
     options.hosts = Some("a".into());
@@ -107,16 +89,17 @@ fn one_task_of_srun_may_start_processes_of_its_own() {
     let mut variables = SRUN;
     variables[2].1 = "0";
     variables[4].1 = "1";
-    let options = FleetOptions { environment: variables.into(), procs: Some(2), ..FleetOptions::default() };
-    let starts = vec![RankStart { rank: 1, host: None }];
-    assert_eq!(detect(&options, "here").unwrap(), Launch::Start(starts));
+    let options = FleetOptions { procs: Some(2), ..in_environment(&variables) };
+    let meeting = Meeting::Starts(vec![RankStart { rank: 1, host: None }]);
+    let launch = Launch { launcher: "--procs", rank: 0, size: 2, meeting };
+    assert_eq!(detect(&options, "here").unwrap(), Some(launch));
 }
 
 fn starts(hosts: &str) -> Result<Vec<(u32, Option<String>)>> {
     let options = FleetOptions { hosts: Some(hosts.into()), ..FleetOptions::default() };
-    match detect(&options, "here")? {
-        Launch::Start(starts) => Ok(starts.into_iter().map(|s| (s.rank, s.host)).collect()),
-        Launch::Alone => Ok(Vec::new()),
+    match detect(&options, "here")?.map(|launch| launch.meeting) {
+        Some(Meeting::Starts(starts)) => Ok(starts.into_iter().map(|s| (s.rank, s.host)).collect()),
+        None => Ok(Vec::new()),
         other => panic!("{other:?}"),
     }
 }
@@ -139,10 +122,10 @@ fn hosts_that_are_none_are_refused() {
         assert!(starts(wrong).is_err(), "{wrong:?}");
     }
     assert!(starts(&"a:4000,".repeat(3)).is_err());
-    let options = FleetOptions { procs: Some(0), ..FleetOptions::default() };
-    assert!(detect(&options, "here").is_err());
-    let options = FleetOptions { procs: Some(5000), ..FleetOptions::default() };
-    assert!(detect(&options, "here").is_err());
+    for procs in [0, 5000] {
+        let options = FleetOptions { procs: Some(procs), ..FleetOptions::default() };
+        assert!(detect(&options, "here").is_err());
+    }
 }
 
 #[test]

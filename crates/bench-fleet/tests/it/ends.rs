@@ -4,12 +4,15 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tempfile::TempDir;
 use testkit::lab::{NotRun, not_run};
 use testkit::mpi::open_mpi;
 use testkit::slurm::with_slurm;
 use testkit::ssh::with_sshd;
 
-use crate::rehearsal::{PROGRAM, lines, process_of, rehearsal, run, start};
+use crate::rehearsal::{
+    PROGRAM, Run, as_rank, assert_lines, lines, process_of, rehearsal, run, start, wait_while,
+};
 
 /// "Within seconds": no run here waits for a silent one.
 const SOON: Duration = Duration::from_secs(5);
@@ -26,28 +29,27 @@ fn is_alive(process: i32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
+/// A run whose ranks are at work, their processes, and the directory that they are in.
+fn working(mut command: Command, ranks: u32) -> (Run, Vec<i32>, TempDir) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let run = start(command.arg("--pids").arg(dir.path()).current_dir(&dir));
+    let processes = (0..ranks).map(|rank| process_of(dir.path(), rank)).collect();
+    (run, processes, dir)
+}
+
 /// Start four ranks that work for a minute, send `signal` to rank 2, and see how the run ends.
 fn with_rank_2_sent(mut command: Command, signal: Signal) -> (Output, Duration) {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    command.args(["--work-seconds", "50", "--pids"]).arg(dir.path()).current_dir(&dir);
-    let run = start(&mut command);
-    let processes: Vec<i32> = (0..4).map(|rank| process_of(dir.path(), rank)).collect();
+    command.args(["--work-seconds", "50"]);
+    let (run, processes, _dir) = working(command, 4);
     kill(processes[2], signal);
-    let (output, took) = run.end();
-    // Nobody is left behind.
-    let begun = Instant::now();
-    while let Some(process) = processes.iter().find(|process| is_alive(**process)) {
-        assert!(begun.elapsed() < SOON, "process {process} is still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    (output, took)
+    let ended = run.end();
+    wait_while(SOON, "a process is left behind", || processes.iter().any(|process| is_alive(*process)));
+    ended
 }
 
 fn assert_rank_2_was_lost((output, took): (Output, Duration)) {
     assert_ended_early(&output, took);
-    let lines = lines(&output);
-    assert_eq!(lines.len(), 3, "one line of each other rank: {output:?}");
-    lines.iter().for_each(|line| assert_names_rank_2(line));
+    assert_lines(&output, 3, &["rank 2 (host ", "was lost"]);
 }
 
 fn assert_ended_early(output: &Output, took: Duration) {
@@ -115,42 +117,28 @@ fn a_rank_that_falls_silent_ends_the_run() {
         with_rank_2_sent(rehearsal(&["--procs", "4", "--silence-seconds", "2"]), Signal::STOP);
     assert!(!output.status.success());
     assert!(took > Duration::from_secs(1) && took < 3 * SOON, "{took:?}");
-    let lines = lines(&output);
-    assert_eq!(lines.len(), 3, "{output:?}");
-    assert!(
-        lines.iter().all(|line| line.contains("rank 2 (host ") && line.contains("silent for")),
-        "{lines:?}"
-    );
+    assert_lines(&output, 3, &["rank 2 (host ", "silent for"]);
 }
 
 #[test]
 fn a_rank_0_that_falls_silent_ends_the_others() {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let mut command =
-        rehearsal(&["--procs", "3", "--silence-seconds", "2", "--work-seconds", "50", "--pids"]);
-    let run = start(command.arg(dir.path()));
-    let processes: Vec<i32> = (0..3).map(|rank| process_of(dir.path(), rank)).collect();
+    let silent = ["--procs", "3", "--silence-seconds", "2", "--work-seconds", "50"];
+    let (run, processes, _dir) = working(rehearsal(&silent), 3);
     kill(processes[0], Signal::STOP);
-    let begun = Instant::now();
     // They end, but only their parent could bury them.
-    while processes[1..].iter().any(|process| is_alive(*process)) {
-        assert!(begun.elapsed() < 3 * SOON, "the others go on without rank 0");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_while(3 * SOON, "the others go on without rank 0", || {
+        processes[1..].iter().any(|process| is_alive(*process))
+    });
     kill(processes[0], Signal::KILL);
     let (output, _) = run.end();
-    let lines = lines(&output);
-    assert_eq!(lines.len(), 2, "{output:?}");
-    assert!(lines.iter().all(|line| line.contains("rank 0 (") && line.contains("silent for")), "{lines:?}");
+    assert_lines(&output, 2, &["rank 0 (", "silent for"]);
 }
 
 /// A terminal's Ctrl-Z, a machine that slept: nobody was silent, we did not listen.
 #[test]
 fn a_run_that_was_stopped_as_a_whole_goes_on() {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let mut command = rehearsal(&["--procs", "3", "--silence-seconds", "3", "--work-seconds", "6", "--pids"]);
-    let run = start(command.arg(dir.path()));
-    let processes: Vec<i32> = (0..3).map(|rank| process_of(dir.path(), rank)).collect();
+    let silent = ["--procs", "3", "--silence-seconds", "3", "--work-seconds", "6"];
+    let (run, processes, _dir) = working(rehearsal(&silent), 3);
     processes.iter().for_each(|process| kill(*process, Signal::STOP));
     std::thread::sleep(Duration::from_secs(5));
     processes.iter().for_each(|process| kill(*process, Signal::CONT));
@@ -162,9 +150,7 @@ fn a_run_that_was_stopped_as_a_whole_goes_on() {
 fn a_run_that_is_told_to_end_says_so_on_all_ranks() {
     let (output, took) = with_rank_2_sent(rehearsal(&["--procs", "4"]), Signal::TERM);
     assert!(!output.status.success() && took < SOON, "{took:?} {output:?}");
-    let lines = lines(&output);
-    assert_eq!(lines.len(), 4, "{output:?}");
-    assert!(lines.iter().all(|line| line.contains("rank 2 (host ") && line.contains("SIGTERM")), "{lines:?}");
+    assert_lines(&output, 4, &["rank 2 (host ", "SIGTERM"]);
 }
 
 /// Which has caught it for the run before.
@@ -182,15 +168,10 @@ fn after_the_run_the_signal_still_ends_the_process() {
 
 #[test]
 fn the_loss_of_rank_0_ends_the_others() {
-    let dir = tempfile::tempdir().expect("temporary directory");
-    let mut command = rehearsal(&["--procs", "3", "--work-seconds", "50", "--pids"]);
-    let run = start(command.arg(dir.path()));
-    let processes: Vec<i32> = (0..3).map(|rank| process_of(dir.path(), rank)).collect();
+    let (run, processes, _dir) = working(rehearsal(&["--procs", "3", "--work-seconds", "50"]), 3);
     kill(processes[0], Signal::KILL);
     let (output, _) = run.end();
-    let lines = lines(&output);
-    assert_eq!(lines.len(), 2, "{output:?}");
-    assert!(lines.iter().all(|line| line.contains("rank 0 (") && line.contains("was lost")), "{lines:?}");
+    assert_lines(&output, 2, &["rank 0 (", "was lost"]);
 }
 
 fn assert_all_say(arguments: &[&str], ranks: usize, what: &str) {
@@ -223,23 +204,16 @@ fn ranks_that_go_different_ways_do_not_wait_for_each_other() {
 
 #[test]
 fn a_rank_that_does_not_come_is_named() {
-    let mut command = rehearsal(&["--join-seconds", "1"]);
-    command.env("FOREBAY_BENCH_RANK", "0").env("FOREBAY_BENCH_SIZE", "3");
-    command
-        .env("FOREBAY_BENCH_COORDINATOR", "localhost:1")
-        .env("FOREBAY_BENCH_TOKEN", "0123456789abcdef0123");
     let port = testkit::ports::free_port();
-    command.env("FOREBAY_BENCH_COORDINATOR", format!("localhost:{port}"));
-    let output = run(&mut command);
-    assert!(!output.status.success());
-    let lines = lines(&output);
-    assert!(lines[0].contains("1 of 3 ranks came within 1 s; missing: rank 1, rank 2"), "{lines:?}");
-
-    command.env("FOREBAY_BENCH_RANK", "2");
-    let output = run(&mut command);
-    assert!(!output.status.success());
-    let text = &crate::rehearsal::lines(&output)[0];
-    assert!(text.contains("rank 2 did not find rank 0 within 1 s") && text.contains("refused"), "{text}");
+    for (rank, parts) in [
+        (0, &["1 of 3 ranks came within 1 s; missing: rank 1, rank 2"][..]),
+        (2, &["rank 2 did not find rank 0 within 1 s", "refused"]),
+    ] {
+        let output = run(&mut as_rank(rank, 3, port, &["--join-seconds", "1"]));
+        assert!(!output.status.success());
+        let line = &lines(&output)[0];
+        assert!(parts.iter().all(|part| line.contains(part)), "{line}");
+    }
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use testkit::lab::{NotRun, not_run};
 use testkit::mpi::{mpich_on_two_machines, open_mpi};
 use testkit::slurm::with_slurm;
 use testkit::ssh::with_sshd;
 
-use crate::rehearsal::{PROGRAM, printed, rehearsal, run, table};
+use crate::rehearsal::{PROGRAM, as_rank, printed, rehearsal, run, start, table, wait_while};
 
 /// On one command line for all launchers.
 const SITES: [&str; 2] = ["--site", "0-1=north,2-3=south"];
@@ -100,15 +100,12 @@ fn a_batch_script_that_forgets_srun_is_one_process() {
         std::fs::write(&script, format!("#!/bin/sh\n{PROGRAM} --site here\n")).expect("written");
         let mut sbatch = slurm.command("sbatch");
         printed(sbatch.args(["--ntasks=4", "--output=out"]).arg(&script).current_dir(&dir));
-        let begun = Instant::now();
-        let out = loop {
+        let mut out = String::new();
+        wait_while(Duration::from_secs(30), "the script does not end", || {
+            out = std::fs::read_to_string(dir.path().join("out")).unwrap_or_default();
             // Its last word is a line's end.
-            let out = std::fs::read_to_string(dir.path().join("out")).unwrap_or_default();
-            if out.lines().count() == 2 || begun.elapsed() > Duration::from_secs(30) {
-                break out;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        };
+            out.lines().count() != 2
+        });
         assert_eq!(out, table(1, 1000, |_| "here".into()));
     });
 }
@@ -134,11 +131,7 @@ fn a_host_that_ssh_cannot_reach_is_named_at_once() {
         assert!(errors.contains("rank 2 (host unknown.invalid) ended before it joined"), "{errors}");
         // The one that was reached is gone too, however far it had come.
         let mark = ssh.split('/').find(|part| part.starts_with("forebay-sshd-")).expect("its directory");
-        let begun = Instant::now();
-        while is_running(mark) {
-            assert!(begun.elapsed() < Duration::from_secs(10), "a rank is left behind");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        wait_while(Duration::from_secs(10), "a rank is left behind", || is_running(mark));
     });
 }
 
@@ -146,17 +139,7 @@ fn a_host_that_ssh_cannot_reach_is_named_at_once() {
 #[test]
 fn a_launcher_that_says_nothing_is_helped_by_variables() {
     let port = testkit::ports::free_port();
-    let coordinator = format!("localhost:{port}");
-    let mut ranks: Vec<_> = (0..4_u32)
-        .map(|rank| {
-            let mut command = rehearsal(&SITES);
-            command.env("FOREBAY_BENCH_RANK", rank.to_string()).env("FOREBAY_BENCH_SIZE", "4");
-            command
-                .env("FOREBAY_BENCH_COORDINATOR", &coordinator)
-                .env("FOREBAY_BENCH_TOKEN", "0123456789abcdef0123");
-            crate::rehearsal::start(&mut command)
-        })
-        .collect();
+    let mut ranks: Vec<_> = (0..4).map(|rank| start(&mut as_rank(rank, 4, port, &SITES))).collect();
     let (first, _) = ranks.remove(0).end();
     assert_eq!(String::from_utf8_lossy(&first.stdout), expected(), "{first:?}");
     for rank in ranks {
@@ -167,11 +150,9 @@ fn a_launcher_that_says_nothing_is_helped_by_variables() {
 
 /// Whether there is a rehearsal with `mark` in its arguments.
 fn is_running(mark: &str) -> bool {
-    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
-    processes.map(|process| std::fs::read(process.path().join("cmdline")).unwrap_or_default()).any(
-        |arguments| {
-            let arguments = String::from_utf8_lossy(&arguments).into_owned();
-            arguments.starts_with(PROGRAM) && arguments.contains(mark)
-        },
-    )
+    std::fs::read_dir("/proc").expect("processes").flatten().any(|process| {
+        let arguments = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let arguments = String::from_utf8_lossy(&arguments);
+        arguments.starts_with(PROGRAM) && arguments.contains(mark)
+    })
 }

@@ -1,47 +1,59 @@
 //! Many ranks, in one process to be kind to the machine: each is a member with sockets and a thread of its own.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bench_fleet::{CalledAgent, Environment, Fleet, FleetOptions, Member, RunToken, Seat};
+use relay::Relay;
 use testkit::ports::free_port;
+use tokio::task::JoinSet;
 use types::Result;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 pub fn options(rank: u32, size: u32, port: u16) -> FleetOptions {
+    options_with(TOKEN, rank, size, port)
+}
+
+pub fn options_with(token: &str, rank: u32, size: u32, port: u16) -> FleetOptions {
     let (rank, size) = (rank.to_string(), size.to_string());
     let coordinator = format!("127.0.0.1:{port}");
-    let environment = Environment::from([
+    let variables = [
         ("FOREBAY_BENCH_RANK", rank.as_str()),
-        ("FOREBAY_BENCH_SIZE", size.as_str()),
-        ("FOREBAY_BENCH_COORDINATOR", coordinator.as_str()),
-        ("FOREBAY_BENCH_TOKEN", TOKEN),
-    ]);
+        ("FOREBAY_BENCH_SIZE", &size),
+        ("FOREBAY_BENCH_COORDINATOR", &coordinator),
+        ("FOREBAY_BENCH_TOKEN", token),
+    ];
+    let environment = Environment::from(variables.as_slice());
     FleetOptions { environment, catch_terminate: false, ..FleetOptions::default() }
 }
 
-/// Let `play` be played by `size` ranks.
-async fn with_ranks<F>(size: u32, play: impl Fn(Member) -> F) -> Vec<Result<()>>
+/// Let `play` be played by `size` ranks, to a good end.
+async fn with_ranks<F>(size: u32, play: impl Fn(Member) -> F)
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let results = results_of(size, play).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+}
+
+async fn results_of<F>(size: u32, play: impl Fn(Member) -> F) -> Vec<Result<()>>
 where
     F: Future<Output = Result<()>> + Send + 'static,
 {
     let port = free_port();
     let joining: Vec<_> =
         (0..size).map(|rank| tokio::spawn(Fleet::join(options(rank, size, port)))).collect();
-    let mut playing = Vec::new();
+    let mut playing = JoinSet::new();
     for member in joining {
-        playing.push(tokio::spawn(play(member.await.expect("no panic").expect("joined"))));
+        playing.spawn(play(member.await.expect("no panic").expect("joined")));
     }
-    let mut results = Vec::new();
-    for played in playing {
-        results.push(played.await.expect("no panic"));
-    }
-    results
+    playing.join_all().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sixty_four_members_gather_broadcast_and_meet() {
-    let results = with_ranks(64, |member| async move {
+    with_ranks(64, |member| async move {
         assert_eq!((member.size(), member.roster().len()), (64, 64));
         for round in 0..3_u8 {
             // Ranks give very different amounts, some of them more than a frame.
@@ -64,14 +76,13 @@ async fn sixty_four_members_gather_broadcast_and_meet() {
         member.finish().await
     })
     .await;
-    assert!(results.iter().all(Result::is_ok), "{results:?}");
 }
 
 /// All ranks share this process's clock, so that the truth is known: one instant has one time in the fleet.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_fleets_time_is_right_within_its_bound() {
     let instants = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let results = with_ranks(8, move |member| {
+    with_ranks(8, move |member| {
         let instants = instants.clone();
         async move {
             for round in 0..5 {
@@ -101,25 +112,23 @@ async fn the_fleets_time_is_right_within_its_bound() {
         }
     })
     .await;
-    assert!(results.iter().all(Result::is_ok), "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_beyond_the_limit_is_refused_where_it_is_given() {
-    let results = with_ranks(2, |member| async move {
+    with_ranks(2, |member| async move {
         let error = member.gather(vec![0; (64 << 20) + 1]).await.expect_err("too long");
         assert!(error.to_string().contains("of at most 67108864"), "{error}");
         member.gather(vec![1]).await?;
         member.finish().await
     })
     .await;
-    assert!(results.iter().all(Result::is_ok), "{results:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn work_under_guard_ends_when_another_rank_aborts() {
     let begun = Instant::now();
-    let results = with_ranks(3, |member| async move {
+    let results = results_of(3, |member| async move {
         if member.rank() == 1 {
             return Err(member.abort("enough").await);
         }
@@ -154,7 +163,7 @@ async fn ranks_of_another_build_or_size_end_the_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rank_0_sees_the_notes_of_the_others_while_they_work() {
-    let results = with_ranks(4, |member| async move {
+    with_ranks(4, |member| async move {
         if member.is_root() {
             let mut seen = std::collections::BTreeSet::new();
             while seen.len() < 3 {
@@ -169,50 +178,6 @@ async fn rank_0_sees_the_notes_of_the_others_while_they_work() {
         member.finish().await
     })
     .await;
-    assert!(results.iter().all(Result::is_ok), "{results:?}");
-}
-
-/// Pass on what comes, each way `delay` later, to `port`; the port that does so.
-fn far_away(port: u16, delay: Duration) -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let near = listener.local_addr().expect("bound").port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // Rank 0 may not be there yet; who connected tries again.
-            let Ok(other) = std::net::TcpStream::connect(("127.0.0.1", port)) else { continue };
-            for stream in [&stream, &other] {
-                stream.set_nodelay(true).expect("a socket");
-            }
-            let (stream_2, other_2) =
-                (stream.try_clone().expect("a socket"), other.try_clone().expect("a socket"));
-            pass_on(stream, other, delay);
-            pass_on(other_2, stream_2, delay);
-        }
-    });
-    near
-}
-
-fn pass_on(mut from: std::net::TcpStream, mut to: std::net::TcpStream, delay: Duration) {
-    use std::io::{Read, Write};
-    let (sender, queue) = std::sync::mpsc::sync_channel::<(Instant, Vec<u8>)>(1000);
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(length) = from.read(&mut buffer) {
-            let part = buffer.get(..length).unwrap_or_default().to_vec();
-            if length == 0 || sender.send((Instant::now() + delay, part)).is_err() {
-                return;
-            }
-        }
-    });
-    std::thread::spawn(move || {
-        for (due, part) in queue {
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            if to.write_all(&part).is_err() {
-                return;
-            }
-        }
-        let _ = to.shutdown(std::net::Shutdown::Write);
-    });
 }
 
 /// A barrier that let each rank go when it hears of it would be late by the way to it.
@@ -220,7 +185,11 @@ fn pass_on(mut from: std::net::TcpStream, mut to: std::net::TcpStream, delay: Du
 async fn ranks_that_are_far_apart_still_begin_at_one_instant() {
     let one_way = Duration::from_millis(50);
     let port = free_port();
-    let far = far_away(port, one_way);
+    let line = relay::Config { rtt: 2 * one_way, ..relay::Config::default() };
+    let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    // Rank 0 may not be there yet; who connected tries again.
+    let relay = Relay::bind(here(0), here(port), line).expect("a relay");
+    let far = relay.local_addr().port();
     let joining = [options(0, 2, port), options(1, 2, far)].map(|options| tokio::spawn(Fleet::join(options)));
     let playing = joining.map(|member| {
         tokio::spawn(async move {

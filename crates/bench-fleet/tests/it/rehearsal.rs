@@ -15,6 +15,15 @@ pub fn rehearsal(arguments: &[&str]) -> Command {
     command
 }
 
+/// The same as one rank of those that a script starts, by variables alone.
+pub fn as_rank(rank: u32, size: u32, port: u16, arguments: &[&str]) -> Command {
+    let mut command = rehearsal(arguments);
+    command.env("FOREBAY_BENCH_RANK", rank.to_string()).env("FOREBAY_BENCH_SIZE", size.to_string());
+    command.env("FOREBAY_BENCH_COORDINATOR", format!("localhost:{port}"));
+    command.env("FOREBAY_BENCH_TOKEN", "0123456789abcdef0123");
+    command
+}
+
 /// The table of `size` ranks whose sites are `site`, made here from what each rank must give.
 pub fn table(size: u32, bytes: usize, site: impl Fn(u32) -> String) -> String {
     let mut text = String::from("rank site plan bytes sum\n");
@@ -68,15 +77,29 @@ pub fn printed(command: &mut Command) -> String {
 
 /// The process of a rank, once it has left its id.
 pub fn process_of(dir: &Path, rank: u32) -> i32 {
-    let begun = Instant::now();
-    loop {
+    let mut process = None;
+    wait_while(DEADLINE, "a rank does not begin", || {
         let text = std::fs::read_to_string(dir.join(rank.to_string())).unwrap_or_default();
-        if let Ok(process) = text.trim().parse() {
-            return process;
-        }
-        assert!(begun.elapsed() < DEADLINE, "rank {rank} does not begin");
+        process = text.trim().parse().ok();
+        process.is_none()
+    });
+    process.expect("its id")
+}
+
+/// Fails with `what` if it is still so after `limit`.
+pub fn wait_while(limit: Duration, what: &str, mut still: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while still() {
+        assert!(begun.elapsed() < limit, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// So many ranks have said a line each, with all these parts in it.
+pub fn assert_lines(output: &Output, ranks: usize, parts: &[&str]) {
+    let lines = lines(output);
+    assert_eq!(lines.len(), ranks, "{output:?}");
+    assert!(lines.iter().all(|line| parts.iter().all(|part| line.contains(part))), "{lines:?}");
 }
 
 /// Lines of the rehearsal's own on standard error.

@@ -4,23 +4,22 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use bench_fleet::{Environment, Fleet};
+use bench_fleet::Fleet;
+use relay::SplitMix;
 
-use crate::many::options;
+use crate::many::{options, options_with};
+use crate::rehearsal::wait_while;
 use testkit::ports::free_port;
 
 fn connect(port: u16) -> TcpStream {
-    let begun = Instant::now();
-    loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) => {
-                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
-                return stream;
-            }
-            Err(e) => assert!(begun.elapsed() < Duration::from_secs(10), "{e}"),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut connected = None;
+    wait_while(Duration::from_secs(10), "nobody listens", || {
+        connected = TcpStream::connect(("127.0.0.1", port)).ok();
+        connected.is_none()
+    });
+    let stream = connected.expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+    stream
 }
 
 /// Send `bytes`; what comes back until the other side closes.
@@ -28,14 +27,8 @@ fn answer_to(port: u16, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(port);
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
-    let mut buffer = [0; 4096];
     // A reset is a close too, when we had sent more than was read.
-    while let Ok(length) = stream.read(&mut buffer) {
-        if length == 0 {
-            return answer;
-        }
-        answer.extend_from_slice(&buffer[..length]);
-    }
+    let _ = stream.read_to_end(&mut answer);
     answer
 }
 
@@ -52,17 +45,9 @@ async fn strangers_are_turned_away_and_the_run_goes_on() {
         answer_to(port, &[0xff; 64]);
         answer_to(port, &[0, 1, 0, 0, 0, b'{']);
         answer_to(port, b"\0\0\0\x14\0{\"Ping\":{\"sent\":12}}");
-        let mut state = 88_172_645_463_325_252_u64;
+        let mut random = SplitMix::new(88_172_645_463_325_252);
         for _ in 0..50 {
-            let bytes: Vec<u8> = (0..200)
-                .map(|_| {
-                    state ^= state << 13;
-                    state ^= state >> 7;
-                    state ^= state << 17;
-                    state as u8
-                })
-                .collect();
-            answer_to(port, &bytes);
+            answer_to(port, &std::iter::repeat_with(|| random.draw() as u8).take(200).collect::<Vec<_>>());
         }
         // One that leaves in the middle of its name.
         drop(connect(port));
@@ -71,14 +56,7 @@ async fn strangers_are_turned_away_and_the_run_goes_on() {
     .expect("no panic");
 
     // A rank of the right number with the wrong token.
-    let mut wrong = options(1, 3, port);
-    let coordinator = format!("127.0.0.1:{port}");
-    wrong.environment = Environment::from([
-        ("FOREBAY_BENCH_RANK", "1"),
-        ("FOREBAY_BENCH_SIZE", "3"),
-        ("FOREBAY_BENCH_COORDINATOR", coordinator.as_str()),
-        ("FOREBAY_BENCH_TOKEN", "ffffffffffffffffffffffffffffffff"),
-    ]);
+    let mut wrong = options_with("ffffffffffffffffffffffffffffffff", 1, 3, port);
     wrong.join_deadline = Duration::from_millis(500);
     let error = Fleet::join(wrong).await.err().expect("refused").to_string();
     assert!(error.contains("the token is another run's"), "{error}");

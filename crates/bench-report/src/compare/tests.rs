@@ -1,3 +1,4 @@
+use relay::SplitMix;
 use serde_json::json;
 
 use super::*;
@@ -7,43 +8,21 @@ fn file(measures: Vec<Measure>) -> ResultFile {
     ResultFile {
         schema: SCHEMA,
         experiment: "render".to_owned(),
-        title: "Render".to_owned(),
         preset: "modern".to_owned(),
-        started: "2026-01-02T03:04:05Z".to_owned(),
-        seconds: 1.0,
-        command: Vec::new(),
         parameters: BTreeMap::from([("file_bytes".to_owned(), json!(1024))]),
-        seed: 7,
-        fingerprint: BTreeMap::new(),
-        tables: Vec::new(),
-        plots: Vec::new(),
         measures,
-        histograms: Vec::new(),
-        findings: Vec::new(),
         ..ResultFile::default()
     }
 }
 
 fn seconds(name: &str, values: Vec<f64>) -> Measure {
-    Measure { name: name.to_owned(), unit: "s".to_owned(), better: Better::Lower, values }
+    Measure::new(name, "s", Better::Lower, values)
 }
 
-/// SplitMix64; the seed is in every message.
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Normal, by the sum of twelve.
-    fn run(&mut self, mean: f64, noise: f64, n: usize) -> Vec<f64> {
-        (0..n).map(|_| mean * (1.0 + noise * ((0..12).map(|_| self.uniform()).sum::<f64>() - 6.0))).collect()
-    }
+/// `n` repetitions, normal by the sum of twelve. The seed is in every message.
+fn run_of(random: &mut SplitMix, mean: f64, noise: f64, n: usize) -> Vec<f64> {
+    let mut normal = || (0..12).map(|_| random.unit()).sum::<f64>() - 6.0;
+    (0..n).map(|_| mean * (1.0 + noise * normal())).collect()
 }
 
 /// Five measures each, nothing different: at 5 % for the whole grid about five of a hundred may be wrong.
@@ -51,8 +30,9 @@ impl Random {
 fn two_runs_of_the_same_are_not_different() {
     let mut alarms = Vec::new();
     for seed in 0..100 {
-        let mut random = Random(seed);
-        let mut run = || file((0..5).map(|i| seconds(&format!("m{i}"), random.run(10.0, 0.03, 8))).collect());
+        let mut random = SplitMix::new(seed);
+        let mut run =
+            || file((0..5).map(|i| seconds(&format!("m{i}"), run_of(&mut random, 10.0, 0.03, 8))).collect());
         let (a, b) = (run(), run());
         match compare(&a, &b, &Config::default()).verdict {
             ResultVerdict::Same => {}
@@ -68,10 +48,10 @@ fn two_runs_of_the_same_are_not_different() {
 fn a_run_slowed_by_ten_percent_is_found() {
     let mut missed = Vec::new();
     for seed in 0..100 {
-        let mut random = Random(seed);
+        let mut random = SplitMix::new(seed);
         let mut run = |direct: f64| {
-            let direct = seconds("direct", random.run(direct, 0.03, 8));
-            file(vec![direct, seconds("warm", random.run(5.0, 0.03, 8))])
+            let direct = seconds("direct", run_of(&mut random, direct, 0.03, 8));
+            file(vec![direct, seconds("warm", run_of(&mut random, 5.0, 0.03, 8))])
         };
         let (a, b) = (run(10.0), run(11.0));
         let outcome = compare(&a, &b, &Config::default());
@@ -108,11 +88,7 @@ fn the_table_shows_the_change_and_a_tilde() {
 
 #[test]
 fn higher_is_better_for_rates() {
-    let rate = |values: Vec<f64>| Measure {
-        better: Better::Higher,
-        unit: "MiB/s".to_owned(),
-        ..seconds("read", values)
-    };
+    let rate = |values: Vec<f64>| Measure::new("read", "MiB/s", Better::Higher, values);
     let (low, high) = (vec![10.0, 10.1, 10.2, 10.3, 10.4, 10.5], vec![11.0, 11.1, 11.2, 11.3, 11.4, 11.5]);
     let (low, high) = (file(vec![rate(low)]), file(vec![rate(high)]));
     assert_eq!(compare(&low, &high, &Config::default()).verdict, ResultVerdict::Better);

@@ -1,6 +1,7 @@
 //! From values to pixels, and where to put the ticks: whole steps of 1, 2 or 5, decades on a logarithmic axis, and
 //! powers of two where all values are such (file sizes).
 
+use crate::distribution::extremes;
 use crate::format;
 
 /// More labels than this do not fit beside each other.
@@ -22,8 +23,7 @@ impl AxisScale {
     /// Over finite `values`; linear if a logarithmic one cannot show them all, because one is not positive. With
     /// `from_zero` a linear scale begins at zero, as lengths of bars must.
     pub fn new(values: &[f64], logarithmic: bool, from_zero: bool) -> AxisScale {
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (low, high) = extremes(values.iter().copied());
         let (low, high) = if low <= high { (low, high) } else { (0.0, 1.0) };
         if logarithmic && low > 0.0 {
             return AxisScale::logarithmic(values, low, high);

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::scale::AxisScale;
-use super::{DIGIT, LINE, PlotFrame, class, doubt, whisker};
+use super::{DIGIT, LINE, PlotFrame, class, doubt, text, tip, whisker};
 use crate::format;
 use crate::markup::escape;
 use crate::model::{Plot, Series};
@@ -55,12 +54,7 @@ impl Slots {
             let middle = self.middle(*x);
             for (line, part) in name.iter().enumerate() {
                 let y = frame.bottom + 18.0 + LINE * line as f64;
-                let part = escape(part);
-                // Writing to a string cannot fail.
-                let _ = write!(
-                    out,
-                    "<text class=\"tick\" x=\"{middle:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{part}</text>"
-                );
+                out.push_str(&text("tick", "middle", middle, y, part));
             }
         }
     }
@@ -68,7 +62,7 @@ impl Slots {
     pub fn draw_bars(&self, out: &mut String, series: &[Series], frame: &PlotFrame) {
         let group = (self.width * 0.8).min(GROUP_MAX);
         let width = group / series.len().max(1) as f64;
-        let y: &AxisScale = &frame.y;
+        let y = &frame.y;
         let floor = y.at(y.floor());
         for (i, one) in series.iter().enumerate() {
             let class = class(series, i);
@@ -76,7 +70,8 @@ impl Slots {
                 let left = self.middle(point.x) - group / 2.0 + width * i as f64;
                 let (top, height) = (y.at(point.y).min(floor), (y.at(point.y) - floor).abs());
                 let bar = (width - 3.0).max(1.0);
-                let tip = escape(&format!("{}: {}{}", one.name, format::number(point.y), doubt(point)));
+                let tip = escape(&(tip(one, point) + &doubt(point)));
+                // Writing to a string cannot fail.
                 let _ = write!(
                     out,
                     "<rect class=\"bar {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" \
@@ -86,11 +81,7 @@ impl Slots {
                 whisker(out, &format!("{class} on-bar"), middle, point, frame);
                 if width >= LABELLED_BAR {
                     let above = point.interval.map_or(top, |(_, high)| y.at(high).min(top)) - 6.0;
-                    let value = short(point.y);
-                    let _ = write!(
-                        out,
-                        "<text class=\"value\" x=\"{middle:.1}\" y=\"{above:.1}\" text-anchor=\"middle\">{value}</text>"
-                    );
+                    out.push_str(&text("value", "middle", middle, above, &short(point.y)));
                 }
             }
         }

@@ -14,16 +14,9 @@ const TEST_1_MIB: f64 = 10240.0;
 
 /// Seconds as printed, and MiB/s.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(from = "(f64, f64)")]
 pub struct SobTiming {
     pub seconds: f64,
     pub rate: f64,
-}
-
-impl From<(f64, f64)> for SobTiming {
-    fn from((seconds, rate): (f64, f64)) -> SobTiming {
-        SobTiming { seconds, rate }
-    }
 }
 
 /// The four tests on one node. Test 3's random reads were never printed.

@@ -11,6 +11,7 @@ use bench_report::model::{
 };
 use bench_report::published::PUBLISHED;
 use bench_report::summary::{estimate, median, point};
+use relay::SplitMix;
 use serde_json::json;
 
 /// Must appear as text and never as a tag.
@@ -20,30 +21,18 @@ pub const HOSTILE: &str =
 const RTTS_MS: [f64; 4] = [1.9, 69.5, 194.0, 221.0];
 const REPETITIONS: u32 = 8;
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Around `mean`, within 8 %.
-    fn repeat(&mut self, mean: f64) -> Vec<f64> {
-        (0..REPETITIONS).map(|_| mean * (0.92 + 0.16 * (self.uniform() + self.uniform()) / 2.0)).collect()
-    }
+/// Around `mean`, within 8 %.
+fn repeat(random: &mut SplitMix, mean: f64) -> Vec<f64> {
+    (0..REPETITIONS).map(|_| mean * (0.92 + 0.16 * (random.unit() + random.unit()) / 2.0)).collect()
 }
 
 /// Direct, cold, warm: a name and the repetitions at each distance.
 type Runs = [(&'static str, Vec<Vec<f64>>); 3];
 
 pub fn result() -> ResultFile {
-    let mut random = Random(20260102);
-    let mut of = |seconds: fn(f64) -> f64| RTTS_MS.iter().map(|rtt| random.repeat(seconds(*rtt))).collect();
+    let mut random = SplitMix::new(20260102);
+    let mut of =
+        |seconds: fn(f64) -> f64| RTTS_MS.iter().map(|rtt| repeat(&mut random, seconds(*rtt))).collect();
     let runs: Runs = [("direct", of(|rtt| 5.3 + 0.034 * rtt)), ("cold", of(|_| 4.4)), ("warm", of(|_| 3.1))];
     ResultFile {
         schema: SCHEMA,
@@ -148,11 +137,11 @@ fn bars(runs: &Runs) -> Plot {
     }
 }
 
-fn over_time(random: &mut Random) -> Plot {
+fn over_time(random: &mut SplitMix) -> Plot {
     let mut curve = |name: &str, level: f64| {
         let points = (0..60).map(|s| {
             let s = f64::from(s);
-            Point::at(s, level * (1.0 - (-s / 6.0).exp()) * (0.9 + 0.2 * random.uniform()))
+            Point::at(s, level * (1.0 - (-s / 6.0).exp()) * (0.9 + 0.2 * random.unit()))
         });
         Series::ours(name, points.collect())
     };
@@ -165,10 +154,10 @@ fn over_time(random: &mut Random) -> Plot {
     }
 }
 
-fn sizes(random: &mut Random) -> Plot {
+fn sizes(random: &mut SplitMix) -> Plot {
     let ours = (0..10).map(|i| {
         let mib = f64::from(1u32 << i);
-        point(mib, &random.repeat(260.0 * mib / (mib + 3.0))).unwrap()
+        point(mib, &repeat(random, 260.0 * mib / (mib + 3.0))).unwrap()
     });
     let mut series = vec![Series::ours("tier, SFMW", ours.collect())];
     series.extend(PUBLISHED.azure.sfmw_series());
@@ -183,27 +172,21 @@ fn sizes(random: &mut Random) -> Plot {
 
 fn measures(runs: &Runs) -> Vec<Measure> {
     let all = runs.iter().flat_map(|(name, all)| {
-        RTTS_MS.iter().zip(all).map(move |(rtt, values)| Measure {
-            name: format!("{name}, rtt {rtt} ms"),
-            unit: "s".to_owned(),
-            better: Better::Lower,
-            values: values.clone(),
-        })
+        let measure = move |(rtt, values): (&f64, &Vec<f64>)| {
+            Measure::new(format!("{name}, rtt {rtt} ms"), "s", Better::Lower, values.clone())
+        };
+        RTTS_MS.iter().zip(all).map(measure)
     });
-    let drifting = Measure {
-        name: "tier memory".to_owned(),
-        unit: "MiB".to_owned(),
-        better: Better::Lower,
-        values: (0..8).map(|i| 300.0 + 9.0 * f64::from(i)).collect(),
-    };
+    let rising = (0..8).map(|i| 300.0 + 9.0 * f64::from(i)).collect();
+    let drifting = Measure::new("tier memory", "MiB", Better::Lower, rising);
     all.chain([drifting]).collect()
 }
 
-fn histograms(random: &mut Random) -> Vec<bench_report::model::NamedHistogram> {
+fn histograms(random: &mut SplitMix) -> Vec<bench_report::model::NamedHistogram> {
     let mut of = |name: &str, microseconds: f64, samples: u32| {
         let mut histogram = Histogram::new();
         for _ in 0..samples {
-            let tail = (1.0 - random.uniform()).powf(-0.4);
+            let tail = (1.0 - random.unit()).powf(-0.4);
             histogram.record_microseconds((microseconds * tail) as u64, 1);
         }
         histogram.to_named(name)

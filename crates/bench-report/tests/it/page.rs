@@ -1,9 +1,7 @@
 //! The page in a real browser (Debian's chromium): the plots are there, nothing is fetched, nothing runs.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use bench_report::html;
 use bench_report::model::{Cell, Table, TableRow};
@@ -11,7 +9,11 @@ use bench_report::model::{Cell, Table, TableRow};
 use crate::example;
 
 /// A cold start of the browser on two busy cores takes some seconds.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE_SECONDS: &str = "120";
+/// Without a window, and without what the browser does of its own accord.
+const FLAGS: &str = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --no-first-run \
+    --disable-background-networking --disable-component-update --disable-sync --disable-default-apps \
+    --disable-extensions --disable-domain-reliability --virtual-time-budget=3000";
 
 /// Kept after the test, to be looked at.
 fn output_dir() -> PathBuf {
@@ -20,26 +22,18 @@ fn output_dir() -> PathBuf {
     dir
 }
 
-/// Report that a test did not run. A failure where everything must run.
-fn not_run(name: &str, reason: &str) {
-    assert!(std::env::var_os("FOREBAY_MUST_RUN").is_none(), "{name} must run here, but: {reason}");
-    eprintln!("not run: {name}: {reason}");
-}
-
+/// Reports that a test does not run where there is no browser. A failure where everything must run.
 fn has_chromium(name: &str) -> bool {
     let found =
         Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    match found {
-        Ok(status) if status.success() => true,
-        Ok(status) => {
-            not_run(name, &format!("chromium --version: {status}"));
-            false
-        }
-        Err(error) => {
-            not_run(name, &format!("chromium: {error} (apt-get install chromium)"));
-            false
-        }
-    }
+    let reason = match found {
+        Ok(status) if status.success() => return true,
+        Ok(status) => format!("chromium --version: {status}"),
+        Err(error) => format!("chromium: {error} (apt-get install chromium)"),
+    };
+    assert!(std::env::var_os("FOREBAY_MUST_RUN").is_none(), "{name} must run here, but: {reason}");
+    eprintln!("not run: {name}: {reason}");
+    false
 }
 
 /// What came of showing a page.
@@ -70,43 +64,19 @@ fn fetched(log: &Path) -> Vec<String> {
 fn browse(page: &Path, options: &[&str]) -> Shown {
     let profile = tempfile::tempdir().unwrap();
     let log = profile.path().join("requests.json");
-    let mut child = Command::new("chromium")
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
-        .args([
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ])
-        .args(["--disable-default-apps", "--disable-extensions", "--disable-domain-reliability"])
-        .arg("--virtual-time-budget=3000")
+    let output = Command::new("timeout")
+        .args(["--kill-after=5", DEADLINE_SECONDS, "chromium"])
+        .args(FLAGS.split_whitespace())
         .arg("--host-resolver-rules=MAP * ~NOTFOUND")
         .arg(format!("--log-net-log={}", log.display()))
         .arg(format!("--user-data-dir={}", profile.path().display()))
         .args(options)
         .arg(format!("file://{}", page.display()))
-        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .spawn()
+        .output()
         .unwrap();
-    let mut stdout = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        stdout.read_to_string(&mut text).map(|_| text)
-    });
-    let start = Instant::now();
-    let status = loop {
-        match child.try_wait().unwrap() {
-            Some(status) => break status,
-            None if start.elapsed() > DEADLINE => {
-                let _ = child.kill();
-                panic!("chromium did not end within {DEADLINE:?}");
-            }
-            None => std::thread::sleep(Duration::from_millis(50)),
-        }
-    };
-    assert!(status.success(), "chromium: {status}");
-    Shown { text: reader.join().unwrap().unwrap(), fetched: fetched(&log) }
+    assert!(output.status.success(), "chromium: {} (124: not within {DEADLINE_SECONDS} s)", output.status);
+    Shown { text: String::from_utf8(output.stdout).unwrap(), fetched: fetched(&log) }
 }
 
 fn write_page(name: &str, text: &str) -> PathBuf {
