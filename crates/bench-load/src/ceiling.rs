@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::SeededData;
-use crate::dataset::{Dataset, LayOutOptions, prepare};
+use crate::dataset::{DataSetDir, Dataset, prepare_at};
 use crate::engine::{Control, LoadJob, LoadLimits, LoadPhase, LocalGate, run};
 use crate::safety::RunDir;
 use crate::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
@@ -36,9 +36,7 @@ pub async fn ceiling(workers: u32, block_bytes: u64, verify_percent: u8, seconds
     let size = DATA_BYTES.max(block_bytes).next_multiple_of(block_bytes.max(1));
     let layout = Layout { files: 1, sizes: Sizes::Equal(size), ..Layout::default() };
     let dataset = Dataset { layout: layout.clone(), content: SeededData::default(), version: 1, trees: 1 };
-    let control = Control::new();
-    prepare(&dataset, &dir, &one, &LayOutOptions { block_bytes, ..LayOutOptions::default() }, &control)
-        .await?;
+    prepare_at(&dataset, DataSetDir { dir: &dir, directory: "" }, &one, block_bytes).await?;
     let work = LoadWork {
         unit: TouchUnit::Block,
         order: AccessOrder::Random,
@@ -55,9 +53,7 @@ pub async fn ceiling(workers: u32, block_bytes: u64, verify_percent: u8, seconds
         phases: vec![LoadPhase { work, verify_percent, ..LoadPhase::default() }],
         limits: LoadLimits { seconds, asked: true, bytes: u64::MAX, ..LoadLimits::default() },
     };
-    let outcome = run(&job, &one, &LocalGate, &control).await?;
-    let read =
-        outcome.phases.first().ok_or_else(|| Error::new(ErrorKind::Io, "measure the ceiling", "no phase"))?;
+    let read = run(&job, &one, &LocalGate, &Control::new()).await?.into_first()?;
     if let Some(fault) = read.faults().first() {
         return Err(Error::new(ErrorKind::Io, "measure the ceiling", fault));
     }

@@ -11,16 +11,20 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::{GENERATOR, SeededData};
-use crate::engine::{Control, Files, LoadJob, LoadLimits, LoadPhase, LocalGate, run};
+use crate::engine::{Control, Files, LoadJob, LoadPhase, LocalGate, run};
 use crate::outcome::LoadOutcome;
 use crate::safety::{RunDir, read_small, write_small};
-use crate::shape::{ClientSet, Layout, LoadWork, Sharing, TouchUnit};
+use crate::shape::{ClientSet, Layout, LoadWork, TouchUnit};
 use crate::target::Client;
 
 pub(crate) const DESCRIPTION: &str = ".forebay-dataset";
 const SCHEMA: u32 = 1;
 /// Files whose sizes are looked at before a data set is used again.
 const LOOKED_AT: u64 = 16;
+/// Files that each client writes at the same time.
+const WORKERS: u32 = 4;
+/// Bytes of one write, unless others are wanted.
+pub const BLOCK_BYTES: u64 = 1 << 20;
 
 /// What should lie there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,22 +35,6 @@ pub struct Dataset {
     pub version: u32,
     /// How many clients have a tree of their own, if the layout is private; otherwise 1.
     pub trees: u32,
-}
-
-/// The options with which a data set is laid out.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LayOutOptions {
-    /// Files that each client writes at the same time. Default 4.
-    pub workers: u32,
-    /// Bytes of one write. Default 1 MiB.
-    pub block_bytes: u64,
-    pub limits: LoadLimits,
-}
-
-impl Default for LayOutOptions {
-    fn default() -> LayOutOptions {
-        LayOutOptions { workers: 4, block_bytes: 1 << 20, limits: LoadLimits::default() }
-    }
 }
 
 #[derive(Debug)]
@@ -87,23 +75,16 @@ impl DataSetDir<'_> {
 }
 
 /// Sees to it that the data set lies in `dir`, by these clients. Call it in one process.
-pub async fn prepare(
-    dataset: &Dataset,
-    dir: &RunDir,
-    clients: &[Arc<dyn Client>],
-    laying: &LayOutOptions,
-    control: &Arc<Control>,
-) -> Result<Prepared> {
-    prepare_at(dataset, DataSetDir { dir, directory: "" }, clients, laying, control).await
+pub async fn prepare(dataset: &Dataset, dir: &RunDir, clients: &[Arc<dyn Client>]) -> Result<Prepared> {
+    prepare_at(dataset, DataSetDir { dir, directory: "" }, clients, BLOCK_BYTES).await
 }
 
-/// The same at any place of the run's.
+/// The same at any place of the run's, in writes of `block_bytes`.
 pub async fn prepare_at(
     dataset: &Dataset,
     place: DataSetDir<'_>,
     clients: &[Arc<dyn Client>],
-    laying: &LayOutOptions,
-    control: &Arc<Control>,
+    block_bytes: u64,
 ) -> Result<Prepared> {
     let client =
         clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "data set", "there is no client"))?;
@@ -113,10 +94,9 @@ pub async fn prepare_at(
     if !place.directory.is_empty() {
         client.mkdir(&place.path()).await?;
     }
-    let dataset_here = |complete| describe_as(dataset, complete);
-    put(&**client, place, &dataset_here(false)).await?;
-    let outcome = lay_out(dataset, place, clients, laying, control).await?;
-    put(&**client, place, &dataset_here(true)).await?;
+    put(&**client, place, &describe_as(dataset, false)).await?;
+    let outcome = lay_out(dataset, place, clients, block_bytes).await?;
+    put(&**client, place, &describe_as(dataset, true)).await?;
     Ok(Prepared::Written(Box::new(outcome)))
 }
 
@@ -159,21 +139,17 @@ fn other_data(place: DataSetDir<'_>, what: &str) -> Error {
 
 fn check_same_but_version(found: &Description, wanted: &Description, place: DataSetDir<'_>) -> Result<()> {
     let (have, want) = (&found.dataset, &wanted.dataset);
-    if found.schema != wanted.schema || found.generator != wanted.generator {
-        return Err(other_data(place, "a data set of another version of this program"));
-    }
-    if have.content != want.content {
-        let told = format!("data of seed {}, not {}", have.content.seed, want.content.seed);
-        return Err(other_data(place, &told));
-    }
-    if (&have.layout, have.trees) != (&want.layout, want.trees) {
-        let told = format!(
-            "{} files of {:?}, not {} of {:?}",
-            have.layout.files, have.layout.sizes, want.layout.files, want.layout.sizes
-        );
-        return Err(other_data(place, &told));
-    }
-    Ok(())
+    let told = if (found.schema, found.generator) != (wanted.schema, wanted.generator) {
+        "a data set of another version of this program".to_owned()
+    } else if have.content != want.content {
+        format!("data of seed {}, not {}", have.content.seed, want.content.seed)
+    } else if (&have.layout, have.trees) != (&want.layout, want.trees) {
+        let (have, want) = (&have.layout, &want.layout);
+        format!("{} files of {:?}, not {} of {:?}", have.files, have.sizes, want.files, want.sizes)
+    } else {
+        return Ok(());
+    };
+    Err(other_data(place, &told))
 }
 
 /// A few of the files; somebody may have removed or cut them since.
@@ -196,24 +172,19 @@ async fn lay_out(
     dataset: &Dataset,
     place: DataSetDir<'_>,
     clients: &[Arc<dyn Client>],
-    laying: &LayOutOptions,
-    control: &Arc<Control>,
+    block_bytes: u64,
 ) -> Result<LoadOutcome> {
     // A tree for each client of the later run, whoever writes it now.
     let trees = if dataset.layout.private { dataset.trees as usize } else { clients.len() };
     let clients: Vec<Arc<dyn Client>> = clients.iter().cycle().take(trees).map(Arc::clone).collect();
-    let fleet = ClientSet {
-        clients: u32::try_from(trees).unwrap_or(u32::MAX),
-        first_client: 0,
-        workers: laying.workers,
-    };
+    let count = u32::try_from(trees).unwrap_or(u32::MAX);
+    let fleet = ClientSet { clients: count, first_client: 0, workers: WORKERS };
     // Few large files are written by several workers each.
     let unit = if dataset.layout.files < fleet.workers_in_all() { TouchUnit::Block } else { TouchUnit::File };
-    let work = LoadWork { unit, share: Sharing::Split, block_bytes: laying.block_bytes, ..LoadWork::mfmw() };
-    let name = "lay out".to_owned();
+    let work = LoadWork { unit, block_bytes, ..LoadWork::mfmw() };
     let files = Files { directory: place.directory.to_owned(), layout: dataset.layout.clone() };
     let phase = LoadPhase {
-        name,
+        name: "lay out".to_owned(),
         work,
         files: Some(files),
         version: dataset.version,
@@ -226,12 +197,10 @@ async fn lay_out(
         content: dataset.content,
         fleet,
         phases: vec![phase],
-        limits: laying.limits,
+        ..LoadJob::default()
     };
-    let outcome = run(&job, &clients, &LocalGate, control).await?;
-    let phase = outcome.phases.first();
-    let fault = phase.and_then(|phase| phase.faults().into_iter().next());
-    match fault {
+    let outcome = run(&job, &clients, &LocalGate, &Control::new()).await?;
+    match outcome.phases.iter().flat_map(|phase| phase.faults()).next() {
         Some(fault) => {
             Err(Error::new(ErrorKind::Io, "lay out the data set", format!("{}: {fault}", place.path())))
         }

@@ -8,17 +8,17 @@
 mod control;
 mod gate;
 mod recorder;
-mod rounds;
 mod timer;
 mod worker;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
@@ -28,13 +28,12 @@ use crate::outcome::{LoadOutcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{ArrivalSchedule, LoadPace};
 use crate::process::{self, Threads};
 use crate::safety::RunDir;
-use crate::shape::{ClientSet, Layout, LoadOperation, LoadWork, TouchUnit};
+use crate::shape::{ClientSet, Layout, LoadOperation, LoadWork, TouchUnit, below};
 use crate::target::{Client, Forgot, components};
 
 pub use control::{Control, Progress};
 pub use gate::{LocalGate, PhaseGate};
 use recorder::Recorder;
-use rounds::Rounds;
 use timer::Timer;
 use worker::LoadWorker;
 
@@ -90,11 +89,10 @@ impl LoadPhase {
     }
 
     /// The directory of its files below the target.
-    pub fn root<'a>(&'a self, job: &'a LoadJob) -> Cow<'a, str> {
+    pub fn root(&self, job: &LoadJob) -> String {
         match &self.files {
-            Some(files) if job.root.is_empty() => Cow::from(files.directory.as_str()),
-            Some(files) if !files.directory.is_empty() => format!("{}/{}", job.root, files.directory).into(),
-            _ => Cow::from(job.root.as_str()),
+            Some(files) if !files.directory.is_empty() => below(&job.root, &files.directory),
+            _ => job.root.clone(),
         }
     }
 }
@@ -157,28 +155,28 @@ impl LoadJob {
         components(&self.root)?.for_each(drop);
         let ClientSet { clients, first_client, workers } = self.fleet;
         let here = u32::try_from(clients_here).unwrap_or(u32::MAX);
-        // Of a fleet that is smaller than the number of processes some have none, and meet the others all the same.
-        if clients == 0 || workers == 0 || workers > 65_536 {
-            return wrong("a run needs 1 client or more, each with 1 to 65536 workers".to_owned());
-        }
-        if first_client.checked_add(here).is_none_or(|end| end > clients) {
+        if first_client.checked_add(here).is_none_or(|end| end > clients) && clients > 0 {
             return wrong(format!(
                 "clients {first_client} and {here} more are not among the fleet's {clients}"
             ));
         }
         let limits = self.limits;
         let time = |seconds: f64| (0.001..=31e6).contains(&seconds);
-        if !time(limits.seconds) || !time(limits.interval_s) || !(0.0..=31e6).contains(&limits.grace_s) {
-            return wrong("time limits should be 1 ms to a year".to_owned());
-        }
-        if limits.bytes == 0 {
-            return wrong("a byte budget of 0 allows nothing".to_owned());
-        }
-        if self.content.compressible_percent > 99 {
-            return wrong("compressibility should be 0 to 99 percent".to_owned());
-        }
-        if self.phases.is_empty() {
-            return wrong("there are no phases".to_owned());
+        let times = time(limits.seconds) && time(limits.interval_s) && (0.0..=31e6).contains(&limits.grace_s);
+        let compressible = self.content.compressible_percent;
+        let refused = [
+            // Of a fleet that is smaller than the number of processes some have none, and meet the others all the same.
+            (
+                clients == 0 || !(1..=65_536).contains(&workers),
+                "a run needs 1 client or more, each with 1 to 65536 workers",
+            ),
+            (!times, "time limits should be 1 ms to a year"),
+            (limits.bytes == 0, "a byte budget of 0 allows nothing"),
+            (compressible > 99, "compressibility should be 0 to 99 percent"),
+            (self.phases.is_empty(), "there are no phases"),
+        ];
+        if let Some((_, why)) = refused.into_iter().find(|(is_so, _)| *is_so) {
+            return wrong(why.to_owned());
         }
         if self.writes() {
             RunDir::around(&self.root)?;
@@ -206,8 +204,8 @@ struct GroupRun {
     /// Of the phases, on this process's clock.
     start: Instant,
     deadline: Instant,
-    /// 0, or a [`Stop`] plus one.
-    stop: AtomicU8,
+    /// Why it is to end before its work is done. The first reason stands.
+    stop: OnceLock<Stop>,
     /// Moved by this process in all phases.
     bytes: Arc<AtomicU64>,
     errors: AtomicU64,
@@ -217,29 +215,28 @@ struct GroupRun {
 /// One phase while it runs.
 struct PhaseRun {
     phase: LoadPhase,
+    layout: Layout,
+    /// The directory of its files below the target.
+    root: String,
     recorder: Recorder,
     /// Of an open loop.
     schedule: Option<(ArrivalSchedule, Timer)>,
-    /// Of files that several write, where these need a commit.
-    rounds: Option<Rounds>,
+    /// Where all workers of the process meet at the end of each epoch, if several write files that need a commit: one of them
+    /// commits then, so that the time of the commits is in the measurement, as often as there are files.
+    rounds: Option<Barrier>,
     /// For each client of this process, how much of its sequence was taken.
     taken: Vec<AtomicU64>,
     /// For each worker of this process, once it began.
     spans: Vec<Mutex<Option<WorkerSpan>>>,
 }
 
-const STOPS: [Stop; 6] = [Stop::Asked, Stop::Time, Stop::Bytes, Stop::Errors, Stop::Cancelled, Stop::Hung];
-
 impl GroupRun {
     fn stop(&self, why: Stop) {
-        let number = STOPS.iter().position(|stop| *stop == why).map_or(1, |at| at as u8 + 1);
-        // The first reason stands.
-        let _ = self.stop.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.stop.set(why);
     }
 
     fn stopped(&self) -> Option<Stop> {
-        let number = self.stop.load(Ordering::Acquire);
-        STOPS.get(usize::from(number).checked_sub(1)?).copied()
+        self.stop.get().copied()
     }
 }
 
@@ -324,7 +321,7 @@ async fn run_group(
         job: Arc::clone(job),
         control: Arc::clone(control),
         start,
-        stop: AtomicU8::new(0),
+        stop: OnceLock::new(),
         bytes: Arc::clone(bytes),
         errors: AtomicU64::new(0),
         phases: group.iter().map(|phase| PhaseRun::new(job, phase, clients)).collect(),
@@ -335,11 +332,11 @@ async fn run_group(
             workers.spawn(LoadWorker::new(&run, client, here, worker).run());
         }
     }
-    wait(&run, &mut workers).await?;
+    let stopped = wait(&run, &mut workers).await?;
     if let Some(client) = clients.first() {
         client.give_up();
     }
-    let (end, stopped) = (start.elapsed().as_secs_f64(), run.stopped());
+    let end = start.elapsed().as_secs_f64();
     let mut outcomes: Vec<PhaseOutcome> =
         run.phases.iter().map(|phase| phase.outcome(end, stopped)).collect();
     if let Some(first) = outcomes.first_mut() {
@@ -350,8 +347,8 @@ async fn run_group(
     Ok(outcomes)
 }
 
-/// Waits until all workers have ended, by themselves or not.
-async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<()> {
+/// Waits until all workers have ended, by themselves or not; why they did not end by themselves.
+async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<Option<Stop>> {
     let grace = Duration::from_secs_f64(run.job.limits.grace_s);
     let mut give_up = run.deadline + grace;
     let mut cancelled = false;
@@ -362,7 +359,7 @@ async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<()> {
         }
         tokio::select! {
             ended = workers.join_next() => match ended {
-                None => return Ok(()),
+                None => return Ok(run.stopped()),
                 Some(Err(error)) if error.is_panic() => {
                     return Err(Error::new(ErrorKind::Io, "run a worker", error));
                 }
@@ -370,12 +367,8 @@ async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<()> {
             },
             () = tokio::time::sleep_until(run.deadline), if !over => {}
             () = tokio::time::sleep_until(give_up) => {
-                if !cancelled {
-                    run.stop.store(STOPS.len() as u8, Ordering::Release);
-                }
-                workers.abort_all();
-                while workers.join_next().await.is_some() {}
-                return Ok(());
+                workers.shutdown().await;
+                return Ok(if cancelled { run.stopped() } else { Some(Stop::Hung) });
             }
             () = run.control.cancelled(), if !cancelled => {
                 cancelled = true;
@@ -407,9 +400,11 @@ impl PhaseRun {
         };
         PhaseRun {
             phase: phase.clone(),
+            layout: phase.layout(job).clone(),
+            root: phase.root(job),
             recorder: Recorder::new(job.limits.interval_s),
             schedule,
-            rounds: is_committed(phase, clients).then(|| Rounds::new(workers)),
+            rounds: is_committed(phase, clients).then(|| Barrier::new(workers)),
             taken: (0..clients_here).map(|_| AtomicU64::new(0)).collect(),
             spans: (0..workers).map(|_| Mutex::new(None)).collect(),
         }
@@ -442,7 +437,7 @@ async fn make_directories(job: &LoadJob, phase: &LoadPhase, clients: &[Arc<dyn C
         return Ok(());
     }
     if phase.files.as_ref().is_some_and(|files| !files.directory.is_empty()) {
-        make_all(std::iter::once(root.to_string()), clients).await?;
+        make_all(std::iter::once(root.clone()), clients).await?;
     }
     let numbers = || (first..).take(if layout.private { clients.len() } else { 1 });
     if layout.private {
@@ -458,18 +453,9 @@ async fn make_directories(job: &LoadJob, phase: &LoadPhase, clients: &[Arc<dyn C
 
 /// None of the paths lies in another.
 async fn make_all(paths: impl Iterator<Item = String>, clients: &[Arc<dyn Client>]) -> Result<()> {
-    let mut tasks = JoinSet::new();
-    for (path, client) in paths.zip(clients.iter().cycle()) {
-        if tasks.len() >= PREPARING_MAX {
-            joined(&mut tasks).await?;
-        }
-        let client = Arc::clone(client);
-        tasks.spawn(async move { client.mkdir(&path).await });
-    }
-    while !tasks.is_empty() {
-        joined(&mut tasks).await?;
-    }
-    Ok(())
+    let making = paths.zip(clients.iter().cycle().cloned());
+    let making = making.map(|(path, client)| async move { client.mkdir(&path).await });
+    stream::iter(making).buffer_unordered(PREPARING_MAX).try_collect().await
 }
 
 /// What all have forgotten at least.
@@ -479,14 +465,6 @@ async fn forget(clients: &[Arc<dyn Client>]) -> Result<Forgot> {
         forgot = forgot.max(client.forget().await?);
     }
     Ok(forgot)
-}
-
-async fn joined(tasks: &mut JoinSet<Result<()>>) -> Result<()> {
-    match tasks.join_next().await {
-        Some(Err(error)) => Err(Error::new(ErrorKind::Io, "prepare", error)),
-        Some(Ok(result)) => result,
-        None => Ok(()),
-    }
 }
 
 fn calls(clients: &[Arc<dyn Client>]) -> BTreeMap<String, u64> {

@@ -27,7 +27,7 @@ pub struct LoadOutcome {
     pub rss_max_bytes: u64,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct PhaseOutcome {
     pub name: String,
     pub spans: Vec<WorkerSpan>,
@@ -37,26 +37,19 @@ pub struct PhaseOutcome {
     pub units: u64,
     /// Time of each call, by its name: `open`, `read`, `write`, `sync` (making a file durable and closing it),
     /// `stat`, `list`, `delete`. Microseconds.
-    #[serde(with = "by_key")]
     pub service: BTreeMap<String, Histogram>,
     /// Time of each touch from when a worker began with it.
-    #[serde(with = "one")]
     pub unit: Histogram,
     /// The same for files of several sizes: of those up to so many bytes, see [`size_class`]. Empty if all files are as
     /// large.
-    #[serde(with = "by_key")]
     pub unit_by_size: BTreeMap<u64, Histogram>,
     /// Of touches that read more than one block: until the first block was there, its file's opening included.
-    #[serde(with = "one")]
     pub first_block: Histogram,
     /// Of the same touches: until all was there.
-    #[serde(with = "one")]
     pub all_blocks: Histogram,
     /// Time of each touch from when it should have begun. Empty in a closed loop, where that is the same.
-    #[serde(with = "one")]
     pub response: Histogram,
     /// By how much a free worker began later than the schedule said: the bench's own error, part of `response`.
-    #[serde(with = "one")]
     pub lateness: Histogram,
     pub series: ThroughputSeries,
     pub errors: Errors,
@@ -75,7 +68,7 @@ pub struct PhaseOutcome {
 }
 
 /// One worker's part of a phase. Seconds after the phase's start.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerSpan {
     pub client: u32,
     pub worker: u32,
@@ -187,6 +180,12 @@ impl LoadOutcome {
         }
         Ok(())
     }
+
+    /// The outcome of a job's first phase, which is its only one.
+    pub fn into_first(self) -> Result<PhaseOutcome> {
+        let first = self.phases.into_iter().next();
+        first.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
+    }
 }
 
 impl PhaseOutcome {
@@ -220,19 +219,16 @@ impl PhaseOutcome {
         faults
     }
 
-    fn merge(&mut self, other: PhaseOutcome) {
+    /// Adds what other workers measured in the same phase.
+    pub(crate) fn merge(&mut self, other: PhaseOutcome) {
         self.spans.extend(other.spans);
         self.spans.sort_by_key(|span| (span.client, span.worker));
         self.bytes_read = self.bytes_read.saturating_add(other.bytes_read);
         self.bytes_written = self.bytes_written.saturating_add(other.bytes_written);
         self.units = self.units.saturating_add(other.units);
-        for (name, histogram) in &other.service {
-            self.service.entry(name.clone()).or_default().merge(histogram);
-        }
+        merge_by_key(&mut self.service, &other.service);
         self.unit.merge(&other.unit);
-        for (class, histogram) in &other.unit_by_size {
-            self.unit_by_size.entry(*class).or_default().merge(histogram);
-        }
+        merge_by_key(&mut self.unit_by_size, &other.unit_by_size);
         self.first_block.merge(&other.first_block);
         self.all_blocks.merge(&other.all_blocks);
         self.response.merge(&other.response);
@@ -240,15 +236,26 @@ impl PhaseOutcome {
         self.series.merge(&other.series);
         self.errors.merge(other.errors);
         self.verification.merge(other.verification);
-        for (name, count) in other.calls {
-            let all = self.calls.entry(name).or_default();
-            *all = all.saturating_add(count);
-        }
+        add_counts(&mut self.calls, other.calls);
         self.cpu_seconds += other.cpu_seconds;
         self.switches = self.switches + other.switches;
         // What all forgot is what the one forgot that forgot least.
         self.forgot = self.forgot.max(other.forgot);
         self.stopped = self.stopped.max(other.stopped);
+    }
+}
+
+/// Adds each of `others` to the histogram of the same key.
+pub fn merge_by_key<K: Clone + Ord>(all: &mut BTreeMap<K, Histogram>, others: &BTreeMap<K, Histogram>) {
+    for (key, histogram) in others {
+        all.entry(key.clone()).or_default().merge(histogram);
+    }
+}
+
+fn add_counts(all: &mut BTreeMap<String, u64>, others: BTreeMap<String, u64>) {
+    for (name, count) in others {
+        let sum = all.entry(name).or_default();
+        *sum = sum.saturating_add(count);
     }
 }
 
@@ -280,10 +287,7 @@ impl Errors {
 
     pub(crate) fn merge(&mut self, other: Errors) {
         self.count = self.count.saturating_add(other.count);
-        for (kind, count) in other.by_kind {
-            let all = self.by_kind.entry(kind).or_default();
-            *all = all.saturating_add(count);
-        }
+        add_counts(&mut self.by_kind, other.by_kind);
         self.told.extend(other.told);
         self.told.truncate(TOLD_MAX);
     }
@@ -340,45 +344,5 @@ impl std::fmt::Display for Located {
             }
             Fault::Misplaced { file, offset } => write!(f, "the data of file {file} at {offset}"),
         }
-    }
-}
-
-/// A histogram travels as its V2 encoding, which is bounded before it is read.
-mod one {
-    use bench_report::histogram::Histogram;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(histogram: &Histogram, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&histogram.encode())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Histogram, D::Error> {
-        Histogram::decode(&String::deserialize(from)?).map_err(D::Error::custom)
-    }
-}
-
-mod by_key {
-    use std::collections::BTreeMap;
-
-    use bench_report::histogram::Histogram;
-    use serde::de::{DeserializeOwned, Error};
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub fn serialize<K: Serialize, S: Serializer>(
-        map: &BTreeMap<K, Histogram>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.collect_map(map.iter().map(|(key, histogram)| (key, histogram.encode())))
-    }
-
-    pub fn deserialize<'de, K, D>(from: D) -> Result<BTreeMap<K, Histogram>, D::Error>
-    where
-        K: DeserializeOwned + Ord,
-        D: Deserializer<'de>,
-    {
-        let texts = BTreeMap::<K, String>::deserialize(from)?;
-        let decode =
-            |(key, text): (K, String)| Ok((key, Histogram::decode(&text).map_err(D::Error::custom)?));
-        texts.into_iter().map(decode).collect()
     }
 }

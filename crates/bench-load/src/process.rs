@@ -12,8 +12,17 @@ pub fn cpu_seconds() -> f64 {
 
 /// Most memory that the process ever held, bytes. 0 where /proc does not tell.
 pub fn rss_max_bytes() -> u64 {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return 0 };
-    kilobytes(&status, "VmHWM:").unwrap_or(0).saturating_mul(1024)
+    bytes_in("/proc/self/status", "VmHWM:")
+}
+
+/// Memory of this machine, bytes. 0 where /proc does not tell.
+pub fn memory_bytes() -> u64 {
+    bytes_in("/proc/meminfo", "MemTotal:")
+}
+
+fn bytes_in(file: &str, key: &str) -> u64 {
+    let status = std::fs::read_to_string(file).unwrap_or_default();
+    kilobytes(&status, key).unwrap_or(0).saturating_mul(1024)
 }
 
 /// The switches of this process's threads, each counted since it began.

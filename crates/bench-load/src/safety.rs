@@ -116,7 +116,7 @@ impl RunDir {
             .first()
             .ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "there is no client to do it with"))?;
         self.must_be_ours(&**client).await?;
-        cleanup::remove(self, clients).await
+        cleanup::remove(self, &**client, clients).await
     }
 }
 

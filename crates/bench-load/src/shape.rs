@@ -11,8 +11,8 @@ mod zipf;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use layout::below;
 pub use layout::{Layout, Sizes};
-pub use permutation::Permutation;
 pub use sequence::{ClientSet, Sequence, SequencePart, Touch};
 
 /// What is done with what is touched.
@@ -39,6 +39,7 @@ impl LoadOperation {
 
 /// Weights: `read: 70, write: 30` writes three times in ten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Mix {
     pub read: u32,
     pub write: u32,

@@ -4,13 +4,14 @@
 //! hundred of them cost the far side what a hundred machines cost. Paths are relative to the target, with
 //! slashes. Storage with another interface enters here, by implementing the three traits.
 
-pub mod azfile;
+pub mod guarded;
 pub mod limited;
 pub mod memory;
-pub mod nfs;
 pub mod object;
 pub mod posix;
 
+mod nfs;
+mod server;
 mod url;
 
 use std::collections::BTreeMap;
@@ -18,10 +19,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-pub use url::from_url;
+pub use url::{from_url, without_options};
 
 /// Clients that connect at the same time: a server's backlog of 128 must hold them.
 const CONNECTING_MAX: usize = 32;
@@ -161,31 +163,58 @@ pub trait TargetFile: Send + Sync + 'static {
     /// May return before the bytes are durable.
     async fn write(&self, offset: u64, data: Bytes) -> Result<()>;
 
-    /// Returns when all that was written is durable.
-    async fn sync(&self) -> Result<()>;
+    /// Returns when all that was written is durable: at once where it always is.
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Ends the use; a file that was written is durable afterwards.
-    async fn close(&self) -> Result<()>;
+    async fn close(&self) -> Result<()> {
+        self.sync().await
+    }
 }
 
 /// `count` clients, connected side by side. `first` is the number of the first one in the whole fleet.
 pub async fn clients(target: &Arc<dyn Target>, first: u32, count: u32) -> Result<Vec<Arc<dyn Client>>> {
     target.room_for(count)?;
-    let gate = Arc::new(tokio::sync::Semaphore::new(CONNECTING_MAX));
-    let mut tasks = tokio::task::JoinSet::new();
-    for index in 0..count {
-        let (target, gate) = (Arc::clone(target), Arc::clone(&gate));
-        tasks.spawn(async move {
-            let _permit = gate.acquire().await;
-            (index, target.client(first.saturating_add(index)).await)
-        });
+    let connecting = (0..count).map(|index| target.client(first.saturating_add(index)));
+    stream::iter(connecting).buffered(CONNECTING_MAX).try_collect().await
+}
+
+/// Descriptors that the rest of the process may want.
+const DESCRIPTORS_SPARE: u64 = 100;
+
+/// The usual limit of 1024 open files is soon reached; what the system allows is taken. Returns the limit, `None`
+/// for no limit.
+fn raise_file_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+        if let Err(error) = raised {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+        }
     }
-    let mut made = BTreeMap::new();
-    while let Some(done) = tasks.join_next().await {
-        let (index, client) = done.map_err(|e| Error::new(ErrorKind::Io, "make client", e))?;
-        made.insert(index, client?);
+    getrlimit(Resource::Nofile).current
+}
+
+/// Whether so many clients can have `each` connections; `Config` with what to do otherwise.
+pub(crate) fn room_for_connections(clients: u32, each: u64) -> Result<()> {
+    let wanted = u64::from(clients).saturating_mul(each).saturating_add(DESCRIPTORS_SPARE);
+    match raise_file_limit() {
+        Some(limit) if limit < wanted => {
+            let reason = format!(
+                "{clients} clients may take {wanted} open files, {limit} are allowed; raise ulimit -n"
+            );
+            Err(Error::new(ErrorKind::Config, "clients", reason))
+        }
+        _ => Ok(()),
     }
-    Ok(made.into_values().collect())
+}
+
+/// Pieces in order; one alone is not copied.
+pub(crate) fn joined(mut pieces: Vec<Bytes>) -> Bytes {
+    if pieces.len() == 1 { pieces.swap_remove(0) } else { pieces.concat().into() }
 }
 
 /// The names on the way to a file; `Config` for a path that would leave the target.

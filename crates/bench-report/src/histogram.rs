@@ -12,6 +12,8 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram as Hdr;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use types::{Error, ErrorKind, Result};
 
 use crate::model::{Cell, NamedHistogram, Point, Series, Table, TableRow};
@@ -46,6 +48,19 @@ impl std::fmt::Debug for Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A histogram travels as its V2 encoding, which is bounded before it is read.
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(&self.encode())
+    }
+}
+
+impl<'de> Deserialize<'de> for Histogram {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Histogram, D::Error> {
+        Histogram::decode(&String::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use bench_load::ceiling::ceiling;
 use bench_load::data::SeededData;
-use bench_load::dataset::{self, Dataset, LayOutOptions};
+use bench_load::dataset::{self, Dataset};
 use bench_load::engine::{self, Control, LoadJob, LoadLimits, LoadPhase, LocalGate};
 use bench_load::safety::RunDir;
 use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
@@ -56,7 +56,7 @@ async fn loopback() -> Result<Option<f64>> {
     let Some(first) = disk.first() else { return Ok(None) };
     let run = RunDir::create(&**first, "ceiling").await?;
     let dataset = Dataset { layout: layout.clone(), content, version: 1, trees: 1 };
-    dataset::prepare(&dataset, &run, &disk, &LayOutOptions::default(), &Control::new()).await?;
+    dataset::prepare(&dataset, &run, &disk).await?;
     let nas = NasProcess::start(dir.path())?;
     let server = from_url(&format!("nfs://{}/?mountport={}&readahead=4", nas.address, nas.address.port()))?;
     let clients = target::clients(&server, 0, 1).await?;

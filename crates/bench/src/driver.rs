@@ -2,11 +2,16 @@
 //! What is loaded, and what its figures mean, is each experiment's.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
+use bench_load::outcome::PhaseOutcome;
+use bench_load::shape::{ClientSet, Layout};
 use bench_report::model::ResultFile;
 use types::Result;
 
 use crate::args::CommonArgs;
+use crate::budget::{Budget, TimeCut};
 use crate::ceiling::{self, MachineCeiling};
 use crate::limit::LoadBounds;
 use crate::ranks::{self, Ranks, unless_interrupted};
@@ -32,7 +37,51 @@ pub struct TargetLoad<'a> {
     pub bytes: u64,
 }
 
+/// A job that was repeated.
+pub struct RepeatedLoad {
+    /// The phases of each repetition.
+    pub runs: Vec<Vec<PhaseOutcome>>,
+    /// How far apart the processes began a phase at most.
+    pub skew: Duration,
+    /// The time was over before all repetitions.
+    pub cut: Option<TimeCut>,
+}
+
+/// A job on files in the target's directory, by so many nodes of so many workers each.
+pub fn job(
+    target_dir: &TargetDir,
+    (nodes, workers): (u32, u32),
+    layout: Layout,
+    phases: Vec<LoadPhase>,
+    limits: LoadLimits,
+) -> LoadJob {
+    let fleet = ClientSet { clients: nodes, first_client: 0, workers };
+    LoadJob { root: target_dir.root(), layout, content: target_dir.content, fleet, phases, limits }
+}
+
 impl TargetLoad<'_> {
+    /// The job of each repetition, by number from 0, while there is time. `told` names one, by number from 1, for whoever
+    /// watches.
+    pub async fn repeat(
+        &self,
+        target_dir: &TargetDir,
+        budget: &Budget,
+        repetitions: u32,
+        told: impl Fn(u32) -> String,
+        job: impl AsyncFn(u32) -> Result<LoadJob>,
+    ) -> Result<RepeatedLoad> {
+        let (mut runs, mut skew) = (Vec::new(), Duration::ZERO);
+        let cut = budget.repeat(repetitions, async |repetition| {
+            let job = job(repetition).await?;
+            let loaded = self.ranks.load(target_dir.url(), &job, &told(repetition + 1)).await?;
+            skew = skew.max(loaded.skew());
+            runs.push(loaded.outcome.phases);
+            Ok(())
+        });
+        let cut = cut.await?;
+        Ok(RepeatedLoad { runs, skew, cut })
+    }
+
     /// Makes the directory, measures in it, and removes it however that ends. What was measured is then filled into the result,
     /// within the bounds of this machine and of the way to the target.
     pub async fn run<T>(

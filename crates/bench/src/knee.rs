@@ -11,10 +11,12 @@ use bench_load::pace::{Arrivals, LoadPace};
 use bench_load::shape::{AccessOrder, Amount};
 use bench_report::histogram::Histogram;
 use bench_report::summary::median;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use types::Result;
 
 use crate::budget::{Budget, TimeCut};
+use crate::load::words::one_of;
+use crate::worker_phases::{MIB, p50_ms};
 
 pub use answer::fill;
 
@@ -48,23 +50,8 @@ pub struct KneeArgs {
     #[arg(long, value_name = "TIME", default_value = "2s", requires = "knee", value_parser = parse_step)]
     pub step: Duration,
     /// In an open loop: evenly or at random
-    #[arg(long, value_name = "ARRIVALS", default_value = "constant")]
-    pub arrivals: ArrivalsArg,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ArrivalsArg {
-    Constant,
-    Poisson,
-}
-
-impl From<ArrivalsArg> for Arrivals {
-    fn from(told: ArrivalsArg) -> Arrivals {
-        match told {
-            ArrivalsArg::Constant => Arrivals::Constant,
-            ArrivalsArg::Poisson => Arrivals::Poisson,
-        }
-    }
+    #[arg(long, value_name = "ARRIVALS", default_value = "constant", value_parser = one_of::<Arrivals>(&["constant", "poisson"]))]
+    pub arrivals: Arrivals,
 }
 
 fn parse_percent(text: &str) -> std::result::Result<f64, String> {
@@ -114,6 +101,9 @@ impl KneeStep {
 pub struct Level {
     /// Of each node.
     pub workers: u32,
+    pace: LoadPace,
+    /// Of each repetition.
+    seconds: f64,
     /// In an open loop: the share of the capacity, percent, and touches a second.
     pub offered: Option<(f64, f64)>,
     /// Touches a second that were done.
@@ -137,16 +127,38 @@ pub struct KneeResult {
     /// There was one: the last steps were past it.
     pub reached: bool,
     pub open: Vec<Level>,
+    /// What the most workers did in the last closed loop.
+    pub last: PhaseOutcome,
     /// The time was over before all repetitions were done.
     pub cut: Option<TimeCut>,
 }
 
+impl KneeResult {
+    /// Of all nodes.
+    fn workers(&self, level: &Level) -> u64 {
+        u64::from(level.workers) * u64::from(self.nodes)
+    }
+}
+
 impl Level {
+    fn step(&self, number: u32) -> KneeStep {
+        KneeStep { workers: self.workers, pace: self.pace, seconds: self.seconds, number }
+    }
+
+    /// In an open loop: the share of the capacity.
+    fn percent(&self) -> f64 {
+        self.offered.map_or(0.0, |(percent, _)| percent)
+    }
+
+    /// In an open loop: touches a second that are due.
+    fn offered_rate(&self) -> f64 {
+        self.offered.map_or(0.0, |(_, rate)| rate)
+    }
+
     fn add(&mut self, outcome: &PhaseOutcome) {
-        let p50_ms = |h: &Histogram| h.percentile(50.0).map(|microseconds| microseconds as f64 / 1000.0);
         let seconds = outcome.last_done_s().unwrap_or(0.0).max(1e-6);
         self.rates.push(outcome.units as f64 / seconds);
-        self.mib.push(outcome.bytes() as f64 / f64::from(1 << 20) / seconds);
+        self.mib.push(outcome.bytes() as f64 / MIB / seconds);
         self.service_p50.extend(p50_ms(&outcome.unit));
         self.response_p50.extend(p50_ms(&outcome.response));
         self.service.merge(&outcome.unit);
@@ -193,74 +205,70 @@ pub async fn find(
     budget: &Budget,
     run: impl AsyncFn(KneeStep, &str) -> Result<PhaseOutcome>,
 ) -> Result<KneeResult> {
-    let mut number = 0;
-    let mut steps: Vec<Level> = Vec::new();
-    let mut workers = 1;
-    let mut looks = Vec::new();
-    loop {
-        let step = KneeStep { workers, pace: LoadPace::default(), seconds: args.step.as_secs_f64(), number };
-        let mut look = Level::default();
-        look.add(&run(step, &format!("knee: look at {nodes} x {workers} workers")).await?);
+    let (mut number, mut workers, step_s) = (0, 1, args.step.as_secs_f64());
+    let (mut steps, mut looks): (Vec<Level>, Vec<KneeReading>) = Default::default();
+    let last = loop {
+        let level = || Level { workers, seconds: step_s, ..Level::default() };
+        let mut look = level();
+        let what = format!("knee: look at {nodes} x {workers} workers");
+        let seen = run(look.step(number), &what).await?;
+        look.add(&seen);
         number += 1;
         looks.push(look.reading());
-        steps.push(Level { workers, ..Level::default() });
+        steps.push(level());
         let more = workers.saturating_mul(2);
         let most = more > WORKERS_MAX || u64::from(more) * u64::from(nodes) > WORKERS_IN_ALL_MAX;
         if knee(&looks).1 >= PAST || most || !look.faults.is_empty() || budget.is_over() {
-            break;
+            break seen;
         }
         workers = more;
-    }
-    let mut measuring = KneeMeasurement { repetitions, budget, number, cut: None, run: &run };
-    let closed = |level: &Level| (level.workers, LoadPace::default(), args.step.as_secs_f64());
-    measuring.all("knee", &mut steps, closed).await?;
+    };
+    let mut measuring = KneeMeasurement { repetitions, budget, number, last, cut: None, run: &run };
+    measuring.all("knee", &mut steps).await?;
     let readings: Vec<KneeReading> = steps.iter().map(Level::reading).collect();
     let (knee, past) = knee(&readings);
     let capacity = readings.get(knee).map_or(0.0, |reading| reading.rate);
     let mut open: Vec<Level> = Vec::new();
     if capacity > 0.0 && measuring.cut.is_none() {
-        let under_way = workers.saturating_mul(UNDER_WAY).min(WORKERS_MAX);
-        let rate = |percent: f64| (capacity * percent / 100.0).clamp(0.001, 1e6);
-        let level = |percent: &f64| Level {
-            workers: under_way,
-            offered: Some((*percent, rate(*percent))),
-            ..Level::default()
+        let level = |percent: &f64| {
+            let per_second = (capacity * percent / 100.0).clamp(0.001, 1e6);
+            Level {
+                workers: workers.saturating_mul(UNDER_WAY).min(WORKERS_MAX),
+                pace: LoadPace::Open { per_second, arrivals: args.arrivals },
+                seconds: step_s.max((TOUCHES / per_second).min(step_s * STRETCH)),
+                offered: Some((*percent, per_second)),
+                ..Level::default()
+            }
         };
         open = args.open_percent.iter().map(level).collect();
-        let scheduled = |level: &Level| {
-            let per_second = level.offered.map_or(1.0, |(_, rate)| rate);
-            let least = args.step.as_secs_f64();
-            let pace = LoadPace::Open { per_second, arrivals: args.arrivals.into() };
-            (level.workers, pace, least.max((TOUCHES / per_second).min(least * STRETCH)))
-        };
-        measuring.all("open loop", &mut open, scheduled).await?;
+        measuring.all("open loop", &mut open).await?;
     }
-    Ok(KneeResult { nodes, steps, knee, reached: past > 0, open, cut: measuring.cut })
+    let KneeMeasurement { last, cut, .. } = measuring;
+    Ok(KneeResult { nodes, steps, knee, reached: past > 0, open, last, cut })
 }
 
 struct KneeMeasurement<'a, R> {
     repetitions: u32,
     budget: &'a Budget,
     number: u32,
+    /// Of the last closed loop.
+    last: PhaseOutcome,
     cut: Option<TimeCut>,
     run: &'a R,
 }
 
 impl<R: AsyncFn(KneeStep, &str) -> Result<PhaseOutcome>> KneeMeasurement<'_, R> {
     /// All levels, again and again, until the time is over; once in any case.
-    async fn all(
-        &mut self,
-        what: &str,
-        levels: &mut [Level],
-        how: impl Fn(&Level) -> (u32, LoadPace, f64),
-    ) -> Result<()> {
+    async fn all(&mut self, what: &str, levels: &mut [Level]) -> Result<()> {
         let (budget, repetitions) = (self.budget, self.repetitions);
         let cut = budget.sweep(levels, repetitions, async |at, level, repetition| {
-            let (workers, pace, seconds) = how(level);
-            let step = KneeStep { workers, pace, seconds, number: self.number };
             let told = format!("{what} {} {}/{repetitions}", at + 1, repetition + 1);
-            level.add(&(self.run)(step, &told).await?);
+            let outcome = (self.run)(level.step(self.number), &told).await?;
+            level.add(&outcome);
             self.number += 1;
+            if matches!(level.pace, LoadPace::Closed { .. }) {
+                self.last = outcome;
+            }
             Ok(())
         });
         self.cut = cut.await?;

@@ -9,9 +9,12 @@
 //! - `ranks::Ranks`: this run's processes. Rank 0 runs the experiment and gives loads to all (crates `bench-fleet`, `bench-load`).
 //! - `budget::Budget`: the time that a run may take, repetition by repetition. `knee`: the load at which more workers bring no
 //!   more.
+//! - `driver`: the frame of a measurement. `driver::TargetLoad` is a load on the user's target, of which `sob`, `shapes` and `load`
+//!   say only what is loaded and which columns tell of it.
 //! - `sample::Sample`: one state of a cache, as clients and the tier's counters saw it. `limit::LoadBounds`: what this machine
 //!   and its link allow. `ceiling`: what the bench itself can do. `cost` and `value`: what it is worth.
-//! - `results::ResultBuilder`: the result as it is filled; crate `bench-report` judges and prints it.
+//! - `results::ResultBuilder`: the result as it is filled, `columns`: a table of it as the list of its columns; crate
+//!   `bench-report` judges and prints it.
 //!
 //! # The way of a run
 //! `cli::run` parses, the experiment's `command` checks its plan (`--dry-run` ends here) and hands itself to `driver::command`,
@@ -28,6 +31,7 @@ mod args;
 mod budget;
 mod ceiling;
 pub mod cli;
+mod columns;
 mod cost;
 mod driver;
 pub mod fingerprint;

@@ -12,30 +12,30 @@ use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
 use bench_report::format::{self, fixed};
-use bench_report::model::{
-    Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Series, Table, TableRow,
-};
+use bench_report::histogram::Histogram;
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Series};
 use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median};
 use clap::Args;
 use origin::emulated::ServiceLimits;
 use quantity::ByteRate;
-use types::{Error, ErrorKind, Result};
+use serde_json::json;
+use types::Result;
 
 use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, TimeCut};
-use crate::ceiling::MachineCeiling;
+use crate::columns;
 use crate::cost::CostArgs;
 use crate::driver;
 use crate::fixture::Watch;
-use crate::knee::{self, KneeArgs, KneeResult};
+use crate::knee::{self, KneeArgs, KneeResult, KneeStep};
 use crate::limit;
 use crate::mounts::is_http_store;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::sample::{self, CacheMode, Sample, Triple};
-use crate::testbed::{DataSet, Line, Testbed, tier_url};
+use crate::testbed::{DataSet, Line, Testbed};
 use crate::value::PriceArgs;
 use crate::worker_phases;
 
@@ -55,6 +55,8 @@ const GIB: f64 = 1_073_741_824.0;
 const ROUND_TRIPS: f64 = 2.0;
 /// A GET takes an object as a whole; larger ones are read in pieces of this size, which each worker has in memory.
 const GET_MAX: u64 = 64 << 20;
+/// The figure that only objects of several blocks have.
+const FIRST_BLOCK: &str = "p50 until the first block of an object (ms)";
 
 #[derive(Args, Clone, Debug)]
 pub struct LoaderArgs {
@@ -159,6 +161,10 @@ impl LoaderPlan {
         LoadJob { limits: budget.limits(), ..testbed.job(self.fleet, phase) }
     }
 
+    fn object_bytes(&self) -> u64 {
+        self.layout.size_limits().1
+    }
+
     fn demanded(&self) -> u64 {
         self.layout.total_bytes().saturating_mul(u64::from(self.fleet.clients))
     }
@@ -209,40 +215,40 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
         }
     };
     let measure = async |testbed: &Testbed| all(ranks, testbed, plan, args).await;
-    driver::on_testbed(draft, testbed, measure, |draft, testbed, ceiling, measured| {
-        let Epochs { line, triples, curve, knee, cut } = measured;
-        TimeCut::tell(cut, draft, "repetitions");
-        fill(draft, plan, args, &line, &triples, ceiling);
+    driver::on_testbed(draft, testbed, measure, |draft, testbed, ceiling, epochs| {
+        let triples = &epochs.triples;
+        TimeCut::tell(epochs.cut, draft, "repetitions");
+        parameters(draft, plan, args);
+        let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
+        let invalid = sample::invalid(triples, unique, all, args.rate, ceiling);
+        fill(draft, plan, &epochs, &invalid);
         if testbed.is_bucket() {
-            bucket::gets(draft, plan, &triples, &invalid(plan, args.rate, ceiling, &triples));
+            bucket::gets(draft, plan, triples, &invalid);
         }
-        limits(draft, plan, args, testbed, &line, &triples);
-        if let Some(found) = &knee {
+        limits(draft, plan, args, testbed, &epochs);
+        if let Some(found) = &epochs.knee {
             draft.note("the knee and the open loops are those of a warm tier");
             knee::fill(draft, &args.knee, found, "objects");
         }
-        sample::worth(draft, &triples, prices.as_ref());
-        if let (Some(costs), Some(first)) = (&costs, triples.first()) {
-            bucket::costs(draft, plan, costs, first);
-        }
+        sample::worth(draft, triples, prices.as_ref());
         if let Some(first) = triples.first() {
+            if let Some(costs) = &costs {
+                bucket::costs(draft, plan, costs, first);
+            }
             let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
             draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
         }
-        draft.file.plots.push(uptick(plan, &curve));
+        draft.file.plots.push(uptick(plan, &epochs.curve));
         ranks.tell(draft);
     })
     .await
 }
 
-/// Seconds; bytes served, bytes from the storage.
-type Curve = Vec<(f64, (u64, u64))>;
-
 struct Epochs {
     line: Line,
     triples: Vec<Triple>,
-    /// Of the first cold epoch.
-    curve: Curve,
+    /// Of the first cold epoch: seconds; bytes served, bytes from the storage.
+    curve: Vec<(f64, (u64, u64))>,
     /// Of a warm tier.
     knee: Option<KneeResult>,
     /// The time was over before all repetitions.
@@ -254,65 +260,42 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
     let line = testbed.line(args.rtt, args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
     let cut = budget.repeat(plan.repetitions, async |repetition| {
-        let what =
-            |mode: CacheMode| format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
         let run = async |mode: CacheMode, epochs: u64, url: &str, tier| {
-            sample::take(
-                ranks,
-                testbed,
-                &line,
-                url,
-                &plan.job(testbed, mode, epochs, args, &budget),
-                tier,
-                &what(mode),
-            )
-            .await
+            let what = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
+            let job = plan.job(testbed, mode, epochs, args, &budget);
+            sample::take(ranks, testbed, &line, url, &job, tier, &what).await
         };
         let direct = run(CacheMode::Direct, 1, &line.url, None).await?;
         let tier = testbed.tier(&line)?;
-        let url = tier_url(&tier);
         let watch = Watch::start(tier.admin, |counters| (counters.served_bytes(), counters.origin_bytes()));
-        let cold = run(CacheMode::Cold, 1, &url, Some(&tier)).await?;
+        let cold = run(CacheMode::Cold, 1, &tier.url, Some(&tier)).await?;
         let seen = watch.stop();
         if curve.is_empty() {
             curve = seen;
         }
-        let mut warm = run(CacheMode::Warm, 1, &url, Some(&tier)).await?;
+        let mut warm = run(CacheMode::Warm, 1, &tier.url, Some(&tier)).await?;
         if warm.makespan < ROW_SECONDS_MIN {
             // As often as it takes to be believed.
             let epochs = (ROW_SECONDS / warm.makespan.max(1e-3)).ceil() as u64;
-            warm = run(CacheMode::Warm, epochs, &url, Some(&tier)).await?;
+            warm = run(CacheMode::Warm, epochs, &tier.url, Some(&tier)).await?;
         }
         triples.push(Triple { direct, cold, warm });
         Ok(())
     });
     let cut = cut.await?;
-    let knee = match args.knee.knee {
-        true => Some(find_knee(ranks, testbed, &line, plan, args, &budget).await?),
-        false => None,
-    };
-    Ok(Epochs { line, triples, curve, knee, cut })
-}
-
-/// The knee of a tier that an epoch has filled before.
-async fn find_knee(
-    ranks: &Ranks,
-    testbed: &Testbed,
-    line: &Line,
-    plan: &LoaderPlan,
-    args: &LoaderArgs,
-    budget: &Budget,
-) -> Result<KneeResult> {
-    let tier = testbed.tier(line)?;
-    let url = tier_url(&tier);
-    let job = || plan.job(testbed, CacheMode::Warm, 1, args, budget);
-    ranks.load(&url, &job(), "loader: filling a tier").await?;
-    knee::find(&args.knee, plan.repetitions, plan.fleet.clients, budget, async |step, what| {
-        let loaded = ranks.load(&url, &step.of(job()), what).await?;
-        let phase = loaded.outcome.phases.into_iter().next();
-        phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))
-    })
-    .await
+    let mut epochs = Epochs { line, triples, curve, knee: None, cut };
+    if args.knee.knee {
+        // Of a tier that an epoch has filled before.
+        let tier = testbed.tier(&epochs.line)?;
+        let job = || plan.job(testbed, CacheMode::Warm, 1, args, &budget);
+        ranks.load(&tier.url, &job(), "loader: filling a tier").await?;
+        let step = async |step: KneeStep, what: &str| {
+            ranks.load(&tier.url, &step.of(job()), what).await?.outcome.into_first()
+        };
+        let found = knee::find(&args.knee, plan.repetitions, plan.fleet.clients, &budget, step).await?;
+        epochs.knee = Some(found);
+    }
+    Ok(epochs)
 }
 
 /// What limits each state, in the first repetition.
@@ -321,22 +304,17 @@ fn limits(
     plan: &LoaderPlan,
     args: &LoaderArgs,
     testbed: &Testbed,
-    line: &Line,
-    triples: &[Triple],
+    epochs: &Epochs,
 ) {
-    let Some(first) = triples.first() else { return };
+    let Some(first) = epochs.triples.first() else { return };
     for mode in CacheMode::ALL {
-        // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile.
+        // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile. What is opened
+        // in a bucket is known from its listing.
+        let trips = if testbed.is_bucket() { 1.0 } else { ROUND_TRIPS };
         let objects = plan.layout.files as f64 * f64::from(plan.fleet.clients);
-        let serial = match mode {
-            // What is opened in a bucket is known from its listing.
-            CacheMode::Direct => {
-                let trips = if testbed.is_bucket() { 1.0 } else { ROUND_TRIPS };
-                Some(objects * trips / plan.fleet.workers_in_all().max(1) as f64)
-            }
-            CacheMode::Cold | CacheMode::Warm => None,
-        };
-        let told = limit::of_sample(first.of(mode), mode, line, args.rate, serial);
+        let serial = objects * trips / plan.fleet.workers_in_all().max(1) as f64;
+        let serial = (mode == CacheMode::Direct).then_some(serial);
+        let told = limit::of_sample(first.of(mode), mode, &epochs.line, args.rate, serial);
         draft.limit(mode.name(), &told);
         if told.is_client() {
             draft.warning(format!("{}: the bench itself was the limit", mode.name()));
@@ -363,88 +341,97 @@ fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
     }
 }
 
-fn fill(
-    draft: &mut ResultBuilder,
-    plan: &LoaderPlan,
-    args: &LoaderArgs,
-    line: &Line,
-    triples: &[Triple],
-    ceiling: &MachineCeiling,
-) {
-    draft.parameter("clients", plan.fleet.clients);
-    draft.parameter("workers", plan.fleet.workers);
-    draft.parameter("objects", plan.layout.files);
-    draft.parameter("object_bytes", plan.layout.size_limits().1);
-    draft.parameter("block_bytes", plan.block);
-    draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
-    draft.parameter("limits", args.limits.map_or("none".to_owned(), |limits| limits.to_string()));
+fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan, args: &LoaderArgs) {
+    for (name, value) in [
+        ("clients", json!(plan.fleet.clients)),
+        ("workers", json!(plan.fleet.workers)),
+        ("objects", json!(plan.layout.files)),
+        ("object_bytes", json!(plan.object_bytes())),
+        ("block_bytes", json!(plan.block)),
+        ("rtt_ms", json!(args.rtt.as_secs_f64() * 1000.0)),
+        ("limits", json!(args.limits.map_or("none".to_owned(), |limits| limits.to_string()))),
+        ("rate_bytes_per_second", json!(args.rate.map_or(0, |rate| rate.bytes_per_second()))),
+    ] {
+        draft.parameter(name, value);
+    }
     if let Some(limits) = args.limits {
         draft.note(format!("the storage was given the limits of a service: {limits}"));
     }
-    draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
-    let invalid = invalid(plan, args.rate, ceiling, triples);
-    let of = |mode: CacheMode, value: &dyn Fn(&Sample) -> f64| -> Vec<f64> {
-        triples.iter().map(|triple| value(triple.of(mode))).collect()
+}
+
+/// GiB/s.
+fn rate(s: &Sample) -> f64 {
+    s.bytes_read as f64 / GIB / s.makespan.max(1e-9)
+}
+
+/// Mean time of an object.
+fn latency_ms(s: &Sample) -> f64 {
+    s.unit.mean().map_or(f64::NAN, |us| us / 1000.0)
+}
+
+fn percentile_ms(latencies: &Histogram, percent: f64) -> f64 {
+    latencies.percentile(percent).map_or(f64::NAN, |us| us as f64 / 1000.0)
+}
+
+fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: &[String]) {
+    let (line, triples) = (&epochs.line, &epochs.triples);
+    let in_flight = |s: &Sample| {
+        let objects = s.bytes_read as f64 / plan.object_bytes().max(1) as f64;
+        (objects / s.makespan.max(1e-9), latency_ms(s) / 1000.0)
     };
-    let rate = |s: &Sample| s.bytes_read as f64 / GIB / s.makespan.max(1e-9);
-    let objects = |s: &Sample| s.bytes_read as f64 / plan.layout.size_limits().1.max(1) as f64;
-    let latency_ms = |s: &Sample| s.unit.mean().map_or(f64::NAN, |us| us / 1000.0);
-    let three = |name: &str, value: &dyn Fn(&Sample) -> f64| {
-        let mut cells = vec![Cell::text(name)];
-        cells.extend(CacheMode::ALL.map(|mode| estimate(&of(mode, value))));
-        TableRow { invalid: invalid.clone(), ..TableRow::new(cells) }
-    };
-    let mut rows = vec![
-        three("Average Throughput (GiB/s)", &rate),
-        three("Average Latency (ms)", &latency_ms),
-        three("p99 latency (ms)", &|s| s.unit.percentile(99.0).map_or(f64::NAN, |us| us as f64 / 1000.0)),
-        three("Throughput x latency (objects in flight)", &|s| {
-            objects(s) / s.makespan.max(1e-9) * latency_ms(s) / 1000.0
+    let figures: [(&str, &dyn Fn(&Sample) -> f64); 9] = [
+        ("Average Throughput (GiB/s)", &rate),
+        ("Average Latency (ms)", &latency_ms),
+        ("p99 latency (ms)", &|s| percentile_ms(&s.unit, 99.0)),
+        (FIRST_BLOCK, &|s| percentile_ms(&s.first_block, 50.0)),
+        ("Throughput x latency (objects in flight)", &|s| {
+            let (per_second, seconds) = in_flight(s);
+            per_second * seconds
         }),
-        three("Bytes from the storage (GiB)", &|s| s.origin_bytes as f64 / GIB),
-        three("Calls to the storage", &|s| s.origin_calls as f64),
-        three("Amplification (storage bytes / client bytes)", &|s| {
+        ("Bytes from the storage (GiB)", &|s| s.origin_bytes as f64 / GIB),
+        ("Calls to the storage", &|s| s.origin_calls as f64),
+        ("Amplification (storage bytes / client bytes)", &|s| {
             s.origin_bytes as f64 / s.bytes_read.max(1) as f64
         }),
-        three("CPU seconds per GiB (clients + tier + storage)", &|s| {
+        ("CPU seconds per GiB (clients + tier + storage)", &|s| {
             (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB)
         }),
     ];
-    if triples.iter().all(|triple| CacheMode::ALL.iter().all(|mode| !triple.of(*mode).first_block.is_empty()))
-    {
-        let name = "p50 until the first block of an object (ms)";
-        rows.insert(
-            3,
-            three(name, &|s| s.first_block.percentile(50.0).map_or(f64::NAN, |us| us as f64 / 1000.0)),
-        );
-    }
-    let mut table = Table::new("Epochs", ["Metric", "Direct", "Cold", "Warm"], rows);
+    let several_blocks =
+        |triple: &Triple| CacheMode::ALL.iter().all(|m| !triple.of(*m).first_block.is_empty());
+    let all_several = triples.iter().all(several_blocks);
+    let rows: Vec<_> = figures.into_iter().filter(|(name, _)| all_several || *name != FIRST_BLOCK).collect();
+    let cell = |mode, value: &dyn Fn(&Sample) -> f64| estimate(&sample::values(triples, mode, value));
     let workers = plan.fleet.workers_in_all();
-    table.notes = vec![format!(
+    let table = columns::table(
+        "Epochs",
+        &rows,
+        |_| invalid.to_vec(),
+        &[
+            ("Metric", &|(name, _)| Cell::text(*name)),
+            ("Direct", &|(_, value)| cell(CacheMode::Direct, value)),
+            ("Cold", &|(_, value)| cell(CacheMode::Cold, value)),
+            ("Warm", &|(_, value)| cell(CacheMode::Warm, value)),
+        ],
+    );
+    draft.file.tables.push(table.noted([format!(
         "A closed loop of {workers} workers: throughput x latency must give that number, so the latency says nothing that \
          the throughput does not. The round trip measures {:.1} ms.",
         line.rtt_ms
-    )];
-    draft.file.tables.push(table);
+    )]));
     draft.file.tables.push(PUBLISHED.aistore.results.table());
     for mode in CacheMode::ALL {
-        draft.measure(
-            Measure::new(format!("{} throughput", mode.name()), "GiB/s", Better::Higher, of(mode, &rate)),
-            &invalid,
-        );
-        if let Some(why) = triples.first().and_then(|t| {
-            let s = t.of(mode);
-            sanity::little(objects(s) / s.makespan.max(1e-9), latency_ms(s) / 1000.0, workers)
-        }) {
+        let (name, rates) = (format!("{} throughput", mode.name()), sample::values(triples, mode, rate));
+        draft.measure(Measure::new(name, "GiB/s", Better::Higher, rates), invalid);
+        let first = triples.first().map(|triple| in_flight(triple.of(mode)));
+        let why = first.and_then(|(per_second, seconds)| sanity::little(per_second, seconds, workers));
+        if let Some(why) = why {
             draft.warning(format!("{}: {why}", mode.name()));
         }
     }
-    let middle = |mode: CacheMode| median(&of(mode, &rate));
-    if let (Some(direct), Some(cold), Some(warm)) =
-        (middle(CacheMode::Direct), middle(CacheMode::Cold), middle(CacheMode::Warm))
-    {
-        let epoch = |mode: CacheMode| median(&of(mode, &|s: &Sample| s.per_epoch(s.makespan))).unwrap_or(0.0);
-        let [d, c, w] = CacheMode::ALL.map(|mode| fixed(epoch(mode), 1));
+    let middle = |mode| median(&sample::values(triples, mode, rate));
+    if let [Some(direct), Some(cold), Some(warm)] = CacheMode::ALL.map(middle) {
+        let [d, c, w] = CacheMode::ALL.map(|mode| fixed(sample::pass(triples, mode).seconds, 1));
         draft.verdict(format!(
             "at {:.0} ms an epoch takes {d} s direct, {c} s the first time, {w} s from then on",
             line.rtt_ms
@@ -458,29 +445,6 @@ fn fill(
             draft.warning("the cold epoch is slower than reading directly: filling the cache costs more than it saves here");
         }
     }
-}
-
-fn invalid(
-    plan: &LoaderPlan,
-    rate: Option<ByteRate>,
-    ceiling: &MachineCeiling,
-    triples: &[Triple],
-) -> Vec<String> {
-    let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
-    let mut reasons = Vec::new();
-    for triple in triples {
-        for mode in CacheMode::ALL {
-            let sample = triple.of(mode);
-            reasons.extend(sample.faults.iter().map(|fault| format!("{}: {fault}", mode.name())));
-            let rules =
-                [sanity::too_short(sample.makespan), limit::sample_exceeded(sample, mode, rate, ceiling)];
-            reasons.extend(rules.into_iter().flatten().map(|why| format!("{}: {why}", mode.name())));
-        }
-        reasons.extend(sample::unproved(triple, unique, all));
-    }
-    reasons.sort();
-    reasons.dedup();
-    reasons
 }
 
 #[cfg(test)]

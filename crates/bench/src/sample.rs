@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 
 use bench_load::engine::LoadJob;
-use bench_load::outcome::{PhaseOutcome, ThroughputSeries};
+use bench_load::outcome::ThroughputSeries;
 use bench_load::process::{Switches, Threads};
 use bench_load::shape::Amount;
 use bench_report::histogram::Histogram;
+use bench_report::sanity;
 use bench_report::summary::median;
-use types::{Error, ErrorKind, Result};
+use quantity::ByteRate;
+use types::Result;
 
+use crate::ceiling::MachineCeiling;
 use crate::fixture::{CounterPage, TierProcess, Usage, relay_cpu_seconds};
+use crate::limit;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::testbed::{Line, Testbed};
@@ -85,6 +89,35 @@ impl Triple {
     }
 }
 
+/// A figure of a state, by repetition.
+pub fn values(triples: &[Triple], mode: CacheMode, value: impl Fn(&Sample) -> f64) -> Vec<f64> {
+    triples.iter().map(|triple| value(triple.of(mode))).collect()
+}
+
+/// Why these repetitions must not be believed. `unique` and `all` are as [`unproved`] takes them, `rate` is what the line
+/// carries.
+pub fn invalid(
+    triples: &[Triple],
+    unique: u64,
+    all: u64,
+    rate: Option<ByteRate>,
+    ceiling: &MachineCeiling,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for triple in triples {
+        for mode in CacheMode::ALL {
+            let sample = triple.of(mode);
+            let faults = sample.faults.iter().cloned().chain(sanity::too_short(sample.makespan));
+            let faults = faults.chain(limit::sample_exceeded(sample, mode, rate, ceiling));
+            reasons.extend(faults.map(|why| format!("{}: {why}", mode.name())));
+        }
+        reasons.extend(unproved(triple, unique, all));
+    }
+    reasons.sort();
+    reasons.dedup();
+    reasons
+}
+
 /// What the medians of these repetitions are worth.
 pub fn worth(draft: &mut ResultBuilder, triples: &[Triple], prices: Option<&TierPrices>) {
     let [direct, cold, warm] = CacheMode::ALL.map(|mode| pass(triples, mode));
@@ -93,19 +126,18 @@ pub fn worth(draft: &mut ResultBuilder, triples: &[Triple], prices: Option<&Tier
 
 /// One pass in a state, by the medians.
 pub fn pass(triples: &[Triple], mode: CacheMode) -> Pass {
-    let middle = |value: &dyn Fn(&Sample) -> f64| {
-        let of = |triple: &Triple| triple.of(mode).per_epoch(value(triple.of(mode)));
-        median(&triples.iter().map(of).collect::<Vec<_>>()).unwrap_or(0.0)
+    let middle = |value: fn(&Sample) -> f64| {
+        median(&values(triples, mode, |sample| sample.per_epoch(value(sample)))).unwrap_or(0.0)
     };
     Pass {
-        seconds: middle(&|s| s.makespan),
-        origin_bytes: middle(&|s| s.origin_bytes as f64),
-        origin_calls: middle(&|s| s.origin_calls as f64),
+        seconds: middle(|s| s.makespan),
+        origin_bytes: middle(|s| s.origin_bytes as f64),
+        origin_calls: middle(|s| s.origin_calls as f64),
         by_tier: mode != CacheMode::Direct,
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// From the common start to the last frame.
     pub makespan: f64,
@@ -184,17 +216,16 @@ pub async fn take(
     let counted = after.since(&before);
     let skew = loaded.skew().as_secs_f64();
     let client_peak_bytes = loaded.outcome.rss_max_bytes;
-    let phase = loaded.outcome.phases.into_iter().next();
-    let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
+    let phase = loaded.outcome.into_first()?;
     let tier_used = tier_after - tier_before;
     let calls = |name: &str| phase.calls.get(name).copied().unwrap_or(0);
-    let (origin_bytes, origin_calls, origin_reads) = match tier {
-        Some(_) => (counted.origin_bytes(), counted.origin_calls(), counted.origin_reads()),
-        None => (phase.bytes_read, phase.calls.values().sum(), calls("read") + calls("GET")),
-    };
-    let origin_kinds = match tier {
-        Some(_) => counted.origin_kinds(),
-        None => phase.calls.clone(),
+    let client_calls: u64 = phase.calls.values().sum();
+    let (origin_bytes, origin_calls, origin_reads, origin_kinds) = match tier {
+        Some(_) => {
+            let kinds = counted.origin_kinds();
+            (counted.origin_bytes(), counted.origin_calls(), counted.origin_reads(), kinds)
+        }
+        None => (phase.bytes_read, client_calls, calls("read") + calls("GET"), phase.calls.clone()),
     };
     Ok(Sample {
         makespan: phase.last_done_s().unwrap_or(0.0),
@@ -210,7 +241,7 @@ pub async fn take(
         origin_reads,
         line_bytes,
         waits: counted.waits(),
-        client_calls: phase.calls.values().sum(),
+        client_calls,
         client_switches: phase.switches,
         tier_switches,
         // The relay works in this process, and is the line's.
@@ -221,16 +252,11 @@ pub async fn take(
         origin_cpu: nas_before.and_then(|before| Some((testbed.nas_usage()? - before).cpu_seconds)),
         skew,
         faults: phase.faults(),
-        service: reads(&phase),
-        unit: phase.unit.clone(),
-        first_block: phase.first_block.clone(),
+        service: phase.service.get("read").cloned().unwrap_or_default(),
+        unit: phase.unit,
+        first_block: phase.first_block,
         series: phase.series,
     })
-}
-
-/// The latencies of all calls that read.
-fn reads(phase: &PhaseOutcome) -> Histogram {
-    phase.service.get("read").cloned().unwrap_or_else(Histogram::new)
 }
 
 #[cfg(test)]
@@ -248,31 +274,6 @@ pub mod tests {
 
     /// Nothing happened, and it took so long.
     pub fn idle(makespan: f64) -> Sample {
-        Sample {
-            makespan,
-            frames: vec![makespan],
-            service: Histogram::new(),
-            unit: Histogram::new(),
-            first_block: Histogram::new(),
-            bytes_read: 0,
-            epochs: 1,
-            series: ThroughputSeries::default(),
-            origin_bytes: 0,
-            origin_calls: 0,
-            origin_kinds: BTreeMap::new(),
-            origin_reads: 0,
-            line_bytes: 0,
-            waits: 0,
-            client_calls: 0,
-            client_switches: Switches::default(),
-            tier_switches: None,
-            client_cpu: 0.0,
-            client_peak_bytes: 0,
-            tier_cpu: 0.0,
-            tier_peak_bytes: 0,
-            origin_cpu: None,
-            skew: 0.0,
-            faults: Vec::new(),
-        }
+        Sample { makespan, frames: vec![makespan], epochs: 1, ..Sample::default() }
     }
 }

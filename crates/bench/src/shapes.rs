@@ -11,6 +11,7 @@ mod tables;
 
 use std::process::ExitCode;
 
+use bench_load::target::without_options;
 use bench_report::model::ResultFile;
 use clap::Args;
 use types::Result;
@@ -23,6 +24,7 @@ use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::target_dir::{TargetArgs, TargetDir};
 use condition::{Shape, ShapeCondition, Sweep, sets, total_bytes};
+use run::{ShapeMeasurement, ShapeRuns};
 
 /// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
 const WORKERS: u32 = 20;
@@ -165,13 +167,13 @@ async fn measure(
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes };
     let measure = async |target_dir: &mut TargetDir| {
         only_what_can_be_written(args, target_dir, &mut conditions)?;
-        let direct = run::all(ranks, &args.common, &conditions, target_dir).await?;
+        let direct = ShapeMeasurement::start(ranks, &args.common, target_dir).all(&conditions).await?;
         if !args.through {
             return Ok((direct, None));
         }
         let tier = tier(args, bytes)?;
         target_dir.by(tier.url.clone());
-        let through = run::all(ranks, &args.common, &conditions, target_dir).await?;
+        let through = ShapeMeasurement::start(ranks, &args.common, target_dir).all(&conditions).await?;
         Ok((direct, Some(through)))
     };
     load.run(draft, measure, |draft, (direct, through), bounds| {
@@ -182,19 +184,15 @@ async fn measure(
         if let Some(limits) = args.target.limits() {
             tables::limited(draft, &direct, &limits);
         }
-        bounds.judge(draft, &direct.rows.iter().map(run::ShapeRuns::judged).collect::<Vec<_>>());
+        bounds.judge(draft, &direct.rows.iter().map(ShapeRuns::judged).collect::<Vec<_>>());
     })
     .await
 }
 
 /// A tier in front of the target. It has room for all that is there, and is removed with its cache when it is dropped.
 fn tier(args: &ShapesArgs, bytes: u64) -> Result<TierProcess> {
-    let url = args.target.url();
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
     // How large the parts are is a matter of the bench's own client.
-    let options: Vec<&str> =
-        query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("part=")).collect();
-    let origin = if options.is_empty() { place.to_owned() } else { format!("{place}?{}", options.join("&")) };
+    let origin = without_options(args.target.url(), |pair| Ok(pair.starts_with("part=")))?;
     let cache_bytes = bytes.saturating_mul(2).max(1 << 30);
     let scratch = std::env::temp_dir();
     TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, write: TierWrites::Through })

@@ -5,13 +5,13 @@
 //! time; the original's were.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
-use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{AccessOrder, ClientSet, Layout, LoadOperation, LoadWork, Sharing, Sizes, TouchUnit};
+use bench_load::process::memory_bytes;
+use bench_load::shape::{Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_report::model::{Better, Cell, Measure, ResultFile, Table, TableRow};
-use bench_report::overlap;
+use bench_report::overlap::{PhaseSpans, Refusal};
 use bench_report::published::PUBLISHED;
 use bench_report::sanity;
 use bench_report::summary::{estimate, median};
@@ -20,12 +20,13 @@ use types::Result;
 
 use crate::args::{CommonArgs, Scale};
 use crate::budget::{Budget, TimeCut};
-use crate::driver::{self, TargetLoad};
+use crate::columns;
+use crate::driver::{self, RepeatedLoad, TargetLoad};
 use crate::limit::LoadBounds;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::target_dir::{TargetArgs, TargetDir};
-use crate::worker_phases::{self, MIB};
+use crate::worker_phases::{self, LoadRow, MIB};
 
 /// The nodes of the original.
 const NODES: u32 = 3;
@@ -69,17 +70,20 @@ struct Test {
     small: f64,
 }
 
+/// One file of which all bytes are written and then read.
+const LARGE_FILE: Test = Test {
+    command: "sob -rw -b 8m -s 10g",
+    files: 1,
+    file_bytes: 10 << 30,
+    files_per_directory: 0,
+    block_bytes: 8 << 20,
+    reads: true,
+    random_reads: 0,
+    small: 0.1,
+};
+
 const TESTS: [Test; 4] = [
-    Test {
-        command: "sob -rw -b 8m -s 10g",
-        files: 1,
-        file_bytes: 10 << 30,
-        files_per_directory: 0,
-        block_bytes: 8 << 20,
-        reads: true,
-        random_reads: 0,
-        small: 0.1,
-    },
+    LARGE_FILE,
     Test {
         command: "sob -w -b 64k -s 1m -n 500 -o 50",
         files: 500,
@@ -87,28 +91,24 @@ const TESTS: [Test; 4] = [
         files_per_directory: 50,
         block_bytes: 64 << 10,
         reads: false,
-        random_reads: 0,
         small: 1.0,
+        ..LARGE_FILE
     },
     Test {
         command: "sob -w -R 5000 -n 50 -s 128m -b 64k",
         files: 50,
         file_bytes: 128 << 20,
-        files_per_directory: 0,
         block_bytes: 64 << 10,
         reads: false,
         random_reads: 5000,
-        small: 0.1,
+        ..LARGE_FILE
     },
     Test {
         command: "sob -rw -b 128k -s 1g",
-        files: 1,
         file_bytes: 1 << 30,
-        files_per_directory: 0,
         block_bytes: 128 << 10,
-        reads: true,
-        random_reads: 0,
         small: 1.0,
+        ..LARGE_FILE
     },
 ];
 
@@ -136,25 +136,15 @@ impl Test {
             forget: !faithful,
             ..LoadPhase::default()
         };
+        // Each node reads all of its files in order.
+        let in_order = LoadWork { block_bytes, share: Sharing::Client, ..LoadWork::default() };
         if self.reads {
-            let work = LoadWork {
-                operation: LoadOperation::Read,
-                block_bytes,
-                share: Sharing::Client,
-                ..LoadWork::default()
-            };
-            phases.push(after("read", LoadWork { order: AccessOrder::Sequential, ..work }));
+            phases.push(after("read", in_order.clone()));
         }
         if self.random_reads > 0 {
             if !faithful {
                 // What the random reads are held against: they cannot be faster, unless a cache serves them.
-                let work = LoadWork {
-                    operation: LoadOperation::Read,
-                    block_bytes,
-                    share: Sharing::Client,
-                    ..LoadWork::default()
-                };
-                phases.push(after(SEQUENTIAL, LoadWork { order: AccessOrder::Sequential, ..work }));
+                phases.push(after(SEQUENTIAL, in_order));
             }
             let unit = if random == RandomUnit::Files { TouchUnit::File } else { TouchUnit::Block };
             let work =
@@ -215,31 +205,17 @@ async fn measure(
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: written };
     let measure = async |target_dir: &mut TargetDir| {
         let budget = Budget::start(&args.common);
-        // Each repetition's phases, and how far apart the processes began.
-        let (mut runs, mut skew) = (Vec::new(), Duration::ZERO);
-        let cut = budget.repeat(repetitions, async |repetition| {
-            let job = LoadJob {
-                root: target_dir.root(),
-                layout: layout.clone(),
-                content: target_dir.content,
-                fleet: ClientSet { clients: args.nodes, first_client: 0, workers: 1 },
-                // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
-                phases: phases
-                    .iter()
-                    .map(|phase| LoadPhase { version: repetition + 1, ..phase.clone() })
-                    .collect(),
-                limits: budget.limits(),
-            };
-            target_dir.check(&job, written).await?;
-            let what = format!("sob {} ({}/{repetitions})", args.test, repetition + 1);
-            let loaded = ranks.load(target_dir.url(), &job, &what).await?;
-            skew = skew.max(loaded.skew());
-            runs.push(loaded.outcome.phases);
-            Ok(())
-        });
-        Ok((cut.await?, runs, skew))
+        let job = async |repetition: u32| {
+            // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
+            let version = |phase: &LoadPhase| LoadPhase { version: repetition + 1, ..phase.clone() };
+            let phases = phases.iter().map(version).collect();
+            let job = driver::job(target_dir, (args.nodes, 1), layout.clone(), phases, budget.limits());
+            target_dir.check(&job, written).await.map(|()| job)
+        };
+        let told = |number: u32| format!("sob {} ({number}/{repetitions})", args.test);
+        load.repeat(target_dir, &budget, repetitions, told, job).await
     };
-    load.run(draft, measure, |draft, (cut, runs, skew), bounds| {
+    load.run(draft, measure, |draft, RepeatedLoad { runs, skew, cut }, bounds| {
         TimeCut::tell(cut, draft, "repetitions");
         draft.note(format!("processes began a phase {:.2} ms apart at most", skew.as_secs_f64() * 1000.0));
         fill(draft, args, phases, &runs, bounds);
@@ -251,12 +227,6 @@ async fn measure(
         }
     })
     .await
-}
-
-fn memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 fn fill(
@@ -271,34 +241,22 @@ fn fill(
     }
     let mut rows = Vec::new();
     for (index, phase) in phases.iter().enumerate() {
-        let measured: Vec<&PhaseOutcome> = runs.iter().filter_map(|run| run.get(index)).collect();
+        let row = LoadRow::of(runs.iter().filter_map(|run| run.get(index)));
         // The last test is about a cache's effect: what is served by one is no fault there.
-        let exceeded = if args.test == 4 { None } else { bounds.exceeded(&measured) };
-        rows.push(row(draft, &phase.name, &measured, exceeded));
-        bounds.tell(draft, &phase.name, &measured);
+        let exceeded = if args.test == 4 { None } else { bounds.exceeded(&row.runs) };
+        let invalid = row.reasons(&row.each(PhaseSpans::last_done_seconds), exceeded);
+        let measure = format!("{}, bytes / last finisher", phase.name);
+        draft.measure(Measure::new(measure, "MiB/s", Better::Higher, row.rates()), &invalid);
+        for (call, latencies) in row.merged_by(|run| &run.service) {
+            draft.file.histograms.push(latencies.to_named(format!("{}: {call}", phase.name)));
+        }
+        bounds.tell(draft, &phase.name, &row.runs);
+        rows.push((phase.name.as_str(), row, invalid));
     }
     if let Some(why) = random_too_fast(phases, runs) {
         draft.warning(why);
     }
-    let columns = [
-        "Phase",
-        "n",
-        "Bytes",
-        "Units",
-        "first done s",
-        "last done s",
-        "thereof making durable s",
-        "bytes / last finisher MiB/s",
-        "common window MiB/s",
-        "overlap %",
-        "sum of node rates MiB/s",
-        "slowest / fastest",
-    ];
-    draft.file.tables.push(Table::new("Rates that may be believed", columns, rows).noted([
-        "MiB = 2^20 bytes (sob prints them as MB). The sum of node rates is what the original printed; it stands here \
-         only if the nodes worked at the same time for 95 % of it."
-            .to_owned(),
-    ]));
+    draft.file.tables.push(believed(&rows));
     if let Some(first) = runs.first() {
         let moved = first.iter().map(|phase| (phase.name.clone(), &phase.series));
         draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
@@ -311,12 +269,47 @@ fn fill(
     }
 }
 
+/// A row for each phase: its name, its repetitions, and why it must not be believed.
+fn believed(rows: &[(&str, LoadRow, Vec<String>)]) -> Table {
+    columns::table(
+        "Rates that may be believed",
+        rows,
+        |(_, _, invalid)| invalid.clone(),
+        &[
+            ("Phase", &|(name, ..)| Cell::text(*name)),
+            ("n", &|(_, row, _)| Cell::Count(row.runs.len() as u64)),
+            ("Bytes", &|(_, row, _)| Cell::Bytes(row.first(PhaseOutcome::bytes))),
+            ("Units", &|(_, row, _)| Cell::Count(row.first(|run| run.units))),
+            ("first done s", &|(_, row, _)| estimate(&row.each(PhaseSpans::first_done_seconds))),
+            ("last done s", &|(_, row, _)| estimate(&row.each(PhaseSpans::last_done_seconds))),
+            ("thereof making durable s", &|(_, row, _)| estimate(&row.sync_seconds())),
+            ("bytes / last finisher MiB/s", &|(_, row, _)| estimate(&row.rates())),
+            ("common window MiB/s", &|(_, row, _)| refusable(row.each(PhaseSpans::common_rate))),
+            ("overlap %", &|(_, row, _)| estimate(&row.each(|phase| phase.overlap() * 100.0))),
+            ("sum of node rates MiB/s", &|(_, row, _)| refusable(row.each(PhaseSpans::added_rates))),
+            ("slowest / fastest", &|(_, row, _)| estimate(&row.each(PhaseSpans::fairness))),
+        ],
+    )
+    .noted([
+        "MiB = 2^20 bytes (sob prints them as MB). The sum of node rates is what the original printed; it stands here \
+         only if the nodes worked at the same time for 95 % of it.",
+    ])
+}
+
+/// MiB/s, or why there is no such rate in one of the repetitions.
+fn refusable(rates: Vec<std::result::Result<f64, Refusal>>) -> Cell {
+    let all: std::result::Result<Vec<f64>, Refusal> = rates.into_iter().collect();
+    all.map_or_else(
+        |why| Cell::missing(why.to_string()),
+        |rates| estimate(&rates.iter().map(|rate| rate / MIB).collect::<Vec<_>>()),
+    )
+}
+
 /// Compares the medians: if random reads were faster, a cache that should have been empty served them.
 fn random_too_fast(phases: &[LoadPhase], runs: &[Vec<PhaseOutcome>]) -> Option<String> {
     let rate = |name: &str| {
         let index = phases.iter().position(|phase| phase.name == name)?;
-        let measured = runs.iter().filter_map(|run| run.get(index)).filter_map(worker_phases::phase);
-        median(&measured.map(|phase| phase.last_done_rate()).collect::<Vec<_>>())
+        median(&LoadRow::of(runs.iter().filter_map(|run| run.get(index))).rates())
     };
     sanity::random_above_sequential(rate(RANDOM)?, rate(SEQUENTIAL)?)
 }
@@ -372,45 +365,6 @@ fn by_node(args: &SobArgs, run: &[PhaseOutcome]) -> Table {
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
-}
-
-fn row(draft: &mut ResultBuilder, name: &str, runs: &[&PhaseOutcome], exceeded: Option<String>) -> TableRow {
-    let phases: Vec<_> = runs.iter().filter_map(|run| worker_phases::phase(run)).collect();
-    let each =
-        |value: &dyn Fn(&overlap::PhaseSpans) -> f64| -> Vec<f64> { phases.iter().map(value).collect() };
-    let seconds = each(&overlap::PhaseSpans::last_done_seconds);
-    let rates = each(&|phase| phase.last_done_rate() / MIB);
-    let invalid = worker_phases::reasons(runs.iter().copied(), &seconds, exceeded);
-    let refusable = |value: &dyn Fn(&overlap::PhaseSpans) -> std::result::Result<f64, overlap::Refusal>| {
-        let all: std::result::Result<Vec<f64>, _> = phases.iter().map(value).collect();
-        all.map_or_else(
-            |why| Cell::missing(why.to_string()),
-            |rates| estimate(&rates.iter().map(|r| r / MIB).collect::<Vec<_>>()),
-        )
-    };
-    let syncs: Vec<f64> =
-        runs.iter().map(|run| run.spans.iter().map(|span| span.sync_s).fold(0.0, f64::max)).collect();
-    let cells = vec![
-        Cell::text(name),
-        Cell::Count(runs.len() as u64),
-        Cell::Bytes(runs.first().map_or(0, |run| run.bytes())),
-        Cell::Count(runs.first().map_or(0, |run| run.units)),
-        estimate(&each(&overlap::PhaseSpans::first_done_seconds)),
-        estimate(&seconds),
-        estimate(&syncs),
-        estimate(&rates),
-        refusable(&overlap::PhaseSpans::common_rate),
-        estimate(&each(&|phase| phase.overlap() * 100.0)),
-        refusable(&overlap::PhaseSpans::added_rates),
-        estimate(&each(&overlap::PhaseSpans::fairness)),
-    ];
-    let name_of = format!("{name}, bytes / last finisher");
-    let measure = Measure::new(name_of, "MiB/s", Better::Higher, rates);
-    draft.measure(measure, &invalid);
-    for (what, calls) in worker_phases::by_call(runs.iter().copied()) {
-        draft.file.histograms.push(calls.to_named(format!("{name}: {what}")));
-    }
-    TableRow { invalid, ..TableRow::new(cells) }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bench_load::data::SeededData;
-use bench_load::dataset::{self, DataSetDir, Dataset, LayOutOptions, Prepared};
-use bench_load::engine::{Control, LoadJob};
+use bench_load::dataset::{self, BLOCK_BYTES, DataSetDir, Dataset};
+use bench_load::engine::LoadJob;
 use bench_load::preflight::check_target;
 use bench_load::safety::{Cleanup, RunDir};
 use bench_load::target::{self, Client, Target, from_url};
@@ -161,14 +161,7 @@ impl TargetDir {
     /// Sees to it that these files are there, in the run's directory or one directly in it.
     pub async fn lay_out(&self, dataset: &Dataset, directory: &str) -> Result<()> {
         let place = DataSetDir { dir: &self.dir, directory };
-        let (laying, control) = (LayOutOptions::default(), Control::new());
-        let prepared = dataset::prepare_at(dataset, place, &self.writers, &laying, &control).await?;
-        if let Prepared::Written(outcome) = prepared
-            && let Some(fault) = outcome.phases.iter().flat_map(|phase| phase.faults()).next()
-        {
-            return refuse(format!("the data set cannot be written: {fault}"));
-        }
-        Ok(())
+        dataset::prepare_at(dataset, place, &self.writers, BLOCK_BYTES).await.map(drop)
     }
 
     /// The same files by another way, from now on: a tier in front of the target.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench_load::data::SeededData;
-use bench_load::dataset::{self, Dataset, LayOutOptions, Prepared};
-use bench_load::engine::{Control, LoadJob, LoadPhase};
+use bench_load::dataset::{self, Dataset};
+use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{ClientSet, Layout};
 use bench_load::target::{self, Client, from_url};
@@ -230,18 +230,7 @@ async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Clien
     let Some(first) = writers.first() else { return refuse("no client could be made") };
     let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
     let dataset = Dataset { layout: data.layout.clone(), content: data.content, version: 1, trees: 1 };
-    let (laying, control) = (LayOutOptions::default(), Control::new());
-    let prepared = unless_interrupted(dataset::prepare(&dataset, &dir, &writers, &laying, &control)).await;
-    let fault = match &prepared {
-        Ok(Prepared::Written(outcome)) => outcome.phases.iter().flat_map(|phase| phase.faults()).next(),
-        _ => None,
-    };
-    let laid_out = match (prepared, fault) {
-        (Err(error), _) => Err(error),
-        (_, Some(fault)) => refuse(format!("the data set cannot be written to {url}: {fault}")),
-        _ => Ok(()),
-    };
-    if let Err(error) = laid_out {
+    if let Err(error) = unless_interrupted(dataset::prepare(&dataset, &dir, &writers)).await {
         let _ = dir.cleanup(&writers).await;
         return Err(error);
     }

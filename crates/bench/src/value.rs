@@ -174,17 +174,21 @@ mod tests {
         assert_eq!(break_even(10.0, 30.0, 10.0), None);
     }
 
-    #[test]
-    fn a_pass_costs_its_bytes_its_calls_and_its_hours() {
-        let prices = TierPrices {
+    fn list(per_10k_requests: f64, tier_per_hour: f64, tier_gib_month: f64) -> TierPrices {
+        TierPrices {
             as_of: "2026-11-01".into(),
             region: "test".into(),
             currency: "USD".into(),
             egress_per_gib: 0.1,
-            per_10k_requests: 0.5,
-            tier_per_hour: 2.0,
-            tier_gib_month: 0.0,
-        };
+            per_10k_requests,
+            tier_per_hour,
+            tier_gib_month,
+        }
+    }
+
+    #[test]
+    fn a_pass_costs_its_bytes_its_calls_and_its_hours() {
+        let prices = list(0.5, 2.0, 0.0);
         let pass = Pass { seconds: 1800.0, origin_bytes: 2.0 * GIB, origin_calls: 20_000.0, by_tier: true };
         assert!((prices.of(pass) - (0.2 + 1.0 + 1.0)).abs() < 1e-9);
         assert!((prices.of(Pass { by_tier: false, ..pass }) - 1.2).abs() < 1e-9);
@@ -192,15 +196,7 @@ mod tests {
 
     #[test]
     fn a_tier_that_is_kept_all_day_pays_from_so_many_passes_a_day_on() {
-        let prices = TierPrices {
-            as_of: "2026-11-01".into(),
-            region: "test".into(),
-            currency: "USD".into(),
-            egress_per_gib: 0.1,
-            per_10k_requests: 0.0,
-            tier_per_hour: 0.5,
-            tier_gib_month: DAYS,
-        };
+        let prices = list(0.0, 0.5, DAYS);
         let pass =
             |gib: f64, by_tier| Pass { seconds: 60.0, origin_bytes: gib * GIB, origin_calls: 0.0, by_tier };
         let (direct, cold, warm) = (pass(50.0, false), pass(8.0, true), pass(0.0, true));
@@ -208,7 +204,7 @@ mod tests {
         assert!((prices.of_tier_day(cold.origin_bytes) - 20.0).abs() < 1e-9);
         assert_eq!(prices.passes_a_day(direct, cold, warm), Some(4));
         assert_eq!(prices.passes_a_day(warm, cold, warm), None);
-        let free = TierPrices { tier_per_hour: 0.0, tier_gib_month: 0.0, ..prices };
+        let free = list(0.0, 0.0, 0.0);
         assert_eq!(free.passes_a_day(direct, cold, warm), Some(1));
     }
 

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use bench_load::outcome::{PhaseOutcome, ThroughputSeries as Moved};
+use bench_load::outcome::{Interval, PhaseOutcome, ThroughputSeries as Moved, WorkerSpan, merge_by_key};
+use bench_load::target::limited::BUSY_CALL;
 use bench_report::histogram::Histogram;
 use bench_report::model::{Axis, Plot, PlotKind, Point, Series};
 use bench_report::overlap::{PhaseSpans, Span};
 use bench_report::sanity;
 
+use crate::results::ResultBuilder;
+
 pub const MIB: f64 = 1_048_576.0;
 
 /// None if nobody worked, or if the measurement contradicts itself.
-pub fn phase(outcome: &PhaseOutcome) -> Option<PhaseSpans> {
-    let span = |span: &bench_load::outcome::WorkerSpan| {
+fn phase(outcome: &PhaseOutcome) -> Option<PhaseSpans> {
+    let span = |span: &WorkerSpan| {
         let name = format!("node {} worker {}", span.client + 1, span.worker + 1);
         let moved = Span::new(name, span.start_s, span.end_s, span.bytes);
         Span { progress: span.progress.clone(), ..moved }
@@ -20,41 +23,97 @@ pub fn phase(outcome: &PhaseOutcome) -> Option<PhaseSpans> {
     PhaseSpans::new(outcome.spans.iter().filter(|span| span.units > 0).map(span).collect()).ok()
 }
 
-/// Why a row with these repetitions, which took so many seconds, must not be believed.
-pub fn reasons<'a>(
-    runs: impl IntoIterator<Item = &'a PhaseOutcome>,
-    seconds: &[f64],
-    exceeded: Option<String>,
-) -> Vec<String> {
-    let mut reasons: Vec<String> = runs.into_iter().flat_map(PhaseOutcome::faults).collect();
-    reasons.extend(seconds.iter().find_map(|s| sanity::too_short(*s)));
-    reasons.extend(exceeded);
-    reasons.sort();
-    reasons.dedup();
-    reasons
+/// The repetitions of one condition: a row of a table.
+pub struct LoadRow<'a> {
+    pub runs: Vec<&'a PhaseOutcome>,
+    /// Of the repetitions in which workers worked.
+    phases: Vec<PhaseSpans>,
 }
 
-/// The latencies of all repetitions, for each kind of call.
-pub fn by_call<'a>(runs: impl IntoIterator<Item = &'a PhaseOutcome>) -> BTreeMap<String, Histogram> {
-    let mut all: BTreeMap<String, Histogram> = BTreeMap::new();
-    for (call, histogram) in runs.into_iter().flat_map(|run| &run.service) {
-        all.entry(call.clone()).or_default().merge(histogram);
+impl<'a> LoadRow<'a> {
+    pub fn of(runs: impl IntoIterator<Item = &'a PhaseOutcome>) -> LoadRow<'a> {
+        let runs: Vec<&PhaseOutcome> = runs.into_iter().collect();
+        let phases = runs.iter().filter_map(|run| phase(run)).collect();
+        LoadRow { runs, phases }
     }
-    all
+
+    pub fn each<T>(&self, value: impl Fn(&PhaseSpans) -> T) -> Vec<T> {
+        self.phases.iter().map(value).collect()
+    }
+
+    /// MiB/s of all workers together, bytes over the last finisher.
+    pub fn rates(&self) -> Vec<f64> {
+        self.each(|phase| phase.last_done_rate() / MIB)
+    }
+
+    /// Seconds from the common start to the last finisher.
+    pub fn seconds(&self) -> Vec<f64> {
+        self.runs.iter().map(|run| run.last_done_s().unwrap_or(0.0)).collect()
+    }
+
+    /// Seconds of the worker that took longest to make data durable.
+    pub fn sync_seconds(&self) -> Vec<f64> {
+        let longest = |run: &&PhaseOutcome| run.spans.iter().map(|span| span.sync_s).fold(0.0, f64::max);
+        self.runs.iter().map(longest).collect()
+    }
+
+    /// Of the first repetition.
+    pub fn first(&self, count: fn(&PhaseOutcome) -> u64) -> u64 {
+        self.runs.first().map_or(0, |run| count(run))
+    }
+
+    pub fn sum(&self, count: fn(&PhaseOutcome) -> u64) -> u64 {
+        self.runs.iter().map(|run| count(run)).sum()
+    }
+
+    pub fn merged(&self, latencies: fn(&PhaseOutcome) -> &Histogram) -> Histogram {
+        let mut all = Histogram::new();
+        self.runs.iter().for_each(|run| all.merge(latencies(run)));
+        all
+    }
+
+    /// The latencies of all repetitions by a key, as the kind of call.
+    pub fn merged_by<K: Clone + Ord>(
+        &self,
+        latencies: fn(&PhaseOutcome) -> &BTreeMap<K, Histogram>,
+    ) -> BTreeMap<K, Histogram> {
+        let mut all = BTreeMap::new();
+        self.runs.iter().for_each(|run| merge_by_key(&mut all, latencies(run)));
+        all
+    }
+
+    /// Why the row, whose repetitions took so many seconds, must not be believed.
+    pub fn reasons(&self, seconds: &[f64], exceeded: Option<String>) -> Vec<String> {
+        let mut reasons: Vec<String> = self.runs.iter().flat_map(|run| run.faults()).collect();
+        reasons.extend(seconds.iter().find_map(|s| sanity::too_short(*s)));
+        reasons.extend(exceeded);
+        reasons.sort();
+        reasons.dedup();
+        reasons
+    }
+}
+
+/// Milliseconds.
+pub fn p50_ms(latencies: &Histogram) -> Option<f64> {
+    latencies.percentile(50.0).map(|microseconds| microseconds as f64 / 1000.0)
+}
+
+/// Says how often a service with limits was busy.
+pub fn tell_busy<'a>(draft: &mut ResultBuilder, runs: impl IntoIterator<Item = &'a PhaseOutcome>) {
+    let busy: u64 = runs.into_iter().filter_map(|run| run.calls.get(BUSY_CALL)).sum();
+    if busy > 0 {
+        draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));
+    }
 }
 
 /// MiB/s of all workers together against time.
 pub fn throughput<'a>(title: &str, moved: impl IntoIterator<Item = (String, &'a Moved)>) -> Plot {
     let series = moved.into_iter().map(|(name, moved)| {
         let interval = moved.interval_s.max(1e-3);
-        let rate =
-            |i: &bench_load::outcome::Interval| (i.bytes_read + i.bytes_written) as f64 / MIB / interval;
-        let mut points: Vec<Point> = moved
-            .intervals
-            .iter()
-            .enumerate()
-            .map(|(i, one)| Point::at(i as f64 * interval, rate(one)))
-            .collect();
+        let rate = |i: &Interval| (i.bytes_read + i.bytes_written) as f64 / MIB / interval;
+        let points = moved.intervals.iter().enumerate();
+        let mut points: Vec<Point> =
+            points.map(|(i, one)| Point::at(i as f64 * interval, rate(one))).collect();
         points.push(Point::at(moved.intervals.len() as f64 * interval, 0.0));
         Series::ours(name, points)
     });

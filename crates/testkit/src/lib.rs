@@ -5,6 +5,7 @@ pub mod azfile;
 pub mod azurite;
 pub mod fake_gcs;
 pub mod far_origin;
+pub mod ganesha;
 pub mod gcs;
 pub mod lab;
 pub mod minio;

@@ -7,11 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
-use super::recorder::{CallKind, Shard};
-use super::rounds::Rounds;
 use super::{GroupRun, PhaseRun};
 use crate::data::{FileVersion, mix_all};
-use crate::outcome::{Located, Stop, WorkerSpan};
+use crate::outcome::{Located, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::LoadPace;
 use crate::shape::{Sequence, SequencePart, Touch, TouchUnit};
 use crate::target::{Client, TargetFile};
@@ -19,6 +17,8 @@ use crate::target::{Client, TargetFile};
 /// Moments of a span that are kept; then every second one is dropped and they come half as often.
 const PROGRESS_MAX: usize = 32;
 const PROGRESS_FIRST: Duration = Duration::from_millis(20);
+/// Waiting is done in pieces, to see soon that the run was stopped.
+const PIECE: Duration = Duration::from_millis(200);
 
 pub struct LoadWorker {
     run: Arc<GroupRun>,
@@ -37,7 +37,6 @@ struct Open {
     number: u64,
     file: Arc<dyn TargetFile>,
     writable: bool,
-    written: bool,
 }
 
 /// The runtime's timer rounds up to the next millisecond; the rest is waited for precisely.
@@ -86,9 +85,8 @@ impl LoadWorker {
             return;
         }
         self.begin(phase);
-        let job = Arc::clone(&self.run.job);
-        let sequence = Sequence::new(phase.phase.layout(&job), &phase.phase.work, self.number, self.worker);
-        let part = sequence.part(&job.fleet, self.number, self.worker);
+        let sequence = Sequence::new(&phase.layout, &phase.phase.work, self.number, self.worker);
+        let part = sequence.part(&self.run.job.fleet, self.number, self.worker);
         let (mut own, mut round) = (0, 0);
         while self.run.stopped().is_none() {
             let next = match part {
@@ -135,10 +133,12 @@ impl LoadWorker {
             if let Err(error) = self.close(phase).await {
                 self.failed(phase, &error);
             }
-            if rounds.arrive() {
+            // Nobody is in another round before this one's files are there.
+            let Some(arrived) = self.unless_stopped(rounds.wait()).await else { return false };
+            if arrived.is_leader() {
                 self.commit(phase).await;
-                rounds.end();
-            } else if !self.wait_for_round(rounds, *round + 1).await {
+            }
+            if self.unless_stopped(rounds.wait()).await.is_none() {
                 return false;
             }
             *round += 1;
@@ -146,25 +146,26 @@ impl LoadWorker {
         true
     }
 
-    async fn wait_for_round(&self, rounds: &Rounds, round: u64) -> bool {
-        const PIECE: Duration = Duration::from_millis(200);
-        while tokio::time::timeout(PIECE, rounds.until(round)).await.is_err() {
+    /// None if the run was stopped before.
+    async fn unless_stopped<T>(&self, waiting: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(waiting);
+        loop {
+            if let Ok(done) = tokio::time::timeout(PIECE, &mut waiting).await {
+                return Some(done);
+            }
             if self.run.stopped().is_some() {
-                return false;
+                return None;
             }
         }
-        true
     }
 
     /// All files of the phase that workers of this process wrote together.
     async fn commit(&self, phase: &PhaseRun) {
-        let job = Arc::clone(&self.run.job);
-        let (layout, root, began) = (phase.phase.layout(&job), phase.phase.root(&job), Instant::now());
-        let first = job.fleet.first_client;
+        let (layout, began, first) = (&phase.layout, Instant::now(), self.run.job.fleet.first_client);
         let owners = if layout.private { first..first.saturating_add(phase.clients()) } else { 0..1 };
         for (owner, file) in owners.flat_map(|owner| (0..layout.files).map(move |file| (owner, file))) {
-            let path = layout.path(&root, owner, file);
-            if let Err(error) = self.timed(phase, CallKind::Sync, self.client.commit(&path)).await {
+            let path = layout.path(&phase.root, owner, file);
+            if let Err(error) = self.timed(phase, "sync", self.client.commit(&path)).await {
                 self.failed(phase, &error);
             }
         }
@@ -189,9 +190,8 @@ impl LoadWorker {
         Some(Some(intended))
     }
 
-    /// False if the run was stopped or its time is over before. Sleeps in pieces, to see it soon.
+    /// False if the run was stopped or its time is over before.
     async fn sleep_until(&self, at: Instant) -> bool {
-        const PIECE: Duration = Duration::from_millis(200);
         loop {
             let now = Instant::now();
             if self.run.stopped().is_some() || now >= self.run.deadline {
@@ -213,7 +213,7 @@ impl LoadWorker {
                 let response = intended.map(|intended| now.saturating_duration_since(intended));
                 let mut shard = self.shard(phase);
                 shard.unit_done(interval, now - began, response);
-                if let Some(bytes) = self.file_of_several_sizes(phase, touch) {
+                if let Some(bytes) = file_of_several_sizes(phase, touch) {
                     shard.of_size(bytes, now - began);
                 }
                 drop(shard);
@@ -229,19 +229,6 @@ impl LoadWorker {
         }
     }
 
-    /// The size of the whole file that the touch moves, if files differ in size.
-    fn file_of_several_sizes(&self, phase: &PhaseRun, touch: Touch) -> Option<u64> {
-        let (least, most) = phase.phase.layout(&self.run.job).size_limits();
-        match touch {
-            Touch::Read { length, .. } | Touch::Write { length, .. }
-                if least < most && phase.phase.work.unit == TouchUnit::File =>
-            {
-                Some(length)
-            }
-            _ => None,
-        }
-    }
-
     async fn touch(&mut self, phase: &PhaseRun, number: u64, touch: Touch) -> Result<TouchEnd> {
         match touch {
             Touch::Read { file, offset, length } => {
@@ -250,13 +237,12 @@ impl LoadWorker {
             Touch::Write { file, offset, length } => {
                 self.move_data(phase, number, file, offset, length, true).await
             }
-            Touch::Stat { file } => self.stat(phase, file).await,
-            Touch::List { directory } => self.list(phase, directory).await,
-            Touch::Delete { directory } => self.delete(phase, directory).await,
+            Touch::Stat { file } => self.stat(phase, file).await.map(|()| TouchEnd::Whole),
+            Touch::List { directory } => self.list(phase, directory).await.map(|()| TouchEnd::Whole),
+            Touch::Delete { directory } => self.delete(phase, directory).await.map(|()| TouchEnd::Whole),
             Touch::Walk { directory } => {
-                let job = Arc::clone(&self.run.job);
                 self.list(phase, directory).await?;
-                for file in phase.phase.layout(&job).files_of(directory) {
+                for file in phase.layout.files_of(directory) {
                     if self.run.stopped().is_some() {
                         return Ok(TouchEnd::Stopped);
                     }
@@ -302,7 +288,9 @@ impl LoadWorker {
             tokio::task::consume_budget().await;
         }
         if let (Some(first), false) = (first, write) {
-            self.shard(phase).several_blocks(first, began.elapsed());
+            let mut shard = self.shard(phase);
+            shard.first_block.record(first);
+            shard.all_blocks.record(began.elapsed());
         }
         if whole {
             self.close(phase).await?;
@@ -311,33 +299,29 @@ impl LoadWorker {
     }
 
     async fn opened(&mut self, phase: &PhaseRun, number: u64, write: bool) -> Result<Arc<dyn TargetFile>> {
-        let open = match self.open.take() {
-            Some(open) => Open { written: open.written || write, ..open },
-            None => {
-                let path = self.path(phase, number);
-                let file = match write {
-                    true if phase.rounds.is_some() => {
-                        let size = phase.phase.layout(&self.run.job).size_of(number);
-                        self.timed(phase, CallKind::Create, self.client.create_shared(&path, size)).await?
-                    }
-                    true => self.timed(phase, CallKind::Create, self.client.create(&path)).await?,
-                    false => self.timed(phase, CallKind::Open, self.client.open(&path)).await?,
-                };
-                Open { number, file, writable: write, written: write }
+        if let Some(open) = &self.open {
+            return Ok(Arc::clone(&open.file));
+        }
+        let path = self.path(phase, number);
+        let file = match write {
+            true if phase.rounds.is_some() => {
+                let size = phase.layout.size_of(number);
+                self.timed(phase, "create", self.client.create_shared(&path, size)).await?
             }
+            true => self.timed(phase, "create", self.client.create(&path)).await?,
+            false => self.timed(phase, "open", self.client.open(&path)).await?,
         };
-        let file = Arc::clone(&open.file);
-        self.open = Some(open);
+        self.open = Some(Open { number, file: Arc::clone(&file), writable: write });
         Ok(file)
     }
 
     async fn close(&mut self, phase: &PhaseRun) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        if !open.written {
+        if !open.writable {
             return open.file.close().await;
         }
         let began = Instant::now();
-        let closed = self.timed(phase, CallKind::Sync, open.file.close()).await;
+        let closed = self.timed(phase, "sync", open.file.close()).await;
         self.span(phase, |span| span.sync_s += began.elapsed().as_secs_f64());
         closed
     }
@@ -351,7 +335,7 @@ impl LoadWorker {
         offset: u64,
         count: usize,
     ) -> Result<()> {
-        let data = self.timed(phase, CallKind::Read, opened.read(offset, count)).await?;
+        let data = self.timed(phase, "read", opened.read(offset, count)).await?;
         self.moved(phase, data.len() as u64, 0);
         if data.len() != count {
             let context = format!(
@@ -390,41 +374,35 @@ impl LoadWorker {
         count: usize,
     ) -> Result<()> {
         let data = self.run.job.content.generate(self.place(phase, file), offset, count);
-        self.timed(phase, CallKind::Write, opened.write(offset, data)).await?;
+        self.timed(phase, "write", opened.write(offset, data)).await?;
         self.moved(phase, 0, count as u64);
         Ok(())
     }
 
-    async fn stat(&mut self, phase: &PhaseRun, file: u64) -> Result<TouchEnd> {
+    async fn stat(&self, phase: &PhaseRun, file: u64) -> Result<()> {
         let path = self.path(phase, file);
-        self.timed(phase, CallKind::Stat, self.client.stat(&path)).await?;
-        Ok(TouchEnd::Whole)
+        self.timed(phase, "stat", self.client.stat(&path)).await.map(drop)
     }
 
-    async fn list(&mut self, phase: &PhaseRun, directory: u64) -> Result<TouchEnd> {
-        let job = &self.run.job;
-        let path = phase.phase.layout(job).directory_path(&phase.phase.root(job), self.number, directory);
-        self.timed(phase, CallKind::List, self.client.list(&path)).await?;
-        Ok(TouchEnd::Whole)
+    async fn list(&self, phase: &PhaseRun, directory: u64) -> Result<()> {
+        let path = phase.layout.directory_path(&phase.root, self.number, directory);
+        self.timed(phase, "list", self.client.list(&path)).await.map(drop)
     }
 
     /// A file of this worker's own comes and goes.
-    async fn delete(&mut self, phase: &PhaseRun, directory: u64) -> Result<TouchEnd> {
-        let job = &self.run.job;
-        let (layout, root) = (phase.phase.layout(job), phase.phase.root(job));
-        let own = u64::from(self.number) * u64::from(job.fleet.workers) + u64::from(self.worker);
-        let path = layout.path_beside(&root, self.number, directory, own);
-        let file = self.timed(phase, CallKind::Create, self.client.create(&path)).await?;
+    async fn delete(&self, phase: &PhaseRun, directory: u64) -> Result<()> {
+        let own = u64::from(self.number) * u64::from(self.run.job.fleet.workers) + u64::from(self.worker);
+        let path = phase.layout.path_beside(&phase.root, self.number, directory, own);
+        let file = self.timed(phase, "create", self.client.create(&path)).await?;
         file.close().await?;
-        self.timed(phase, CallKind::Delete, self.client.remove(&path)).await?;
-        Ok(TouchEnd::Whole)
+        self.timed(phase, "delete", self.client.remove(&path)).await
     }
 
-    /// The call's result; its time is put down if it succeeded.
+    /// The call's result; its time is recorded by the call's name if it succeeded.
     async fn timed<T>(
         &self,
         phase: &PhaseRun,
-        call: CallKind,
+        call: &str,
         doing: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let began = Instant::now();
@@ -472,7 +450,7 @@ impl LoadWorker {
     fn failed(&self, phase: &PhaseRun, error: &Error) {
         let at = self.run.start.elapsed();
         let mut shard = self.shard(phase);
-        shard.failed(phase.recorder.interval(at));
+        shard.entry(phase.recorder.interval(at)).errors += 1;
         let kind = format!("{:?}", error.kind());
         shard.errors.record(&kind, || format!("client {}: {error}", self.number));
         drop(shard);
@@ -485,18 +463,9 @@ impl LoadWorker {
     fn begin(&mut self, phase: &PhaseRun) {
         let start_s = self.run.start.elapsed().as_secs_f64();
         (self.progress_every, self.progress_last) = (PROGRESS_FIRST, Instant::now());
-        let span = WorkerSpan {
-            client: self.number,
-            worker: self.worker,
-            start_s,
-            end_s: start_s,
-            sync_s: 0.0,
-            bytes: 0,
-            units: 0,
-            progress: Vec::new(),
-            // Until it has ended.
-            cut: true,
-        };
+        let (client, worker) = (self.number, self.worker);
+        // It counts as cut off until it has ended.
+        let span = WorkerSpan { client, worker, start_s, end_s: start_s, cut: true, ..WorkerSpan::default() };
         *self.span_slot(phase) = Some(span);
     }
 
@@ -520,17 +489,26 @@ impl LoadWorker {
         slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shard<'a>(&self, phase: &'a PhaseRun) -> MutexGuard<'a, Shard> {
+    fn shard<'a>(&self, phase: &'a PhaseRun) -> MutexGuard<'a, PhaseOutcome> {
         phase.recorder.shard(self.index())
     }
 
     fn path(&self, phase: &PhaseRun, file: u64) -> String {
-        let job = &self.run.job;
-        phase.phase.layout(job).path(&phase.phase.root(job), self.number, file)
+        phase.layout.path(&phase.root, self.number, file)
     }
 
     fn place(&self, phase: &PhaseRun, file: u64) -> FileVersion {
-        let layout = phase.phase.layout(&self.run.job);
-        FileVersion { file: layout.content_id(self.number, file), version: phase.phase.version }
+        FileVersion { file: phase.layout.content_id(self.number, file), version: phase.phase.version }
+    }
+}
+
+/// The size of the whole file that the touch moves, if files differ in size.
+fn file_of_several_sizes(phase: &PhaseRun, touch: Touch) -> Option<u64> {
+    let (least, most) = phase.layout.size_limits();
+    match touch {
+        Touch::Read { length, .. } | Touch::Write { length, .. } => {
+            (least < most && phase.phase.work.unit == TouchUnit::File).then_some(length)
+        }
+        _ => None,
     }
 }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-use tokio::task::JoinSet;
-use types::{Error, ErrorKind, Result};
+use futures_util::{StreamExt, stream};
+use types::{Error, Result};
 
 use super::{MARKER, RunDir};
 use crate::dataset::DESCRIPTION;
@@ -18,7 +17,7 @@ const REMOVING_MAX: usize = 32;
 /// A layout is three directories deep.
 const DEPTH_MAX: usize = 3;
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cleanup {
     pub files: u64,
     pub directories: u64,
@@ -43,84 +42,76 @@ impl Cleanup {
         }
     }
 
+    fn file(&mut self, removed: Result<()>) {
+        match removed {
+            Ok(()) => self.files += 1,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn directory(&mut self, removed: Result<()>) {
+        match removed {
+            Ok(()) => self.directories += 1,
+            Err(error) => self.fail(&error),
+        }
+    }
+
     fn fail(&mut self, error: &Error) {
         self.errors.record(&format!("{:?}", error.kind()), || error.to_string());
     }
 }
 
-/// The caller has seen the marker.
-pub async fn remove(dir: &RunDir, clients: &[Arc<dyn Client>]) -> Result<Cleanup> {
+/// The caller has seen the marker. `client` is the first of the clients.
+pub async fn remove(dir: &RunDir, client: &dyn Client, clients: &[Arc<dyn Client>]) -> Result<Cleanup> {
     let began = Instant::now();
     let mut done = Cleanup::default();
     let root = dir.path();
-    let client = clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "no client"))?;
     // Depth first; the marker is the last to go, so that a cleanup cut short can be taken up again.
-    below(clients, &root, 0, &mut done).await?;
+    below(client, clients, &root, 0, &mut done).await?;
     if done.complete() {
-        match client.remove(&format!("{root}/{MARKER}")).await {
-            Err(error) => done.fail(&error),
-            Ok(()) => done.files += 1,
-        }
-        match client.rmdir(&root).await {
-            Err(error) => done.fail(&error),
-            Ok(()) => done.directories += 1,
-        }
+        done.file(client.remove(&dir.marker()).await);
+        done.directory(client.rmdir(&root).await);
     }
     done.seconds = began.elapsed().as_secs_f64();
     Ok(done)
 }
 
-async fn below(clients: &[Arc<dyn Client>], path: &str, depth: usize, done: &mut Cleanup) -> Result<()> {
-    let client = clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "no client"))?;
-    let mut removing = JoinSet::new();
-    let mut directories = Vec::new();
+async fn below(
+    client: &dyn Client,
+    clients: &[Arc<dyn Client>],
+    path: &str,
+    depth: usize,
+    done: &mut Cleanup,
+) -> Result<()> {
+    let (mut files, mut directories) = (Vec::new(), Vec::new());
     let mut entries = client.list(path).await?;
     if let (Some(at), 0 | 1) = (entries.iter().position(|entry| entry.name == DESCRIPTION), depth) {
         // Before the first of its files, so that a data set that has lost some does not say that it is whole.
-        match client.remove(&format!("{path}/{}", entries.swap_remove(at).name)).await {
-            Err(error) => done.fail(&error),
-            Ok(()) => done.files += 1,
-        }
+        done.file(client.remove(&format!("{path}/{}", entries.swap_remove(at).name)).await);
     }
-    for (entry, turn) in entries.into_iter().zip(clients.iter().cycle()) {
+    for entry in entries {
         let full = format!("{path}/{}", entry.name);
-        match what_of(&**client, &entry, &full, depth).await {
+        match what_of(client, &entry, &full, depth).await {
             Remnant::Own if depth == 0 => {}
-            Remnant::File => {
-                if removing.len() >= REMOVING_MAX {
-                    removed(&mut removing, done).await;
-                }
-                let turn = Arc::clone(turn);
-                removing.spawn(async move { turn.remove(&full).await });
-            }
+            Remnant::File => files.push(full),
             Remnant::Directory => directories.push(full),
             Remnant::Own | Remnant::Foreign => done.leave(full),
         }
     }
-    while !removing.is_empty() {
-        removed(&mut removing, done).await;
+    let removing = files.into_iter().zip(clients.iter().cycle().cloned());
+    let removing = removing.map(|(file, client)| async move { client.remove(&file).await });
+    let mut removed = stream::iter(removing).buffer_unordered(REMOVING_MAX);
+    while let Some(result) = removed.next().await {
+        done.file(result);
     }
     for directory in directories {
         let left = done.left;
-        Box::pin(below(clients, &directory, depth + 1, done)).await?;
-        if done.left > left {
-            continue;
-        }
-        match client.rmdir(&directory).await {
-            Err(error) => done.fail(&error),
-            Ok(()) => done.directories += 1,
+        Box::pin(below(client, clients, &directory, depth + 1, done)).await?;
+        if done.left == left {
+            done.directory(client.rmdir(&directory).await);
         }
     }
     Ok(())
-}
-
-async fn removed(removing: &mut JoinSet<Result<()>>, done: &mut Cleanup) {
-    match removing.join_next().await {
-        Some(Ok(Ok(()))) => done.files += 1,
-        Some(Ok(Err(error))) => done.fail(&error),
-        Some(Err(error)) => done.fail(&Error::new(ErrorKind::Io, "remove", error)),
-        None => {}
-    }
 }
 
 enum Remnant {

@@ -111,32 +111,22 @@ impl Layout {
 
     /// The client's directory below `root`: `root` itself unless the files are private.
     pub fn home(&self, root: &str, client: u32) -> String {
-        match (self.private, root.is_empty()) {
-            (false, _) => root.to_owned(),
-            (true, true) => format!("c{client:05}"),
-            (true, false) => format!("{root}/c{client:05}"),
-        }
+        if self.private { below(root, &format!("c{client:05}")) } else { root.to_owned() }
     }
 
     pub fn directory_path(&self, root: &str, client: u32, directory: u64) -> String {
         let home = self.home(root, client);
-        match (self.files_per_directory, home.is_empty()) {
-            (0, _) => home,
-            (_, true) => format!("d{directory:05}"),
-            (_, false) => format!("{home}/d{directory:05}"),
-        }
+        if self.files_per_directory == 0 { home } else { below(&home, &format!("d{directory:05}")) }
     }
 
     pub fn path(&self, root: &str, client: u32, file: u64) -> String {
-        let directory = self.directory_path(root, client, self.directory_of(file));
-        if directory.is_empty() { format!("f{file:08}") } else { format!("{directory}/f{file:08}") }
+        below(&self.directory_path(root, client, self.directory_of(file)), &format!("f{file:08}"))
     }
 
     /// Of a file in that directory that is none of the layout's: the n-th.
     pub fn path_beside(&self, root: &str, client: u32, directory: u64, n: u64) -> String {
-        let directory = self.directory_path(root, client, directory);
         let name = format!("f{:08}", self.files.saturating_add(n));
-        if directory.is_empty() { name } else { format!("{directory}/{name}") }
+        below(&self.directory_path(root, client, directory), &name)
     }
 
     /// Whether a name in a data directory can be one that a layout makes: `c`, `d` or `f` and digits.
@@ -144,4 +134,9 @@ impl Layout {
         let digits = |rest: &str| rest.len() >= 5 && rest.bytes().all(|b| b.is_ascii_digit());
         ["c", "d", "f"].iter().any(|letter| name.strip_prefix(letter).is_some_and(digits))
     }
+}
+
+/// The path of a name in a directory, which is empty for the target's own.
+pub(crate) fn below(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
 }

@@ -24,14 +24,6 @@ impl Permutation {
         Permutation { n, half, keys }
     }
 
-    pub fn len(&self) -> u64 {
-        self.n
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.n == 0
-    }
-
     /// Where `index` goes; an index outside of 0..n stays.
     pub fn at(&self, index: u64) -> u64 {
         if index >= self.n {

@@ -18,7 +18,7 @@ use super::{
 /// Room when none is stated: what a laptop can spare.
 pub const CAPACITY_DEFAULT: u64 = 1 << 30;
 
-/// A file system in this process.
+/// A file system in this process. Its clients have no knowledge of their own: each is the target again.
 pub struct MemoryTarget {
     tree: Arc<MemoryTree>,
 }
@@ -52,6 +52,10 @@ impl MemoryTarget {
         let state = Mutex::new(State { nodes, used: 0 });
         Arc::new(MemoryTarget { tree: Arc::new(MemoryTree { capacity, state }) })
     }
+
+    fn opened(&self, extents: Arc<MemoryExtents>, path: String) -> Arc<dyn TargetFile> {
+        Arc::new(OpenMemoryFile { tree: Arc::clone(&self.tree), size: extents.size(), extents, path })
+    }
 }
 
 #[async_trait]
@@ -71,7 +75,7 @@ impl Target for MemoryTarget {
     }
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
-        Ok(Arc::new(MemoryClient { tree: Arc::clone(&self.tree) }))
+        Ok(Arc::new(MemoryTarget { tree: Arc::clone(&self.tree) }))
     }
 }
 
@@ -122,28 +126,20 @@ impl State {
     }
 }
 
-struct MemoryClient {
-    tree: Arc<MemoryTree>,
-}
-
 /// One spelling of each path.
 fn normal(path: &str) -> Result<String> {
     Ok(components(path)?.collect::<Vec<_>>().join("/"))
 }
 
 #[async_trait]
-impl Client for MemoryClient {
+impl Client for MemoryTarget {
     async fn mkdir(&self, path: &str) -> Result<()> {
         let path = normal(path)?;
         let mut state = self.tree.state();
         state.directory("make directory", split_last(&path).0)?;
-        match state.nodes.get(&path) {
-            Some(MemoryNode::File(_)) => Err(Error::new(ErrorKind::NotADirectory, "make directory", path)),
-            Some(MemoryNode::Directory) => Ok(()),
-            None => {
-                state.nodes.insert(path, MemoryNode::Directory);
-                Ok(())
-            }
+        match state.nodes.entry(path.clone()).or_insert(MemoryNode::Directory) {
+            MemoryNode::Directory => Ok(()),
+            MemoryNode::File(_) => Err(Error::new(ErrorKind::NotADirectory, "make directory", path)),
         }
     }
 
@@ -151,17 +147,15 @@ impl Client for MemoryClient {
         let path = normal(path)?;
         let mut state = self.tree.state();
         state.directory("create", split_last(&path).0)?;
-        if !state.nodes.contains_key(&path) {
-            state.nodes.insert(path.clone(), MemoryNode::File(Arc::default()));
-        }
+        state.nodes.entry(path.clone()).or_insert_with(|| MemoryNode::File(Arc::default()));
         let extents = state.file("create", &path)?;
-        Ok(Arc::new(OpenMemoryFile { tree: Arc::clone(&self.tree), size: extents.size(), extents, path }))
+        Ok(self.opened(extents, path))
     }
 
     async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let path = normal(path)?;
         let extents = self.tree.state().file("open", &path)?;
-        Ok(Arc::new(OpenMemoryFile { tree: Arc::clone(&self.tree), size: extents.size(), extents, path }))
+        Ok(self.opened(extents, path))
     }
 
     async fn stat(&self, path: &str) -> Result<EntryStatus> {
@@ -233,14 +227,6 @@ impl TargetFile for OpenMemoryFile {
         let replaced = self.extents.write(offset, data);
         let mut state = self.tree.state();
         state.used = state.used.saturating_sub(replaced);
-        Ok(())
-    }
-
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
-    async fn close(&self) -> Result<()> {
         Ok(())
     }
 }

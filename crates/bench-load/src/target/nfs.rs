@@ -1,4 +1,4 @@
-//! An NFSv3 server, without a mount: each client is one machine to the server, with a connection of its own.
+//! A client of a service of files that is asked by calls: one machine to the server, with connections of its own.
 //!
 //! A client costs the server what a kernel client costs it. Opening a file asks for each component of its path
 //! that is not known yet (LOOKUP), then once more for the file itself: GETATTR, as close-to-open wants it (where
@@ -11,168 +11,19 @@ mod shared;
 mod write;
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use origin::{Change, Changed, DirCursor, Object, Origin, Reference};
-use origin_nfs::NfsOrigin;
 use tokio::sync::OnceCell;
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
-use super::{
-    Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
-    TargetSpace, components, parse_size, split_last,
-};
+use super::server::Transfer;
+use super::{Calls, Client, EntryKind, EntryStatus, Forgot, TargetEntry, TargetFile, components, split_last};
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about
 /// 10 MB, and 500 clients must fit into one process.
 const NAMES_MAX: usize = 64 << 10;
-
-/// The options of a server as a target.
-#[derive(Clone, Debug)]
-pub struct NfsTargetOptions {
-    /// Server, export, connections of each client, identity.
-    config: origin_nfs::Config,
-    transfer: Transfer,
-}
-
-/// The transfers of a Linux client: it asks for 128 KiB behind its default read-ahead window.
-const LINUX: Transfer =
-    Transfer { read_size: 128 << 10, read_ahead: 1, write_size: 1 << 20, write_behind: 4 };
-
-impl NfsTargetOptions {
-    /// Besides what `origin-nfs` takes, those of [`Transfer`]. One connection per client unless `nconnect` is given.
-    pub fn from_url(url: &str) -> Result<NfsTargetOptions> {
-        let (transfer, rest) = LINUX.with_options_of(url, 4096..=1 << 20)?;
-        let several = rest.split(['?', '&']).any(|pair| pair.starts_with("nconnect="));
-        let mut config = origin_nfs::Config::from_url(&rest)?;
-        if !several {
-            config.nconnect = 1;
-        }
-        Ok(NfsTargetOptions { config, transfer })
-    }
-}
-
-pub struct NfsTarget {
-    options: NfsTargetOptions,
-}
-
-impl NfsTarget {
-    pub fn new(options: NfsTargetOptions) -> Arc<NfsTarget> {
-        Arc::new(NfsTarget { options })
-    }
-
-    async fn connect(&self, id: u32) -> Result<NfsClient> {
-        let origin = NfsOrigin::connect(self.options.config.clone()).await.map_err(|error| {
-            let message = format!("{id} of {}", self.options.config.url());
-            Error::new(error.kind(), "connect client", message).with_source(error)
-        })?;
-        NfsClient::of(origin, self.options.transfer, false).await
-    }
-}
-
-/// The calls by which files of a server are read and written.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Transfer {
-    /// Bytes of a read; the server may allow less.
-    pub read_size: u32,
-    /// Reads under way or done ahead of a sequential reader, beyond what it has asked for.
-    pub read_ahead: u32,
-    /// Bytes of a write; the server may allow less.
-    pub write_size: u32,
-    /// Writes of a file under way before the next one waits.
-    pub write_behind: u32,
-}
-
-impl Transfer {
-    /// With the URL's `rsize`, `wsize` (bytes of a call, `k` and `m` allowed), `readahead` and `writebehind` (calls); and the URL
-    /// without these.
-    pub fn with_options_of(mut self, url: &str, sizes: RangeInclusive<u64>) -> Result<(Transfer, String)> {
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let mut rest = place.to_owned();
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let within = |range: RangeInclusive<u64>| {
-                let number = parse_size(value).filter(|n| range.contains(n));
-                number.and_then(|n| u32::try_from(n).ok()).ok_or_else(|| {
-                    let (least, most) = range.into_inner();
-                    let why = format!("{url}: {key} '{value}' should be from {least} to {most}");
-                    Error::new(ErrorKind::Config, "target", why)
-                })
-            };
-            match key {
-                "rsize" => self.read_size = within(sizes.clone())?,
-                "wsize" => self.write_size = within(sizes.clone())?,
-                "readahead" => self.read_ahead = within(0..=1024)?,
-                "writebehind" => self.write_behind = within(1..=1024)?,
-                _ => {
-                    rest.push(if rest.len() == place.len() { '?' } else { '&' });
-                    rest.push_str(pair);
-                }
-            }
-        }
-        Ok((self, rest))
-    }
-}
-
-/// Descriptors that the rest of the process may want.
-const DESCRIPTORS_SPARE: u64 = 100;
-
-/// The usual limit of 1024 open files is soon reached; what the system allows is taken. Returns the limit, `None`
-/// for no limit.
-fn raise_file_limit() -> Option<u64> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-        if let Err(error) = raised {
-            tracing::debug!(%error, "the limit of open files stays as it is");
-        }
-    }
-    getrlimit(Resource::Nofile).current
-}
-
-/// Whether so many clients can have `each` connections; `Config` with what to do otherwise.
-pub(super) fn room_for_connections(clients: u32, each: u64) -> Result<()> {
-    let wanted = u64::from(clients).saturating_mul(each).saturating_add(DESCRIPTORS_SPARE);
-    match raise_file_limit() {
-        Some(limit) if limit < wanted => {
-            let reason = format!(
-                "{clients} clients may take {wanted} open files, {limit} are allowed; raise ulimit -n"
-            );
-            Err(Error::new(ErrorKind::Config, "clients", reason))
-        }
-        _ => Ok(()),
-    }
-}
-
-#[async_trait]
-impl Target for NfsTarget {
-    fn describe(&self) -> String {
-        self.options.config.url()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // Whether it can be written shows only when it is tried.
-        Capabilities { read_only: false, parallel_write: true, whole_files: false }
-    }
-
-    async fn space(&self) -> Result<Option<TargetSpace>> {
-        let client = self.connect(0).await?;
-        let stat = client.0.origin.statfs(&client.0.root).await?;
-        Ok(Some(TargetSpace { available: stat.bytes_available, total: stat.bytes_total }))
-    }
-
-    /// A descriptor for each connection, and a short-lived one for MOUNT while a client connects.
-    fn room_for(&self, clients: u32) -> Result<()> {
-        room_for_connections(clients, self.options.config.nconnect as u64 + 1)
-    }
-
-    async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
-        Ok(Arc::new(self.connect(id).await?))
-    }
-}
 
 /// A client of anything that has files and directories and is asked by calls.
 pub(super) struct NfsClient(Arc<NfsClientState>);

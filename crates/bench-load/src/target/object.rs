@@ -12,17 +12,16 @@ mod parts;
 mod upload;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use origin_object::{Config, Metadata, ObjectStore, Precondition, open_store};
 use types::{Error, ErrorKind, Result};
 
-use super::nfs::room_for_connections;
 use super::{
     Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
-    TargetSpace, components, parse_size, split_last,
+    TargetSpace, components, parse_size, room_for_connections, split_last, without_options,
 };
 use count::Counted;
 use file::{BucketReader, BucketWriter};
@@ -36,65 +35,41 @@ const PART_MAX: u64 = 1 << 30;
 /// Names of one page of a listing.
 const PAGE: u32 = 1000;
 
-/// The options of a bucket as a target.
-#[derive(Clone, Debug)]
-pub struct BucketOptions {
-    /// Which one, and how it is reached.
-    pub config: Config,
-    /// Bytes of a part of what is larger than one.
-    pub part_bytes: u64,
-}
-
-impl BucketOptions {
-    /// Besides what the origin's URL takes: `part`, bytes of a part (`k`, `m` and `g` allowed).
-    pub fn from_url(url: &str) -> Result<BucketOptions> {
-        let wrong = |why: String| Error::new(ErrorKind::Config, "target", format!("{url}: {why}"));
-        let (place, query) = url.split_once('?').unwrap_or((url, ""));
-        let (ours, theirs): (Vec<&str>, Vec<&str>) =
-            query.split('&').filter(|pair| !pair.is_empty()).partition(|pair| pair.starts_with("part="));
-        let config = match theirs.as_slice() {
-            [] => Config::from_url(place)?,
-            theirs => Config::from_url(&format!("{place}?{}", theirs.join("&")))?,
-        };
-        let mut options = BucketOptions { config, part_bytes: PART };
-        let least = smallest_part(url);
-        for pair in ours {
-            let value = pair.strip_prefix("part=").unwrap_or_default();
-            let bytes = parse_size(value).filter(|bytes| (least..=PART_MAX).contains(bytes));
-            options.part_bytes = bytes
-                .ok_or_else(|| wrong(format!("part '{value}' should be from {}k to 1g", least >> 10)))?;
-        }
-        Ok(options)
-    }
-}
-
-/// S3 refuses smaller parts than 5 MiB, but for the last; Azure's blocks and what Google composes have no least size.
-fn smallest_part(url: &str) -> u64 {
-    if url.starts_with("s3://") { 5 << 20 } else { 64 << 10 }
-}
-
 pub struct ObjectTarget {
-    options: BucketOptions,
-    shared: Arc<SharedBucket>,
+    /// Which bucket, and how it is reached.
+    config: Config,
+    /// Bytes of a part of what is larger than one.
+    part_bytes: u64,
+    shared: SharedUploads,
 }
 
-/// What all clients of this process know.
-#[derive(Default)]
-struct SharedBucket {
-    /// By key: what several write, until it is committed.
-    uploads: Mutex<HashMap<String, Arc<Upload>>>,
-}
+/// By key: what several clients of this process write, until it is committed.
+type SharedUploads = Arc<Mutex<HashMap<String, Arc<Upload>>>>;
 
 impl ObjectTarget {
-    pub fn new(options: BucketOptions) -> Arc<ObjectTarget> {
-        Arc::new(ObjectTarget { options, shared: Arc::default() })
+    /// Besides what the origin's URL takes: `part`, bytes of a part (`k`, `m` and `g` allowed).
+    pub fn from_url(url: &str) -> Result<Arc<ObjectTarget>> {
+        // S3 refuses smaller parts than 5 MiB, but for the last; Azure's blocks and what Google composes have no least size.
+        let least = if url.starts_with("s3://") { 5 << 20 } else { 64 << 10 };
+        let mut part_bytes = PART;
+        let rest = without_options(url, |pair| {
+            let Some(value) = pair.strip_prefix("part=") else { return Ok(false) };
+            let bytes = parse_size(value).filter(|bytes| (least..=PART_MAX).contains(bytes));
+            part_bytes = bytes.ok_or_else(|| {
+                let why = format!("{url}: part '{value}' should be from {}k to 1g", least >> 10);
+                Error::new(ErrorKind::Config, "target", why)
+            })?;
+            Ok(true)
+        })?;
+        let config = Config::from_url(&rest)?;
+        Ok(Arc::new(ObjectTarget { config, part_bytes, shared: SharedUploads::default() }))
     }
 }
 
 #[async_trait]
 impl Target for ObjectTarget {
     fn describe(&self) -> String {
-        self.options.config.url()
+        self.config.url()
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -113,13 +88,13 @@ impl Target for ObjectTarget {
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
         // A store of its own has connections of its own.
-        let store = open_store(&self.options.config)?;
-        let prefix = &self.options.config.prefix;
+        let store = open_store(&self.config)?;
+        let prefix = &self.config.prefix;
         let base = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Arc::new(ObjectClient(Arc::new(BucketClientState {
             by: Counted::new(store),
             base,
-            part_bytes: self.options.part_bytes,
+            part_bytes: self.part_bytes,
             names: NameCache::default(),
             shared: Arc::clone(&self.shared),
         }))))
@@ -134,10 +109,14 @@ struct BucketClientState {
     base: String,
     part_bytes: u64,
     names: NameCache,
-    shared: Arc<SharedBucket>,
+    shared: SharedUploads,
 }
 
 impl BucketClientState {
+    fn uploads(&self) -> MutexGuard<'_, HashMap<String, Arc<Upload>>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.by.store
     }
@@ -300,7 +279,7 @@ impl Client for ObjectClient {
     async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
         let key = self.0.key(path)?;
         let upload = {
-            let mut uploads = self.0.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut uploads = self.0.uploads();
             uploads.entry(key.clone()).or_insert_with(|| self.0.upload(key, Some(size))).clone()
         };
         Ok(Arc::new(BucketWriter::of_several(Arc::clone(&self.0), path, upload)))
@@ -308,7 +287,7 @@ impl Client for ObjectClient {
 
     async fn commit(&self, path: &str) -> Result<()> {
         let key = self.0.key(path)?;
-        let upload = self.0.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        let upload = self.0.uploads().remove(&key);
         match upload {
             Some(upload) => self.0.complete(path, &upload).await.map(drop),
             None => Ok(()),
@@ -316,7 +295,7 @@ impl Client for ObjectClient {
     }
 
     fn give_up(&self) {
-        self.0.shared.uploads.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0.uploads().clear();
     }
 }
 
@@ -326,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_part_is_as_large_as_its_store_takes() {
-        let part = |url: &str| BucketOptions::from_url(url).map(|options| options.part_bytes);
+        let part = |url: &str| ObjectTarget::from_url(url).map(|target| target.part_bytes);
         assert_eq!(part("s3://bucket").expect("a bucket"), PART);
         assert_eq!(part("s3://bucket/a?part=16m&endpoint=http://host:9").expect("a bucket"), 16 << 20);
         for wrong in

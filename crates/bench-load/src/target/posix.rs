@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rustix::fs::{Access, OFlags, StatVfsMountFlags};
+use rustix::fs::{Access, StatVfsMountFlags};
 use tokio::sync::Semaphore;
 use types::{Error, ErrorKind, Result};
 
@@ -39,6 +39,7 @@ impl Default for DirectoryOptions {
     }
 }
 
+/// Its clients have no knowledge of their own, but the kernel's: each is the target again.
 pub struct PosixTarget {
     shared: Arc<SharedDirectory>,
 }
@@ -113,15 +114,11 @@ impl Target for PosixTarget {
     }
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
-        Ok(Arc::new(PosixClient { shared: Arc::clone(&self.shared) }))
+        Ok(Arc::new(PosixTarget { shared: Arc::clone(&self.shared) }))
     }
 }
 
-struct PosixClient {
-    shared: Arc<SharedDirectory>,
-}
-
-impl PosixClient {
+impl PosixTarget {
     /// A call on one path.
     async fn on_path<T: Send + 'static>(
         &self,
@@ -135,23 +132,15 @@ impl PosixClient {
             .await
     }
 
-    async fn open_with(
-        &self,
-        operation: &'static str,
-        path: &str,
-        flags: OFlags,
-        drop_pages: bool,
-    ) -> Result<Arc<dyn TargetFile>> {
-        let full = self.shared.path(path)?;
-        let shared = Arc::clone(&self.shared);
-        let file =
-            self.shared.block(move || PosixFile::open(operation, &shared, &full, flags, drop_pages)).await?;
+    async fn opened(&self, path: &str, write: bool) -> Result<Arc<dyn TargetFile>> {
+        let (full, shared) = (self.shared.path(path)?, Arc::clone(&self.shared));
+        let file = self.shared.block(move || PosixFile::open(&shared, &full, write)).await?;
         Ok(Arc::new(file))
     }
 }
 
 #[async_trait]
-impl Client for PosixClient {
+impl Client for PosixTarget {
     async fn mkdir(&self, path: &str) -> Result<()> {
         self.on_path("make directory", path, |path| match std::fs::create_dir(path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
@@ -161,11 +150,11 @@ impl Client for PosixClient {
     }
 
     async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        self.open_with("create", path, OFlags::RDWR | OFlags::CREATE, false).await
+        self.opened(path, true).await
     }
 
     async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        self.open_with("open", path, OFlags::RDONLY, self.shared.options.drop_pages).await
+        self.opened(path, false).await
     }
 
     async fn stat(&self, path: &str) -> Result<EntryStatus> {

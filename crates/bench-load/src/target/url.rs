@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use types::{Error, ErrorKind, Result};
 
-use super::azfile::{self, AzFileTarget};
 use super::limited::LimitedTarget;
 use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
-use super::nfs::NfsTarget;
-use super::object::{self, ObjectTarget};
+use super::object::ObjectTarget;
 use super::posix::{DirectoryOptions, PosixTarget};
-use super::{Target, nfs, parse_size};
+use super::server::ServerTarget;
+use super::{Target, parse_size};
 
 const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
 
@@ -30,17 +29,12 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.starts_with('/') {
         return Ok(PosixTarget::open(Path::new(url), DirectoryOptions::default())?);
     }
-    if let Some(rest) = url.strip_prefix("file://") {
-        return posix(url, rest);
-    }
-    if url.starts_with("nfs://") {
-        return Ok(NfsTarget::new(nfs::NfsTargetOptions::from_url(url)?));
-    }
-    if ["s3://", "az://", "gs://"].iter().any(|scheme| url.starts_with(scheme)) {
-        return Ok(ObjectTarget::new(object::BucketOptions::from_url(url)?));
-    }
-    if url.starts_with("azfile://") {
-        return Ok(AzFileTarget::new(azfile::AzureFileOptions::from_url(url)?));
+    match url.split_once("://") {
+        Some(("file", rest)) => return posix(url, rest),
+        Some(("nfs", _)) => return Ok(ServerTarget::nfs(url)?),
+        Some(("s3" | "az" | "gs", _)) => return Ok(ObjectTarget::from_url(url)?),
+        Some(("azfile", _)) => return Ok(ServerTarget::azfile(url)?),
+        _ => {}
     }
     if let Some(limited) = url.strip_prefix("limits:") {
         let (limits, inner) =
@@ -64,26 +58,37 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
 }
 
 fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    if !path.starts_with('/') {
-        return Err(wrong(url, "expected file:///absolute/path"));
-    }
     let mut options = DirectoryOptions::default();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+    let path = without_options(rest, |pair| {
         match pair {
             "direct=1" => options.direct = true,
             "direct=0" => options.direct = false,
             "drop=1" => options.drop_pages = true,
             "drop=0" => options.drop_pages = false,
             _ => {
-                return Err(wrong(
-                    url,
-                    format!("unknown option '{pair}'; there are direct=0|1 and drop=0|1"),
-                ));
+                let why = format!("unknown option '{pair}'; there are direct=0|1 and drop=0|1");
+                return Err(wrong(url, why));
             }
         }
+        Ok(true)
+    })?;
+    if !path.starts_with('/') {
+        return Err(wrong(url, "expected file:///absolute/path"));
     }
-    Ok(PosixTarget::open(Path::new(path), options)?)
+    Ok(PosixTarget::open(Path::new(&path), options)?)
+}
+
+/// The URL without those of its options that `take` takes.
+pub fn without_options(url: &str, mut take: impl FnMut(&str) -> Result<bool>) -> Result<String> {
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let mut rest = place.to_owned();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        if !take(pair)? {
+            rest.push(if rest.len() == place.len() { '?' } else { '&' });
+            rest.push_str(pair);
+        }
+    }
+    Ok(rest)
 }
 
 #[cfg(test)]

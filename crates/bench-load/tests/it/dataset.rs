@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bench_load::data::SeededData;
 use bench_load::dataset::{
-    DataSetDir as Where, Dataset, LayOutOptions, Prepared, is_there, prepare, prepare_at,
+    BLOCK_BYTES, DataSetDir as Where, Dataset, Prepared, is_there, prepare, prepare_at,
 };
 use bench_load::engine::{Control, LoadJob, LoadPhase, LocalGate, run};
 use bench_load::safety::RunDir;
@@ -43,7 +43,7 @@ async fn place() -> DataSetDir {
 
 impl DataSetDir {
     async fn prepare(&self, dataset: &Dataset) -> types::Result<Prepared> {
-        prepare(dataset, &self.dir, &self.clients, &LayOutOptions::default(), &Control::new()).await
+        prepare(dataset, &self.dir, &self.clients).await
     }
 
     async fn read(&self, dataset: &Dataset) -> bench_load::outcome::LoadOutcome {
@@ -143,12 +143,11 @@ async fn private_trees_are_laid_out_for_clients_that_come_later() {
 async fn several_sets_lie_side_by_side_and_each_is_found_and_removed_by_itself() {
     let place = place().await;
     let other = Dataset { layout: Layout { files: 3, ..dataset().layout }, version: 2, ..dataset() };
-    let (laying, control) = (LayOutOptions::default(), Control::new());
     for (directory, set) in [("d00000001", dataset()), ("d00000002", other.clone())] {
         let here = Where { dir: &place.dir, directory };
         let client = &*place.clients[0];
         assert!(!is_there(&set, here, client).await.expect("nothing is there"));
-        let made = prepare_at(&set, here, &place.clients, &laying, &control).await.expect("laid out");
+        let made = prepare_at(&set, here, &place.clients, BLOCK_BYTES).await.expect("laid out");
         assert!(matches!(made, Prepared::Written(_)));
         assert!(is_there(&set, here, client).await.expect("there"));
         assert!(place.path.join(directory).join("d00000/f00000002").exists());

@@ -46,8 +46,33 @@ async fn two(target: &Arc<dyn Target>) -> Vec<Arc<dyn Client>> {
     two
 }
 
-fn memory() -> Arc<dyn Target> {
+fn memory() -> Arc<MemoryTarget> {
     MemoryTarget::new(64 << 20)
+}
+
+/// Two clients of empty memory.
+async fn fresh() -> Vec<Arc<dyn Client>> {
+    let target: Arc<dyn Target> = memory();
+    two(&target).await
+}
+
+/// Memory, with two clients of it, in which a job of one phase has written what is to be read.
+async fn written(job: &LoadJob) -> (Arc<MemoryTarget>, Vec<Arc<dyn Client>>) {
+    let memory = memory();
+    let target: Arc<dyn Target> = memory.clone();
+    let clients = two(&target).await;
+    let phases = vec![phase("write", small(LoadWork::mfmw()))];
+    done(&LoadJob { phases, ..job.clone() }, &clients).await;
+    (memory, clients)
+}
+
+/// One phase that reads.
+fn reading(work: LoadWork) -> LoadJob {
+    job(vec![phase("read", small(work))])
+}
+
+fn endless() -> LoadWork {
+    LoadWork { amount: Amount::Epochs(u64::MAX), ..LoadWork::mfmr() }
 }
 
 async fn done(job: &LoadJob, clients: &[Arc<dyn Client>]) -> LoadOutcome {
@@ -61,8 +86,7 @@ async fn done(job: &LoadJob, clients: &[Arc<dyn Client>]) -> LoadOutcome {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_is_read_back_and_every_byte_is_accounted_for() {
-    let target = memory();
-    let clients = two(&target).await;
+    let clients = fresh().await;
     let job = job(vec![phase("write", small(LoadWork::mfmw())), phase("read", small(LoadWork::mfmr()))]);
     let outcome = done(&job, &clients).await;
     let [write, read] = outcome.phases.as_slice() else { panic!("two phases") };
@@ -92,8 +116,7 @@ async fn what_is_written_is_read_back_and_every_byte_is_accounted_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_shape_runs_clean_over_sizes_that_differ() {
-    let target = memory();
-    let clients = two(&target).await;
+    let clients = fresh().await;
     let mut job = job(vec![]);
     job.layout.sizes = Sizes::Spread { min: 0, max: 100_000 };
     let blocks = |work: LoadWork| LoadWork { unit: TouchUnit::Block, ..small(work) };
@@ -151,14 +174,11 @@ async fn every_shape_runs_clean_over_sizes_that_differ() {
 
 #[tokio::test(start_paused = true)]
 async fn times_are_split_by_size_and_the_first_block_is_told_from_the_whole() {
-    let memory = MemoryTarget::new(64 << 20);
-    let mut job = job(vec![phase("write", small(LoadWork::mfmw()))]);
+    let mut job = reading(LoadWork { share: Sharing::Worker, ..LoadWork::default() });
     // Several classes: up to 4 KiB, 64 KiB and 1 MiB.
     job.layout.sizes = Sizes::Spread { min: 1000, max: 200_000 };
-    let plain: Arc<dyn Target> = memory.clone();
-    done(&job, &two(&plain).await).await;
+    let (memory, _) = written(&job).await;
     let slow = Faulty::target(memory, Fault::Slow(Duration::from_millis(10)));
-    job.phases = vec![phase("read", LoadWork { share: Sharing::Worker, ..small(LoadWork::default()) })];
     let outcome = done(&job, &two(&slow).await).await;
     let read = &outcome.phases[0];
     let classes: Vec<u64> = read.unit_by_size.keys().copied().collect();
@@ -177,8 +197,7 @@ async fn times_are_split_by_size_and_the_first_block_is_told_from_the_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_write_one_file_and_each_client_has_a_tree_of_its_own() {
-    let target = memory();
-    let clients = two(&target).await;
+    let clients = fresh().await;
     let one = Layout { files: 1, sizes: Sizes::Equal(1_000_000), ..Layout::default() };
     let interleaved = LoadWork { share: Sharing::Interleaved, ..small(LoadWork::sfmw()) };
     let phases = vec![
@@ -199,8 +218,7 @@ async fn many_write_one_file_and_each_client_has_a_tree_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_reads_what_all_share_and_writes_what_is_its_own() {
-    let target = memory();
-    let clients = two(&target).await;
+    let clients = fresh().await;
     let dir = RunDir::open(&*clients[0], "t").await.expect("there");
     let layout = Layout { files: 1, sizes: Sizes::Equal(70_000), files_per_directory: 0, private: true };
     let frames = Some(Files { directory: "d90000".to_owned(), layout });
@@ -226,8 +244,7 @@ async fn a_node_reads_what_all_share_and_writes_what_is_its_own() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
-    let target = memory();
-    let clients = two(&target).await;
+    let clients = fresh().await;
     let write = job(vec![LoadPhase { version: 2, ..phase("write", small(LoadWork::mfmw())) }]);
     done(&write, &clients).await;
     let file = clients[0].create("forebay-bench-t/d00000/f00000003").await.expect("there");
@@ -257,17 +274,13 @@ async fn a_flipped_byte_and_a_stale_file_are_both_reported_with_their_place() {
 
 /// One worker, 100 touches a second for ten seconds, a stall of one second in the middle.
 async fn stalled(arrivals: Arrivals) -> LoadOutcome {
-    let memory = MemoryTarget::new(64 << 20);
-    let plain: Arc<dyn Target> = memory.clone();
-    let writer = [Arc::clone(&two(&plain).await[0])];
-    let mut job = job(vec![phase("write", small(LoadWork::mfmw()))]);
-    job.fleet = ClientSet::default();
-    done(&job, &writer).await;
+    let (memory, _) = written(&job(vec![])).await;
     let stall = Fault::StallOnce { after: Duration::from_secs(5), stall: Duration::from_secs(1) };
     let target = Faulty::target(memory, stall);
     let work = LoadWork { block_bytes: 4096, ..LoadWork::random_reads(TouchUnit::Block, 1000) };
-    job.phases =
-        vec![LoadPhase { pace: LoadPace::Open { per_second: 100.0, arrivals }, ..phase("open", work) }];
+    let pace = LoadPace::Open { per_second: 100.0, arrivals };
+    let mut job = job(vec![LoadPhase { pace, ..phase("open", work) }]);
+    job.fleet = ClientSet::default();
     done(&job, &[target.client(0).await.expect("client")]).await
 }
 
@@ -293,9 +306,7 @@ async fn an_open_loop_sees_a_stall_as_everybody_sees_it_who_came_meanwhile() {
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_loop_rests_and_staggers_as_it_is_told() {
-    let target = memory();
-    let clients = two(&target).await;
-    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &clients).await;
+    let (_, clients) = written(&job(vec![])).await;
     let stagger = Some(Stagger { group: 1, every_s: 7.0 });
     let pace = LoadPace::Closed { think_s: 0.5, stagger };
     let outcome =
@@ -312,12 +323,8 @@ async fn a_closed_loop_rests_and_staggers_as_it_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn budgets_of_time_and_bytes_end_a_run_that_would_go_on() {
-    let memory = MemoryTarget::new(64 << 20);
-    let plain: Arc<dyn Target> = memory.clone();
-    let clients = two(&plain).await;
-    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &clients).await;
-    let endless = LoadWork { amount: Amount::Epochs(u64::MAX), ..small(LoadWork::mfmr()) };
-    let mut job = job(vec![phase("read", endless)]);
+    let mut job = reading(endless());
+    let (memory, clients) = written(&job).await;
     job.limits.bytes = 1_000_000;
     let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
     let phase = &outcome.phases[0];
@@ -346,9 +353,7 @@ async fn budgets_of_time_and_bytes_end_a_run_that_would_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_never_return_are_given_up_and_the_rest_is_reported() {
-    let memory = MemoryTarget::new(64 << 20);
-    let plain: Arc<dyn Target> = memory.clone();
-    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &two(&plain).await).await;
+    let (memory, _) = written(&job(vec![])).await;
     let target = Faulty::target(memory, Fault::HangFrom(20));
     let mut job = job(vec![phase("read", small(LoadWork::mfmr())), phase("never", small(LoadWork::mfmr()))]);
     job.limits = LoadLimits { seconds: 5.0, grace_s: 2.0, ..LoadLimits::default() };
@@ -364,13 +369,10 @@ async fn calls_that_never_return_are_given_up_and_the_rest_is_reported() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_run_ends_soon_even_if_its_calls_do_not() {
-    let memory = MemoryTarget::new(64 << 20);
-    let plain: Arc<dyn Target> = memory.clone();
-    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &two(&plain).await).await;
+    let (memory, _) = written(&job(vec![])).await;
     for fault in [Fault::HangFrom(2), Fault::Slow(Duration::from_millis(10))] {
         let target = Faulty::target(memory.clone(), fault);
-        let endless = LoadWork { amount: Amount::Epochs(u64::MAX), ..small(LoadWork::mfmr()) };
-        let (job, control) = (job(vec![phase("read", endless)]), Control::new());
+        let (job, control) = (reading(endless()), Control::new());
         let clients = two(&target).await;
         let cancel = async {
             tokio::time::sleep(Duration::from_secs(3)).await;
@@ -385,11 +387,9 @@ async fn a_cancelled_run_ends_soon_even_if_its_calls_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_target_that_hangs_before_the_first_phase_ends_the_run_too() {
-    let memory = MemoryTarget::new(64 << 20);
-    let plain: Arc<dyn Target> = memory.clone();
-    two(&plain).await;
-    let clients = clients(&Faulty::target(memory, Fault::HangFrom(0)), 0, 2).await.expect("clients");
     let mut job = job(vec![phase("write", small(LoadWork::mfmw()))]);
+    let (memory, _) = written(&job).await;
+    let clients = clients(&Faulty::target(memory, Fault::HangFrom(0)), 0, 2).await.expect("clients");
     job.limits = LoadLimits { seconds: 5.0, grace_s: 2.0, ..LoadLimits::default() };
     let began = tokio::time::Instant::now();
     let error =
@@ -407,12 +407,9 @@ async fn a_target_that_hangs_before_the_first_phase_ends_the_run_too() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failing_calls_end_the_phase_and_are_told_once_not_a_million_times() {
-    let memory = MemoryTarget::new(64 << 20);
-    let plain: Arc<dyn Target> = memory.clone();
-    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &two(&plain).await).await;
+    let (memory, _) = written(&job(vec![])).await;
     let target = Faulty::target(memory, Fault::FailFrom(10));
-    let endless = LoadWork { amount: Amount::Epochs(u64::MAX), ..small(LoadWork::mfmr()) };
-    let (job, clients) = (job(vec![phase("read", endless)]), two(&target).await);
+    let (job, clients) = (reading(endless()), two(&target).await);
     let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
     let phase = &outcome.phases[0];
     assert_eq!(phase.stopped, Some(Stop::Errors));
@@ -424,10 +421,8 @@ async fn failing_calls_end_the_phase_and_are_told_once_not_a_million_times() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_data_set_of_another_size_is_an_error_not_a_short_number() {
-    let target = memory();
-    let clients = two(&target).await;
-    done(&job(vec![phase("write", small(LoadWork::mfmw()))]), &clients).await;
-    let mut job = job(vec![phase("read", small(LoadWork::mfmr()))]);
+    let mut job = reading(LoadWork::mfmr());
+    let (_, clients) = written(&job).await;
     job.layout.sizes = Sizes::Equal(50_000);
     let outcome = run(&job, &clients, &LocalGate, &Control::new()).await.expect("ran");
     assert!(
@@ -439,8 +434,7 @@ async fn a_data_set_of_another_size_is_an_error_not_a_short_number() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_barrier_each_worker_goes_on_from_one_phase_to_the_next() {
-    let memory = MemoryTarget::new(64 << 20);
-    let target = Faulty::target(memory, Fault::Slow(Duration::from_millis(100)));
+    let target = Faulty::target(memory(), Fault::Slow(Duration::from_millis(100)));
     let clients = two(&target).await;
     let pace = LoadPace::Closed { think_s: 0.0, stagger: Some(Stagger { group: 1, every_s: 2.0 }) };
     let own = Layout { files: 4, sizes: Sizes::Equal(10_000), files_per_directory: 0, private: true };
@@ -456,7 +450,7 @@ async fn without_a_barrier_each_worker_goes_on_from_one_phase_to_the_next() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outcomes_of_processes_travel_as_json_and_add_up() {
-    let target = memory();
+    let target: Arc<dyn Target> = memory();
     let four = [two(&target).await, two(&target).await].concat();
     let mut first =
         job(vec![phase("write", small(LoadWork::mfmw())), phase("read", small(LoadWork::mfmr()))]);
@@ -504,17 +498,15 @@ impl PhaseGate for Broken {
 
 #[tokio::test]
 async fn a_gate_that_does_not_open_ends_the_run() {
-    let target = memory();
-    let clients = two(&target).await;
+    let clients = fresh().await;
     let outcome = run(&job(vec![phase("write", LoadWork::mfmw())]), &clients, &Broken, &Control::new()).await;
     assert_eq!(outcome.expect_err("no run").kind(), ErrorKind::Unavailable);
 }
 
 #[tokio::test]
 async fn a_job_that_makes_no_sense_is_refused_in_one_line() {
-    let target = memory();
-    let clients = two(&target).await;
-    let good = || job(vec![phase("read", small(LoadWork::mfmr()))]);
+    let clients = fresh().await;
+    let good = || reading(LoadWork::mfmr());
     let odd = Some(Files { directory: "frames".to_owned(), layout: Layout::default() });
     let cases: Vec<(LoadJob, &str)> = vec![
         (LoadJob { phases: vec![], ..good() }, "no phases"),

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bench_load::target::guarded::{CallGuard, GuardedClient};
 use bench_load::target::memory::MemoryTarget;
-use bench_load::target::{
-    Capabilities, Client, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
-};
-use bytes::Bytes;
+use bench_load::target::{Capabilities, Client, Target, TargetSpace};
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
@@ -45,6 +43,21 @@ impl Faulty {
     pub fn target(inner: Arc<MemoryTarget>, fault: Fault) -> Arc<dyn Target> {
         let shared = Arc::new(Shared { fault, reads: AtomicU64::new(0), begin: std::sync::OnceLock::new() });
         Arc::new(Faulty { inner, shared })
+    }
+}
+
+impl CallGuard for Shared {
+    async fn call<T: Send>(
+        &self,
+        kind: &'static str,
+        _path: &str,
+        _bytes: u64,
+        call: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        if kind == "read" {
+            self.suffer().await?;
+        }
+        call.await
     }
 }
 
@@ -86,76 +99,6 @@ impl Target for Faulty {
 
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
         let inner = self.inner.client(id).await?;
-        Ok(Arc::new(FaultyClient { inner, shared: Arc::clone(&self.shared) }))
-    }
-}
-
-struct FaultyClient {
-    inner: Arc<dyn Client>,
-    shared: Arc<Shared>,
-}
-
-#[async_trait]
-impl Client for FaultyClient {
-    async fn mkdir(&self, path: &str) -> Result<()> {
-        self.inner.mkdir(path).await
-    }
-
-    async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        self.inner.create(path).await
-    }
-
-    async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        let inner = self.inner.open(path).await?;
-        Ok(Arc::new(FaultyFile { inner, shared: Arc::clone(&self.shared) }))
-    }
-
-    async fn stat(&self, path: &str) -> Result<EntryStatus> {
-        self.inner.stat(path).await
-    }
-
-    async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
-        self.inner.list(path).await
-    }
-
-    async fn remove(&self, path: &str) -> Result<()> {
-        self.inner.remove(path).await
-    }
-
-    async fn rmdir(&self, path: &str) -> Result<()> {
-        self.inner.rmdir(path).await
-    }
-
-    async fn forget(&self) -> Result<Forgot> {
-        self.inner.forget().await
-    }
-}
-
-struct FaultyFile {
-    inner: Arc<dyn TargetFile>,
-    shared: Arc<Shared>,
-}
-
-#[async_trait]
-impl TargetFile for FaultyFile {
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
-
-    async fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
-        self.shared.suffer().await?;
-        self.inner.read(offset, length).await
-    }
-
-    async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
-        self.inner.write(offset, data).await
-    }
-
-    async fn sync(&self) -> Result<()> {
-        self.inner.sync().await
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.inner.close().await
+        Ok(Arc::new(GuardedClient { inner, guard: Arc::clone(&self.shared) }))
     }
 }

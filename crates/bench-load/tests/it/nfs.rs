@@ -8,11 +8,10 @@ use bench_load::outcome::Stop;
 use bench_load::process;
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
 use bench_load::target::{Forgot, clients};
-use origin::Origin as _;
 use types::ErrorKind;
 
 use crate::engine::phase;
-use crate::served::{files_of, serve, write_file};
+use crate::served::{contents, files_of, serve, write_file};
 
 /// Forty files of 100,000 bytes, four in a directory.
 fn job(clients: u32, work: LoadWork) -> LoadJob {
@@ -91,20 +90,7 @@ async fn a_flipped_byte_and_a_stale_file_behind_a_server_are_both_reported() {
     };
     let origin = files_of(&job, 2);
     let path = job.layout.path("", 0, 11);
-    let size = 100_000;
-    let object = {
-        let mut at = origin.root().await.expect("root").reference;
-        for name in path.split('/') {
-            let name = types::Name::new(name.as_bytes().to_vec()).expect("a name");
-            at = origin.lookup(&at, &name).await.expect("there").reference;
-        }
-        origin.getattr(&at).await.expect("there")
-    };
-    let mut bytes = origin
-        .read(&object.reference, object.version, types::ByteRange::new(0, size))
-        .await
-        .expect("read")
-        .to_vec();
+    let mut bytes = contents(&job, 11, 2).to_vec();
     bytes[77_777] ^= 1;
     origin.write_file(path.as_bytes(), &bytes).expect("written");
     write_file(&origin, &job, 23, 1);

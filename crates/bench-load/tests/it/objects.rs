@@ -19,7 +19,7 @@ fn bucket(store: &RealStore, more: &str) -> String {
     store.url("bucket", "deep/prefix", &format!("&credentials={}{more}", store.credentials().display()))
 }
 
-async fn several(url: &str, count: u32) -> (Arc<dyn Target>, Vec<Arc<dyn Client>>) {
+pub async fn several(url: &str, count: u32) -> (Arc<dyn Target>, Vec<Arc<dyn Client>>) {
     let target = from_url(url).expect(url);
     let clients = clients(&target, 0, count).await.expect("clients");
     (target, clients)
@@ -108,19 +108,14 @@ async fn opening_costs_one_listing_of_a_directory() {
     .await;
 }
 
-fn job(root: String, layout: Layout, phases: Vec<LoadPhase>) -> LoadJob {
+/// By three clients of two workers each.
+pub fn job(root: String, layout: Layout, phases: Vec<LoadPhase>) -> LoadJob {
     let fleet = ClientSet { clients: 3, first_client: 0, workers: 2 };
-    LoadJob {
-        root,
-        layout,
-        content: SeededData { seed: 7, ..SeededData::default() },
-        fleet,
-        phases,
-        ..LoadJob::default()
-    }
+    let content = SeededData { seed: 7, ..SeededData::default() };
+    LoadJob { root, layout, content, fleet, phases, ..LoadJob::default() }
 }
 
-fn phase(name: &str, work: LoadWork, version: u32) -> LoadPhase {
+pub fn phase(name: &str, work: LoadWork, version: u32) -> LoadPhase {
     LoadPhase { name: name.to_owned(), work, version, ..LoadPhase::default() }
 }
 

@@ -71,8 +71,12 @@ pub fn files_of(job: &LoadJob, version: u32) -> Arc<MemoryOrigin> {
 }
 
 pub fn write_file(origin: &MemoryOrigin, job: &LoadJob, file: u64, version: u32) {
+    let path = job.layout.path(&job.root, 0, file);
+    origin.write_file(path.as_bytes(), &contents(job, file, version)).expect("written");
+}
+
+pub fn contents(job: &LoadJob, file: u64, version: u32) -> bytes::Bytes {
     let size = usize::try_from(job.layout.size_of(file)).expect("small");
     let place = bench_load::data::FileVersion { file: job.layout.content_id(0, file), version };
-    let bytes = job.content.generate(place, 0, size);
-    origin.write_file(job.layout.path(&job.root, 0, file).as_bytes(), &bytes).expect("written");
+    job.content.generate(place, 0, size)
 }

@@ -2,30 +2,18 @@
 
 use std::sync::Arc;
 
-use bench_load::data::SeededData;
-use bench_load::engine::{Control, LoadJob, LoadPhase, LocalGate, run};
+use bench_load::engine::{Control, LocalGate, run};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::preflight::check_target;
 use bench_load::safety::RunDir;
-use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sizes};
-use bench_load::target::{Client, EntryKind, Target, clients, from_url};
+use bench_load::shape::{AccessOrder, Amount, Layout, LoadWork, Sizes};
+use bench_load::target::{Client, EntryKind, Target};
 use testkit::azfile::{StandIn, credentials};
 
-async fn several(share: &StandIn, keys: &std::path::Path) -> (Arc<dyn Target>, Vec<Arc<dyn Client>>) {
-    let url = share.url("show", &format!("&credentials={}&wsize=256k", credentials(keys).display()));
-    let target = from_url(&url).expect("a share");
-    let three = clients(&target, 0, 3).await.expect("clients");
-    (target, three)
-}
+use crate::objects::{job, phase, several};
 
-fn job(dir: &RunDir, layout: Layout, phases: Vec<LoadPhase>) -> LoadJob {
-    let fleet = ClientSet { clients: 3, first_client: 0, workers: 2 };
-    let content = SeededData { seed: 7, ..SeededData::default() };
-    LoadJob { root: dir.path(), layout, content, fleet, phases, ..LoadJob::default() }
-}
-
-fn phase(name: &str, work: LoadWork) -> LoadPhase {
-    LoadPhase { name: name.to_owned(), work, version: 5, ..LoadPhase::default() }
+async fn three(share: &StandIn, keys: &std::path::Path) -> (Arc<dyn Target>, Vec<Arc<dyn Client>>) {
+    several(&share.url("show", &format!("&credentials={}&wsize=256k", credentials(keys).display())), 3).await
 }
 
 fn faults(phases: &[PhaseOutcome]) -> Vec<String> {
@@ -36,14 +24,14 @@ fn faults(phases: &[PhaseOutcome]) -> Vec<String> {
 #[tokio::test]
 async fn one_file_of_a_share_that_many_write_has_all_their_bytes() {
     let (share, keys) = (StandIn::start(&["show"]).await, tempfile::tempdir().expect("a directory"));
-    let (target, three) = several(&share, keys.path()).await;
+    let (target, three) = three(&share, keys.path()).await;
     let dir = RunDir::create(&*three[0], "t").await.expect("made");
     let bytes = (5 << 20) + 12_345;
     let layout = Layout { sizes: Sizes::Equal(bytes), ..Layout::default() };
     for order in [AccessOrder::Sequential, AccessOrder::Random] {
         let write = LoadWork { order, amount: Amount::Epochs(2), block_bytes: 300_000, ..LoadWork::sfmw() };
         let read = LoadWork { block_bytes: 1 << 20, ..LoadWork::sfmr() };
-        let job = job(&dir, layout.clone(), vec![phase("write", write), phase("read", read)]);
+        let job = job(dir.path(), layout.clone(), vec![phase("write", write, 5), phase("read", read, 5)]);
         check_target(&*target, &job, bytes).await.expect("it can be done");
         let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
         assert_eq!(faults(&outcome.phases), Vec::<String>::new(), "{order:?}");
@@ -59,14 +47,14 @@ async fn one_file_of_a_share_that_many_write_has_all_their_bytes() {
 #[tokio::test]
 async fn many_files_of_a_share_are_written_read_listed_and_removed() {
     let (share, keys) = (StandIn::start(&["show"]).await, tempfile::tempdir().expect("a directory"));
-    let (target, three) = several(&share, keys.path()).await;
+    let (target, three) = three(&share, keys.path()).await;
     assert!(target.space().await.expect("told").is_some_and(|space| space.available > 0));
     let dir = RunDir::create(&*three[0], "t").await.expect("made");
     let sizes = Sizes::Spread { min: 1, max: 300_000 };
     let layout = Layout { files: 20, sizes, files_per_directory: 7, private: false };
     let writing = LoadWork { block_bytes: 64 << 10, ..LoadWork::mfmw() };
     let reading = LoadWork { block_bytes: 100_000, ..LoadWork::mfmr() };
-    let job = job(&dir, layout, vec![phase("write", writing), phase("read", reading)]);
+    let job = job(dir.path(), layout, vec![phase("write", writing, 5), phase("read", reading, 5)]);
     let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
     assert_eq!(faults(&outcome.phases), Vec::<String>::new());
     assert_eq!((outcome.phases[0].units, outcome.phases[1].units), (20, 60));

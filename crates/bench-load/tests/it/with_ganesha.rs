@@ -1,123 +1,37 @@
-//! Writing over NFS, to a real server: Debian's nfs-ganesha with its VFS back end, in user space.
-//!
-//! It needs root and the packages nfs-ganesha, nfs-ganesha-vfs, rpcbind, iproute2; otherwise the test says "not
-//! run". Server and portmapper run in namespaces of their own, together with the test, which starts again inside.
+//! Writing over NFS, to a real server, which `testkit::ganesha` starts; where it cannot, the test says "not run".
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench_load::data::SeededData;
-use bench_load::dataset::{Dataset, LayOutOptions, Prepared, prepare};
+use bench_load::dataset::{Dataset, Prepared, prepare};
 use bench_load::engine::{Control, LoadJob, LocalGate, run};
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit};
 use bench_load::target::{Client, Target, clients, from_url};
+use testkit::ganesha::{Ganesha, url, with_ganesha};
 
 use crate::engine::phase;
 use crate::targets::behaves;
 
 const TEST: &str = "with_ganesha::writing_over_nfs_reaches_a_real_server";
-const INSIDE: &str = "FOREBAY_TEST_INSIDE_NAMESPACE";
-const NFS_PORT: u16 = 22_149;
-const MOUNT_PORT: u16 = 22_148;
-
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|dir| dir.join(program)).find(|p| p.exists())
-}
-
-/// The directory with ganesha's VFS back end.
-fn plugins() -> Option<PathBuf> {
-    let below_lib = fs::read_dir("/usr/lib").ok()?.filter_map(|e| Some(e.ok()?.path()));
-    below_lib.flat_map(|dir| [dir.join("ganesha"), dir]).find(|dir| dir.join("libfsalvfs.so").exists())
-}
-
-/// Why the test cannot run here.
-fn obstacle() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("it needs root".to_owned());
-    }
-    for program in ["ganesha.nfsd", "rpcbind", "unshare", "ip", "mount"] {
-        if find(program).is_none() {
-            return Some(format!("{program} is not installed"));
-        }
-    }
-    if plugins().is_none() {
-        return Some("the package nfs-ganesha-vfs is not installed".to_owned());
-    }
-    let unshare = Command::new("unshare").args(["--net", "--mount", "--pid", "--fork", "true"]).status();
-    match unshare {
-        Ok(status) if status.success() => None,
-        _ => Some("namespaces are not allowed here".to_owned()),
-    }
-}
 
 #[test]
 fn writing_over_nfs_reaches_a_real_server() {
-    if std::env::var_os(INSIDE).is_some() {
-        return inside();
-    }
-    if let Some(reason) = obstacle() {
-        return testkit::lab::not_run(TEST, &reason);
-    }
-    let script = "ip link set lo up && mount -t tmpfs none /run && exec \"$0\" --exact \"$1\" --nocapture";
-    let status = Command::new("unshare")
-        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script])
-        .arg(std::env::current_exe().expect("our own path"))
-        .arg(TEST)
-        .env(INSIDE, "1")
-        .status()
-        .expect("unshare");
-    assert!(status.success(), "the test inside the namespaces failed");
-}
-
-/// Ended with the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(program: &str, args: &[&str]) -> Process {
-    let mut command = Command::new(find(program).expect("checked before"));
-    let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    Process(child.expect("start"))
-}
-
-fn configuration(dir: &Path, export: &Path) -> String {
-    format!(
-        "NFS_CORE_PARAM {{ NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT}; Protocols = 3; Enable_NLM = false;\n\
-         Enable_RQUOTA = false; mount_path_pseudo = false; Plugins_Dir = {}; }}\n\
-         NFSV4 {{ RecoveryRoot = {}; Graceless = true; }}\n\
-         EXPORT {{ Export_Id = 7; Path = {}; Pseudo = /7; Protocols = 3; Transports = TCP; Access_Type = RW;\n\
-         Squash = No_Root_Squash; SecType = sys; Attr_Expiration_Time = 0; FSAL {{ Name = VFS; }} }}\n",
-        plugins().expect("checked before").display(),
-        dir.join("recovery").display(),
-        export.display(),
-    )
+    with_ganesha(TEST, inside);
 }
 
 fn inside() {
     let dir = tempfile::tempdir().expect("directory");
     let export = dir.path().join("export");
     fs::create_dir(&export).expect("mkdir");
-    let (config, log) = (dir.path().join("ganesha.conf"), dir.path().join("ganesha.log"));
-    fs::write(&config, configuration(dir.path(), &export)).expect("write");
-    let _rpcbind = start("rpcbind", &["-w", "-f"]);
-    let (config, log_path) = (config.to_str().expect("a path"), log.to_str().expect("a path"));
-    let _server = start("ganesha.nfsd", &["-F", "-f", config, "-L", log_path, "-p", "/run/ganesha-test.pid"]);
+    let log = dir.path().join("ganesha.log");
+    let _server = Ganesha::start(dir.path(), &[(&export, "RW")]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
     runtime.block_on(async {
-        let options = format!("?mountport={MOUNT_PORT}&wsize=64k&writebehind=3");
-        let target =
-            from_url(&format!("nfs://127.0.0.1:{NFS_PORT}{}{options}", export.display())).expect("URL");
+        let target = from_url(&format!("{}&wsize=64k&writebehind=3", url(&export))).expect("URL");
         wait_for(&target, &log).await;
         behaves(&target).await;
         assert_eq!(fs::read_dir(&export).expect("listed").count(), 0, "all is gone again");
@@ -190,8 +104,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let layout = Layout { files: 50, sizes: Sizes::Equal(20_000), files_per_directory: 10, private: false };
     let dataset = Dataset { layout, content: job.content, version: 1, trees: 1 };
     for reused in [false, true] {
-        let prepared =
-            prepare(&dataset, &dir, two, &LayOutOptions::default(), &Control::new()).await.expect("laid out");
+        let prepared = prepare(&dataset, &dir, two).await.expect("laid out");
         assert_eq!(matches!(prepared, Prepared::Reused), reused);
     }
     let done = dir.cleanup(two).await.expect("cleaned up");

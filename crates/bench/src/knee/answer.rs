@@ -1,22 +1,26 @@
 //! What the knee and the open loops look like in a result.
 
 use bench_report::format::number;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
 use bench_report::summary::{estimate, estimate_or, point};
+use serde_json::json;
 
 use super::{KneeArgs, KneeResult, Level};
 use crate::budget::TimeCut;
+use crate::columns;
 use crate::results::ResultBuilder;
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
 const KEPT_UP: f64 = 0.95;
+/// Why a level has no latency.
+const NOTHING: &str = "nothing was done";
 
 /// `what`: the touches' name in the plural, as `objects`.
 pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &KneeResult, what: &str) {
     draft.parameter("knee_step_s", args.step.as_secs_f64());
     let percents: Vec<String> = args.open_percent.iter().map(f64::to_string).collect();
     draft.parameter("open_percent", percents.join(","));
-    draft.parameter("arrivals", format!("{:?}", args.arrivals).to_lowercase());
+    draft.parameter("arrivals", json!(args.arrivals));
     draft.file.tables.push(steps(found, what));
     if !found.open.is_empty() {
         draft.file.tables.push(open(found, what));
@@ -28,74 +32,51 @@ pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &KneeResult, what
 }
 
 fn steps(found: &KneeResult, what: &str) -> Table {
-    let row = |(at, level): (usize, &Level)| {
-        let knee = match found.knee {
-            knee if knee == at && found.reached => "knee",
-            _ => "",
-        };
-        let cells = vec![
-            Cell::Count(u64::from(level.workers) * u64::from(found.nodes)),
-            Cell::Count(level.workers.into()),
-            estimate(&level.rates),
-            estimate(&level.mib),
-            estimate_or(&level.service_p50, "nothing was done"),
-            level.service.milliseconds(99.0, "samples"),
-            Cell::text(knee),
-            Cell::Count(level.rates.len() as u64),
-        ];
-        TableRow { invalid: reasons(level), ..TableRow::new(cells) }
-    };
-    let columns = [
-        "Workers".to_owned(),
-        "of each node".to_owned(),
-        format!("{what}/s"),
-        "MiB/s".to_owned(),
-        "p50 (ms)".to_owned(),
-        "p99 (ms)".to_owned(),
-        "Knee".to_owned(),
-        "n".to_owned(),
-    ];
-    Table::new(
+    let rows: Vec<(usize, &Level)> = found.steps.iter().enumerate().collect();
+    let knee = |at: usize| if found.reached && found.knee == at { "knee" } else { "" };
+    let rate = format!("{what}/s");
+    columns::table(
         "The knee: twice the workers each time",
-        columns,
-        found.steps.iter().enumerate().map(row).collect(),
-    ).noted([
+        &rows,
+        |(_, level)| reasons(level),
+        &[
+            ("Workers", &|(_, level)| Cell::Count(found.workers(level))),
+            ("of each node", &|(_, level)| Cell::Count(level.workers.into())),
+            (&rate, &|(_, level)| estimate(&level.rates)),
+            ("MiB/s", &|(_, level)| estimate(&level.mib)),
+            ("p50 (ms)", &|(_, level)| estimate_or(&level.service_p50, NOTHING)),
+            ("p99 (ms)", &|(_, level)| level.service.milliseconds(99.0, "samples")),
+            ("Knee", &|(at, _)| Cell::text(knee(*at))),
+            ("n", &|(_, level)| Cell::Count(level.rates.len() as u64)),
+        ],
+    )
+    .noted([
         "A closed loop: rate x latency is the number of workers. Past the knee twice the workers bring less than 5 %, or a \
          touch takes twice as long as with one worker.",
     ])
 }
 
 fn open(found: &KneeResult, what: &str) -> Table {
-    let row = |level: &Level| {
-        let (percent, offered) = level.offered.unwrap_or_default();
-        let cells = vec![
-            Cell::Number(percent),
-            Cell::Number((offered * 100.0).round() / 100.0),
-            estimate(&level.rates),
-            estimate_or(&level.service_p50, "nothing was done"),
-            level.service.milliseconds(99.0, "samples"),
-            estimate_or(&level.response_p50, "nothing was done"),
-            level.response.milliseconds(99.0, "samples"),
-            level.lateness.milliseconds(99.0, "samples"),
-            Cell::Count(level.rates.len() as u64),
-        ];
-        TableRow { invalid: reasons(level), ..TableRow::new(cells) }
-    };
-    let columns = [
-        "% of the knee's rate".to_owned(),
-        format!("due {what}/s"),
-        format!("done {what}/s"),
-        "service p50 (ms)".to_owned(),
-        "service p99 (ms)".to_owned(),
-        "response p50 (ms)".to_owned(),
-        "response p99 (ms)".to_owned(),
-        "bench late p99 (ms)".to_owned(),
-        "n".to_owned(),
-    ];
-    Table::new("Open loops at shares of the knee's rate", columns, found.open.iter().map(row).collect()).noted([
+    let (due, done) = (format!("due {what}/s"), format!("done {what}/s"));
+    columns::table(
+        "Open loops at shares of the knee's rate",
+        &found.open,
+        reasons,
+        &[
+            ("% of the knee's rate", &|level| Cell::Number(level.percent())),
+            (&due, &|level| Cell::Number((level.offered_rate() * 100.0).round() / 100.0)),
+            (&done, &|level| estimate(&level.rates)),
+            ("service p50 (ms)", &|level| estimate_or(&level.service_p50, NOTHING)),
+            ("service p99 (ms)", &|level| level.service.milliseconds(99.0, "samples")),
+            ("response p50 (ms)", &|level| estimate_or(&level.response_p50, NOTHING)),
+            ("response p99 (ms)", &|level| level.response.milliseconds(99.0, "samples")),
+            ("bench late p99 (ms)", &|level| level.lateness.milliseconds(99.0, "samples")),
+            ("n", &|level| Cell::Count(level.rates.len() as u64)),
+        ],
+    )
+    .noted([
         "Service: from when a touch was begun. Response: from when it was due, so with the time in which all workers were \
-         busy. Late: how much of that is the bench's own, waking up."
-            .to_owned(),
+         busy. Late: how much of that is the bench's own, waking up.",
     ])
 }
 
@@ -107,7 +88,6 @@ fn reasons(level: &Level) -> Vec<String> {
 }
 
 fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
-    let workers = |level: &Level| f64::from(level.workers) * f64::from(found.nodes);
     let lines = |title: &str, x: Axis, y: Axis, series| Plot {
         title: title.to_owned(),
         x,
@@ -115,7 +95,8 @@ fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
         kind: PlotKind::Lines,
         series,
     };
-    let rates = found.steps.iter().filter_map(|level| point(workers(level), &level.rates)).collect();
+    let rates =
+        found.steps.iter().filter_map(|level| point(found.workers(level) as f64, &level.rates)).collect();
     let mut plots = vec![lines(
         "The knee: rate against workers",
         Axis::log("workers"),
@@ -124,8 +105,7 @@ fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
     )];
     if !found.open.is_empty() {
         let of = |values: fn(&Level) -> &Vec<f64>| {
-            let share = |level: &Level| level.offered.map_or(0.0, |(percent, _)| percent);
-            found.open.iter().filter_map(|level| point(share(level), values(level))).collect()
+            found.open.iter().filter_map(|level| point(level.percent(), values(level))).collect()
         };
         plots.push(lines(
             "Open loops: p50 against the share of the knee's rate",
@@ -142,11 +122,11 @@ fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
 
 fn histograms(draft: &mut ResultBuilder, found: &KneeResult) {
     for level in &found.steps {
-        let workers = u64::from(level.workers) * u64::from(found.nodes);
-        draft.file.histograms.push(level.service.to_named(format!("{workers} workers: touch")));
+        let name = format!("{} workers: touch", found.workers(level));
+        draft.file.histograms.push(level.service.to_named(name));
     }
     for level in &found.open {
-        let percent = level.offered.map_or(0.0, |(percent, _)| percent);
+        let percent = level.percent();
         for (kind, histogram) in [("service", &level.service), ("response", &level.response)] {
             draft.file.histograms.push(histogram.to_named(format!("open loop at {percent} %: {kind}")));
         }
@@ -155,7 +135,7 @@ fn histograms(draft: &mut ResultBuilder, found: &KneeResult) {
 
 fn tell(draft: &mut ResultBuilder, found: &KneeResult, what: &str) {
     let Some(knee) = found.steps.get(found.knee) else { return };
-    let workers = u64::from(knee.workers) * u64::from(found.nodes);
+    let workers = found.workers(knee);
     let rate = knee.reading().rate;
     let invalid = reasons(knee);
     match found.steps.get(found.knee + 1).filter(|_| found.reached) {
@@ -174,7 +154,7 @@ fn tell(draft: &mut ResultBuilder, found: &KneeResult, what: &str) {
         |name: String, unit: &str, better, values: &[f64]| Measure::new(name, unit, better, values.to_vec());
     draft.measure(measure("rate at the knee".to_owned(), "1/s", Better::Higher, &knee.rates), &invalid);
     for level in &found.open {
-        let (percent, offered) = level.offered.unwrap_or_default();
+        let (percent, offered) = (level.percent(), level.offered_rate());
         let name = format!("response p50 at {percent} % of the knee");
         draft.measure(measure(name, "ms", Better::Lower, &level.response_p50), &reasons(level));
         let done = level.reading().rate;

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
 use bench_load::pace::{LoadPace, Stagger};
-use bench_load::shape::{
-    AccessOrder, Amount, ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit,
-};
-use clap::{Args, ValueEnum};
+use bench_load::shape::{AccessOrder, Amount, Layout, LoadOperation, LoadWork, Sharing, Sizes, TouchUnit};
+use clap::Args;
 use types::Result;
 
+use super::words::{one_of, parse_operation, parse_order, parse_sizes};
 use crate::args::{CommonArgs, refuse};
 use crate::budget::Budget;
+use crate::driver;
 use crate::knee::KneeArgs;
 use crate::render::parse_stagger;
 use crate::target_dir::{TargetArgs, TargetDir};
@@ -25,16 +25,16 @@ pub struct LoadArgs {
     #[arg(long, value_name = "WHAT", default_value = "read", value_parser = parse_operation)]
     pub operation: LoadOperation,
     /// What one touch is
-    #[arg(long, value_name = "UNIT", default_value = "file")]
-    pub unit: UnitArg,
+    #[arg(long, value_name = "UNIT", default_value = "file", value_parser = one_of::<TouchUnit>(&["file", "block"]))]
+    pub unit: TouchUnit,
     /// sequential, random (each once per epoch), strided:8, uniform, zipf:0.99, hotspot:10/90 (10 % of the units get
     /// 90 % of the touches)
     #[arg(long, value_name = "ORDER", default_value = "sequential", value_parser = parse_order)]
     pub order: AccessOrder,
     /// Who goes through it: all together in contiguous parts (split) or in turns (interleaved), each client or each worker
     /// by itself
-    #[arg(long, value_name = "WHO", default_value = "client")]
-    pub share: ShareArg,
+    #[arg(long, value_name = "WHO", default_value = "client", value_parser = one_of::<Sharing>(&["split", "interleaved", "client", "worker"]))]
+    pub share: Sharing,
     /// All units so many times
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "draws", value_parser = clap::value_parser!(u64).range(1..))]
     pub epochs: u64,
@@ -87,102 +87,6 @@ pub struct LoadArgs {
     pub common: CommonArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum UnitArg {
-    File,
-    Block,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ShareArg {
-    Split,
-    Interleaved,
-    Client,
-    Worker,
-}
-
-impl UnitArg {
-    pub fn name(self) -> &'static str {
-        match self {
-            UnitArg::File => "file",
-            UnitArg::Block => "block",
-        }
-    }
-}
-
-impl ShareArg {
-    pub fn name(self) -> &'static str {
-        match self {
-            ShareArg::Split => "split",
-            ShareArg::Interleaved => "interleaved",
-            ShareArg::Client => "client",
-            ShareArg::Worker => "worker",
-        }
-    }
-}
-
-type Parsed<T> = std::result::Result<T, String>;
-
-fn parse_operation(text: &str) -> Parsed<LoadOperation> {
-    match text {
-        "read" => return Ok(LoadOperation::Read),
-        "write" => return Ok(LoadOperation::Write),
-        "stat" => return Ok(LoadOperation::Stat),
-        "walk" => return Ok(LoadOperation::Walk),
-        _ => {}
-    }
-    let wrong = || {
-        format!(
-            "\"{text}\" is no operation; write read, write, stat, walk or a mixture such as read=70,write=30"
-        )
-    };
-    let mut mix = Mix::default();
-    for part in text.split(',') {
-        let (name, weight) = part.split_once('=').ok_or_else(wrong)?;
-        let weight: u32 = weight.parse().map_err(|_| wrong())?;
-        match name {
-            "read" => mix.read = weight,
-            "write" => mix.write = weight,
-            "stat" => mix.stat = weight,
-            "list" => mix.list = weight,
-            "delete" => mix.delete = weight,
-            "range" => mix.range = weight,
-            _ => return Err(wrong()),
-        }
-    }
-    Ok(LoadOperation::Mixed(mix))
-}
-
-fn parse_order(text: &str) -> Parsed<AccessOrder> {
-    let wrong = || {
-        format!(
-            "\"{text}\" is no order; write sequential, random, strided:8, uniform, zipf:0.99 or hotspot:10/90"
-        )
-    };
-    let number = |text: &str| text.parse::<f64>().map_err(|_| wrong());
-    match text.split_once(':') {
-        None if text == "sequential" => Ok(AccessOrder::Sequential),
-        None if text == "random" => Ok(AccessOrder::Random),
-        None if text == "uniform" => Ok(AccessOrder::Uniform),
-        Some(("strided", blocks)) => blocks.parse().map(AccessOrder::Strided).map_err(|_| wrong()),
-        Some(("zipf", theta)) => Ok(AccessOrder::Zipf { theta: number(theta)? }),
-        Some(("hotspot", shares)) => {
-            let (hot, access) = shares.split_once('/').ok_or_else(wrong)?;
-            Ok(AccessOrder::Hotspot { hot_percent: number(hot)?, access_percent: number(access)? })
-        }
-        _ => Err(wrong()),
-    }
-}
-
-fn parse_sizes(text: &str) -> Parsed<Sizes> {
-    match text.split_once('-') {
-        Some((min, max)) if !min.is_empty() => {
-            Ok(Sizes::Spread { min: quantity::size(min)?, max: quantity::size(max)? })
-        }
-        _ => quantity::size(text).map(Sizes::Equal),
-    }
-}
-
 impl LoadArgs {
     pub fn layout(&self) -> Layout {
         let (files_per_directory, private) = (self.files_per_directory, self.private);
@@ -192,17 +96,9 @@ impl LoadArgs {
     pub fn work(&self) -> LoadWork {
         LoadWork {
             operation: self.operation,
-            unit: match self.unit {
-                UnitArg::File => TouchUnit::File,
-                UnitArg::Block => TouchUnit::Block,
-            },
+            unit: self.unit,
             order: self.order,
-            share: match self.share {
-                ShareArg::Split => Sharing::Split,
-                ShareArg::Interleaved => Sharing::Interleaved,
-                ShareArg::Client => Sharing::Client,
-                ShareArg::Worker => Sharing::Worker,
-            },
+            share: self.share,
             amount: self.draws.map_or(Amount::Epochs(self.epochs), Amount::Draws),
             block_bytes: self.block,
             seed: self.common.seed,
@@ -211,7 +107,7 @@ impl LoadArgs {
 
     pub fn pace(&self) -> LoadPace {
         match self.open {
-            Some(per_second) => LoadPace::Open { per_second, arrivals: self.knee.arrivals.into() },
+            Some(per_second) => LoadPace::Open { per_second, arrivals: self.knee.arrivals },
             None => LoadPace::Closed { think_s: self.think.as_secs_f64(), stagger: self.stagger },
         }
     }
@@ -226,21 +122,16 @@ impl LoadArgs {
     }
 
     pub fn job(&self, target_dir: &TargetDir, version: u32, budget: &Budget) -> LoadJob {
-        LoadJob {
-            root: target_dir.root(),
-            layout: self.layout(),
-            content: target_dir.content,
-            fleet: ClientSet { clients: self.nodes, first_client: 0, workers: self.workers },
-            phases: vec![LoadPhase {
-                name: "load".to_owned(),
-                work: self.work(),
-                pace: self.pace(),
-                version,
-                verify_percent: self.verify,
-                ..LoadPhase::default()
-            }],
-            limits: self.limits(budget),
-        }
+        let phase = LoadPhase {
+            name: "load".to_owned(),
+            work: self.work(),
+            pace: self.pace(),
+            version,
+            verify_percent: self.verify,
+            ..LoadPhase::default()
+        };
+        let fleet = (self.nodes, self.workers);
+        driver::job(target_dir, fleet, self.layout(), vec![phase], self.limits(budget))
     }
 
     /// With the knee it is workers and pace that are looked for.
@@ -259,47 +150,5 @@ impl LoadArgs {
     pub fn bytes(&self) -> u64 {
         let trees = if self.private { u64::from(self.nodes) } else { 1 };
         self.layout().total_bytes().saturating_mul(trees)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::words;
-    use super::*;
-
-    #[test]
-    fn what_can_be_typed_is_understood_and_what_cannot_says_what_can() {
-        assert_eq!(parse_order("zipf:0.99"), Ok(AccessOrder::Zipf { theta: 0.99 }));
-        assert_eq!(parse_order("strided:8"), Ok(AccessOrder::Strided(8)));
-        assert_eq!(
-            parse_order("hotspot:10/90"),
-            Ok(AccessOrder::Hotspot { hot_percent: 10.0, access_percent: 90.0 })
-        );
-        assert_eq!(parse_sizes("4KiB-1MiB"), Ok(Sizes::Spread { min: 4096, max: 1 << 20 }));
-        assert_eq!(parse_sizes("1MiB"), Ok(Sizes::Equal(1 << 20)));
-        let mix = Mix { read: 70, write: 20, stat: 10, ..Mix::default() };
-        assert_eq!(parse_operation("read=70,write=20,stat=10"), Ok(LoadOperation::Mixed(mix)));
-        for wrong in ["backwards", "zipf:x", "hotspot:10", "strided:"] {
-            assert!(parse_order(wrong).is_err_and(|e| e.contains("zipf:0.99")), "{wrong}");
-        }
-        let mix = Mix { delete: 3, range: 5, ..Mix::default() };
-        assert_eq!(parse_operation("range=5,delete=3"), Ok(LoadOperation::Mixed(mix)));
-        for wrong in ["delete", "read=x", "read70", "truncate=5"] {
-            assert!(parse_operation(wrong).is_err_and(|e| e.contains("read=70")), "{wrong}");
-        }
-        assert!(parse_sizes("-1").is_err());
-    }
-
-    #[test]
-    fn a_result_says_what_was_typed_as_it_is_typed() {
-        for typed in ["sequential", "random", "uniform", "strided:8", "zipf:0.99", "hotspot:10/90"] {
-            assert_eq!(parse_order(typed).map(words::order).as_deref(), Ok(typed));
-        }
-        for typed in ["read", "write", "stat", "walk", "read=60,range=10,write=15,stat=8,list=2,delete=5"] {
-            assert_eq!(parse_operation(typed).map(words::operation).as_deref(), Ok(typed));
-        }
-        for typed in ["4096", "4096-1048576"] {
-            assert_eq!(parse_sizes(typed).map(words::sizes).as_deref(), Ok(typed));
-        }
     }
 }

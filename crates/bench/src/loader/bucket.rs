@@ -4,10 +4,10 @@ use bench_report::model::{Cell, Table, TableRow};
 use bench_report::published::PUBLISHED;
 use bench_report::summary::estimate;
 
-use super::{GIB, LoaderPlan};
+use super::{LoaderPlan, latency_ms, rate};
 use crate::cost;
 use crate::results::ResultBuilder;
-use crate::sample::{CacheMode, Sample, Triple};
+use crate::sample::{self, CacheMode, Triple};
 
 /// Fills in what the first repetition cost at the storage.
 pub fn costs(draft: &mut ResultBuilder, plan: &LoaderPlan, prices: &cost::PriceList, first: &Triple) {
@@ -27,16 +27,13 @@ pub fn costs(draft: &mut ResultBuilder, plan: &LoaderPlan, prices: &cost::PriceL
 
 /// The columns of the study's predecessor, which read a bucket through the cache and around it.
 pub fn gets(draft: &mut ResultBuilder, plan: &LoaderPlan, triples: &[Triple], invalid: &[String]) {
-    let mib = plan.layout.size_limits().1 as f64 / f64::from(1 << 20);
+    let mib = plan.object_bytes() as f64 / f64::from(1 << 20);
     let row = |name: &str, mode: CacheMode| {
-        let of = |value: &dyn Fn(&Sample) -> f64| {
-            estimate(&triples.iter().map(|triple| value(triple.of(mode))).collect::<Vec<_>>())
-        };
         let cells = vec![
             Cell::text(name),
             Cell::text(format!("{mib} MiB")),
-            of(&|s| s.bytes_read as f64 / GIB / s.makespan.max(1e-9)),
-            of(&|s| s.unit.mean().map_or(f64::NAN, |us| us / 1000.0)),
+            estimate(&sample::values(triples, mode, rate)),
+            estimate(&sample::values(triples, mode, latency_ms)),
             Cell::missing("the disks of others are not looked at"),
         ];
         TableRow { invalid: invalid.to_vec(), ..TableRow::new(cells) }

@@ -71,6 +71,11 @@ impl ShapeCondition {
         u64::from(self.nodes) * u64::from(self.workers)
     }
 
+    /// Whether it is a row of that table.
+    pub fn is_in(&self, shape: Shape, sweep: Sweep) -> bool {
+        self.shape == shape && self.sweep == sweep
+    }
+
     pub fn layout(&self) -> Layout {
         self.shape.layout(self.bytes, self.in_all())
     }

@@ -1,54 +1,40 @@
 //! The tables and plots of shapes, with the study's own beside them.
 
 use bench_load::outcome::PhaseOutcome;
+use bench_load::shape::TouchUnit;
 use bench_report::bottleneck::BUSY;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, TableRow};
-use bench_report::overlap;
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
+use bench_report::overlap::PhaseSpans;
 use bench_report::published::PUBLISHED;
 use bench_report::summary::{estimate, estimate_or, median, point};
 use origin::emulated::ServiceLimits;
 
-use super::condition::{Shape, Sweep};
-use super::run::{ShapeResults, ShapeRun, ShapeRuns};
+use super::condition::{Shape, ShapeCondition, Sweep};
+use super::run::{ShapeResults, ShapeRuns};
 use crate::budget::TimeCut;
+use crate::columns;
 use crate::limit::LoadBounds;
 use crate::results::ResultBuilder;
-use crate::worker_phases::{self, MIB};
+use crate::worker_phases::{self, MIB, p50_ms};
 
-/// The columns that follow those that say what the row is.
-const COLUMNS: [&str; 12] = [
-    "Latency (s)",
-    "all workers (MiB/s)",
-    "one worker (MiB/s)",
-    "slowest / fastest",
-    "overlap %",
-    "call p50 (ms)",
-    "call p99 (ms)",
-    "first block p50 (ms)",
-    "file p50 (ms)",
-    "making durable s",
-    "times gone through",
-    "n",
-];
+/// Each table: of a shape, and of what differs between its rows.
+fn sweeps() -> impl Iterator<Item = (Shape, Sweep)> {
+    let of = |shape| [Sweep::Size, Sweep::Fleet, Sweep::Block].map(|sweep| (shape, sweep));
+    Shape::ALL.into_iter().flat_map(of)
+}
 
 pub fn fill(draft: &mut ResultBuilder, all: &ShapeResults, bounds: &LoadBounds) {
-    for shape in Shape::ALL {
-        for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
-            let of = |row: &&ShapeRuns| row.condition.shape == shape && row.condition.sweep == sweep;
-            let rows: Vec<&ShapeRuns> = all.rows.iter().filter(of).collect();
-            if rows.is_empty() {
-                continue;
-            }
-            draft.file.tables.push(table(shape, sweep, &rows, bounds));
-            draft.file.plots.extend(plot(shape, sweep, &rows));
-            rows.iter().for_each(|row| measure(draft, row, bounds));
+    for (shape, sweep) in sweeps() {
+        let rows: Vec<&ShapeRuns> = all.rows.iter().filter(|row| row.condition.is_in(shape, sweep)).collect();
+        if rows.is_empty() {
+            continue;
         }
+        draft.file.tables.push(table(shape, sweep, &rows, bounds));
+        draft.file.plots.extend(plot(shape, sweep, &rows));
+        rows.iter().for_each(|row| measure(draft, row, "", bounds));
     }
     draft.file.tables.extend(PUBLISHED.azure.tables());
-    let busy: u64 = all.rows.iter().flat_map(|row| &row.runs).map(|run| run.busy).sum();
-    if busy > 0 {
-        draft.note(format!("{busy} requests were answered with \"busy\" and made again later"));
-    }
+    worker_phases::tell_busy(draft, all.rows.iter().flat_map(|row| &row.outcomes));
     if all.reused > 0 {
         draft.note(format!(
             "{} sets of files were there from an earlier run, and were used again",
@@ -66,68 +52,52 @@ pub fn through(
     through: &ShapeResults,
     bounds: &LoadBounds,
 ) {
-    for shape in Shape::ALL {
-        for sweep in [Sweep::Size, Sweep::Fleet, Sweep::Block] {
-            let of = |(row, _): &(&ShapeRuns, &ShapeRuns)| {
-                row.condition.shape == shape && row.condition.sweep == sweep
-            };
-            let pairs: Vec<_> = direct.rows.iter().zip(&through.rows).filter(of).collect();
-            if pairs.is_empty() {
-                continue;
-            }
-            let row = |(direct, through): &(&ShapeRuns, &ShapeRuns)| {
-                let (mut cells, runs) =
-                    (heads(sweep, direct), |row: &ShapeRuns| estimate(&together(&row.runs)));
-                let one = |row: &ShapeRuns| estimate(&each(&row.runs));
-                cells.extend([runs(direct), runs(through), one(direct), one(through)]);
-                let mut reasons = invalid(direct, bounds);
-                reasons.extend(invalid(through, bounds));
-                TableRow { invalid: reasons, ..TableRow::new(cells) }
-            };
-            let columns = columns(shape, sweep).into_iter().chain([
-                "direct (MiB/s)",
-                "through Forebay (MiB/s)",
-                "one worker, direct (MiB/s)",
-                "one worker, through Forebay (MiB/s)",
-            ]);
-            let rows = pairs.iter().map(row).collect();
-            let title = format!("{} directly and through Forebay", shape.name());
-            draft.file.tables.push(Table::new(title, columns, rows).noted([
-                "Through Forebay: by the S3 front of a tier on this machine. Reads are of a warm cache; writes are done when \
-                 the bucket has them."
-                    .to_owned(),
-            ]));
+    for (shape, sweep) in sweeps() {
+        let pairs = direct.rows.iter().zip(&through.rows);
+        let pairs: Vec<_> = pairs.filter(|(row, _)| row.condition.is_in(shape, sweep)).collect();
+        if pairs.is_empty() {
+            continue;
         }
-    }
-    for row in &through.rows {
-        let measure = Measure::new(
-            format!("{}, through Forebay", row.condition.name()),
-            "MiB/s",
-            Better::Higher,
-            together(&row.runs),
+        let [first, second] = heads(shape, sweep);
+        let together = |row: &ShapeRuns| estimate(&row.row().rates());
+        let table = columns::table(
+            format!("{} directly and through Forebay", shape.name()),
+            &pairs,
+            |(direct, through)| [invalid(direct, bounds), invalid(through, bounds)].concat(),
+            &[
+                (first.0, &|(direct, _)| (first.1)(&direct.condition)),
+                (second.0, &|(direct, _)| (second.1)(&direct.condition)),
+                ("direct (MiB/s)", &|(direct, _)| together(direct)),
+                ("through Forebay (MiB/s)", &|(_, through)| together(through)),
+                ("one worker, direct (MiB/s)", &|(direct, _)| estimate(&each(direct))),
+                ("one worker, through Forebay (MiB/s)", &|(_, through)| estimate(&each(through))),
+            ],
         );
-        draft.measure(measure, &invalid(row, bounds));
+        draft.file.tables.push(table.noted([
+            "Through Forebay: by the S3 front of a tier on this machine. Reads are of a warm cache; writes are done when \
+             the bucket has them.",
+        ]));
     }
+    through.rows.iter().for_each(|row| measure(draft, row, ", through Forebay", bounds));
 }
 
-fn columns(shape: Shape, sweep: Sweep) -> [&'static str; 2] {
-    match sweep {
-        Sweep::Size if shape.writes() => ["Size(MiB) per Proc", "Total Size(MiB)"],
-        Sweep::Size => ["File Size(MiB)", "Total Size(MiB)"],
-        Sweep::Fleet => ["Procs/Node", "Nodes"],
-        Sweep::Block => ["Block (KiB)", "File Size(MiB)"],
-    }
-}
+/// What a row is: a head, and the cell of a condition.
+type Head = (&'static str, fn(&ShapeCondition) -> Cell);
 
-/// What the row is.
-fn heads(sweep: Sweep, row: &ShapeRuns) -> Vec<Cell> {
-    let c = &row.condition;
+fn heads(shape: Shape, sweep: Sweep) -> [Head; 2] {
+    let size = if shape.writes() { "Size(MiB) per Proc" } else { "File Size(MiB)" };
     match sweep {
-        Sweep::Size => {
-            vec![Cell::Number(c.bytes as f64 / MIB), Cell::Number(c.layout().total_bytes() as f64 / MIB)]
+        Sweep::Size => [
+            (size, |c| Cell::Number(c.bytes as f64 / MIB)),
+            ("Total Size(MiB)", |c| Cell::Number(c.layout().total_bytes() as f64 / MIB)),
+        ],
+        Sweep::Fleet => {
+            [("Procs/Node", |c| Cell::Count(c.workers.into())), ("Nodes", |c| Cell::Count(c.nodes.into()))]
         }
-        Sweep::Fleet => vec![Cell::Count(c.workers.into()), Cell::Count(c.nodes.into())],
-        Sweep::Block => vec![Cell::Number(c.block as f64 / 1024.0), Cell::Number(c.bytes as f64 / MIB)],
+        Sweep::Block => [
+            ("Block (KiB)", |c| Cell::Number(c.block as f64 / 1024.0)),
+            ("File Size(MiB)", |c| Cell::Number(c.bytes as f64 / MIB)),
+        ],
     }
 }
 
@@ -136,7 +106,7 @@ pub fn limited(draft: &mut ResultBuilder, all: &ShapeResults, limits: &ServiceLi
     let at_limit = |row: &&ShapeRuns| {
         let c = &row.condition;
         let most = limits.most(c.layout().files, c.block.min(c.bytes));
-        most.zip(median(&together(&row.runs))).is_some_and(|(most, rate)| rate * MIB >= most as f64 * BUSY)
+        most.zip(median(&row.row().rates())).is_some_and(|(most, rate)| rate * MIB >= most as f64 * BUSY)
     };
     let rows: Vec<&ShapeRuns> = all.rows.iter().filter(at_limit).collect();
     if let Some(first) = rows.first() {
@@ -149,22 +119,23 @@ pub fn limited(draft: &mut ResultBuilder, all: &ShapeResults, limits: &ServiceLi
     }
 }
 
-/// MiB/s of all together, bytes over the last finisher.
-fn together(runs: &[ShapeRun]) -> Vec<f64> {
-    phases(runs).map(|phase| phase.last_done_rate() / MIB).collect()
-}
-
 /// MiB/s of one worker on average.
-fn each(runs: &[ShapeRun]) -> Vec<f64> {
-    let mean = |phase: &overlap::PhaseSpans| {
+fn each(row: &ShapeRuns) -> Vec<f64> {
+    row.row().each(|phase| {
         let rates: Vec<f64> = phase.spans().iter().map(|span| span.rate() / MIB).collect();
         rates.iter().sum::<f64>() / rates.len().max(1) as f64
-    };
-    phases(runs).map(mean).collect()
+    })
 }
 
-fn phases(runs: &[ShapeRun]) -> impl Iterator<Item = &overlap::PhaseSpans> {
-    runs.iter().filter_map(|run| run.phase.as_ref())
+/// How often a repetition went through it: not the passes that were planned, as the time may have been over before.
+fn gone(row: &ShapeRuns, run: &PhaseOutcome) -> f64 {
+    run.bytes() as f64 / row.condition.once().max(1) as f64
+}
+
+/// Seconds of each repetition to go through it once.
+fn once(row: &ShapeRuns) -> Vec<f64> {
+    let once = |run: &PhaseOutcome| Some(run.last_done_s()? / gone(row, run)).filter(|s| s.is_finite());
+    row.outcomes.iter().filter_map(once).collect()
 }
 
 fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -> Table {
@@ -177,52 +148,48 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -
             format!("against the size of a {call}, {size} MiB a file")
         }
     };
-    let row = |row: &&ShapeRuns| {
-        let mut cells = heads(sweep, row);
-        cells.extend(common_cells(row));
-        TableRow { invalid: invalid(row, bounds), ..TableRow::new(cells) }
+    let [first, second] = heads(shape, sweep);
+    let some = |values: Vec<f64>| estimate_or(&values, "there is none");
+    // A touch is a whole file.
+    let whole = |row: &ShapeRuns| row.condition.work(1, 0).unit == TouchUnit::File;
+    let files = |row: &ShapeRuns| -> Vec<f64> {
+        row.outcomes.iter().filter(|_| whole(row)).filter_map(|run| p50_ms(&run.unit)).collect()
     };
-    let columns = columns(shape, sweep).into_iter().chain(COLUMNS);
-    let mut table = Table::new(format!("{} {title}", shape.name()), columns, rows.iter().map(row).collect());
-    if sweep == Sweep::Size {
-        table.notes = vec![
-            "Latency: of the last worker, to go through it once. All workers: bytes over the time of the last one. One worker: the mean of their own rates; the study's read \
-             table printed this, without saying so."
-                .to_owned(),
-            "A call is one read or write of a block; a file's time counts from its opening to its end. What is gone \
-             through again and again may be in a cache, the target's or this machine's; what is written again is made \
-             durable when its file is closed, each time."
-                .to_owned(),
-        ];
+    let table = columns::table(
+        format!("{} {title}", shape.name()),
+        rows,
+        |row| invalid(row, bounds),
+        &[
+            (first.0, &|row| (first.1)(&row.condition)),
+            (second.0, &|row| (second.1)(&row.condition)),
+            ("Latency (s)", &|row| estimate(&once(row))),
+            ("all workers (MiB/s)", &|row| estimate(&row.row().rates())),
+            ("one worker (MiB/s)", &|row| estimate(&each(row))),
+            ("slowest / fastest", &|row| estimate(&row.row().each(PhaseSpans::fairness))),
+            ("overlap %", &|row| estimate(&row.row().each(|phase| phase.overlap() * 100.0))),
+            ("call p50 (ms)", &|row| some(row.call_p50_ms.clone())),
+            ("call p99 (ms)", &|row| row.calls.milliseconds(99.0, "calls")),
+            ("first block p50 (ms)", &|row| {
+                some(row.outcomes.iter().filter_map(|run| p50_ms(&run.first_block)).collect())
+            }),
+            ("file p50 (ms)", &|row| some(files(row))),
+            ("making durable s", &|row| some(row.row().sync_seconds())),
+            ("times gone through", &|row| {
+                Cell::Count(row.outcomes.first().map_or(0, |run| gone(row, run) as u64))
+            }),
+            ("n", &|row| Cell::Count(row.outcomes.len() as u64)),
+        ],
+    );
+    if sweep != Sweep::Size {
+        return table;
     }
-    table
-}
-
-fn common_cells(row: &ShapeRuns) -> Vec<Cell> {
-    let runs = &row.runs;
-    let of = |value: fn(&ShapeRun) -> Option<f64>| {
-        estimate_or(&runs.iter().filter_map(value).collect::<Vec<f64>>(), "there is none")
-    };
-    let fairness: Vec<f64> = phases(runs).map(overlap::PhaseSpans::fairness).collect();
-    let overlaps: Vec<f64> = phases(runs).map(|phase| phase.overlap() * 100.0).collect();
-    // Not the passes that were planned: the time may have been over before.
-    let gone = |run: &PhaseOutcome| run.bytes() as f64 / row.condition.once().max(1) as f64;
-    let once = |run: &PhaseOutcome| Some(run.last_done_s()? / gone(run)).filter(|s| s.is_finite());
-    let once: Vec<f64> = row.outcomes.iter().filter_map(once).collect();
-    vec![
-        estimate(&once),
-        estimate(&together(runs)),
-        estimate(&each(runs)),
-        estimate(&fairness),
-        estimate(&overlaps),
-        of(|run| run.call_p50_ms),
-        row.calls.milliseconds(99.0, "calls"),
-        of(|run| run.first_block_p50_ms),
-        of(|run| run.file_p50_ms),
-        of(|run| Some(run.sync_s)),
-        Cell::Count(row.outcomes.first().map_or(0, |run| gone(run) as u64)),
-        Cell::Count(runs.len() as u64),
-    ]
+    table.noted([
+        "Latency: of the last worker, to go through it once. All workers: bytes over the time of the last one. One worker: the mean of their own rates; the study's read \
+         table printed this, without saying so.",
+        "A call is one read or write of a block; a file's time counts from its opening to its end. What is gone \
+         through again and again may be in a cache, the target's or this machine's; what is written again is made \
+         durable when its file is closed, each time.",
+    ])
 }
 
 fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
@@ -237,7 +204,7 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
         // The study's rows have nearly the same number of workers, and are no line.
         Sweep::Fleet => return None,
     };
-    let points = rows.iter().filter_map(|row| point(x(row), &together(&row.runs))).collect();
+    let points = rows.iter().filter_map(|row| point(x(row), &row.row().rates())).collect();
     let mut series = vec![Series::ours(format!("{}, all workers", shape.name()), points)];
     series.extend(match (sweep, shape) {
         (Sweep::Size, Shape::Sfmr) => PUBLISHED.azure.read_series(),
@@ -255,20 +222,18 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
 }
 
 fn invalid(row: &ShapeRuns, bounds: &LoadBounds) -> Vec<String> {
-    let seconds: Vec<f64> = row.outcomes.iter().map(|run| run.last_done_s().unwrap_or(0.0)).collect();
-    worker_phases::reasons(&row.outcomes, &seconds, bounds.exceeded(&row.outcomes))
+    let all = row.row();
+    all.reasons(&all.seconds(), bounds.exceeded(&row.outcomes))
 }
 
-fn measure(draft: &mut ResultBuilder, row: &ShapeRuns, bounds: &LoadBounds) {
-    let measure = Measure::new(row.condition.name(), "MiB/s", Better::Higher, together(&row.runs));
-    draft.measure(measure, &invalid(row, bounds));
+/// `way`: how the target was reached, behind the condition's name.
+fn measure(draft: &mut ResultBuilder, row: &ShapeRuns, way: &str, bounds: &LoadBounds) {
+    let name = format!("{}{way}", row.condition.name());
+    draft.measure(Measure::new(name, "MiB/s", Better::Higher, row.row().rates()), &invalid(row, bounds));
 }
 
 #[cfg(test)]
 mod tests {
-    use bench_report::histogram::Histogram;
-
-    use super::super::condition::ShapeCondition;
     use super::*;
     use crate::limit::tests::{over_a_gigabit, run};
 
@@ -282,13 +247,8 @@ mod tests {
             block: 1 << 20,
             sweep: Sweep::Size,
         };
-        let row = |mib| ShapeRuns {
-            condition,
-            epochs: 1,
-            outcomes: vec![run("read", mib, 1.0, 0.1)],
-            runs: Vec::new(),
-            calls: Histogram::new(),
-        };
+        let row =
+            |mib| ShapeRuns { outcomes: vec![run("read", mib, 1.0, 0.1)], ..ShapeRuns::new(condition, 1) };
         assert_eq!(invalid(&row(100), &over_a_gigabit()), Vec::<String>::new());
         let reasons = invalid(&row(200), &over_a_gigabit());
         assert!(matches!(&reasons[..], [why] if why.contains("more than the link eth0")), "{reasons:?}");

@@ -1,120 +1,25 @@
-//! Against a real server: Debian's nfs-ganesha with its VFS back end, in user space.
-//!
-//! It needs root and the packages nfs-ganesha, nfs-ganesha-vfs, rpcbind, iproute2; otherwise the test says
-//! "not run". The server and the portmapper run in network, mount and process namespaces of their own,
-//! together with the test itself, which starts again inside: nothing is left behind and no port of the
-//! machine is taken.
+//! Against a real server, which `testkit::ganesha` starts; where it cannot, the test says "not run".
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use origin::{DirCursor, Origin, Reference};
 use origin_nfs::{Config, NfsOrigin};
+use testkit::ganesha::{Ganesha, url, with_ganesha};
 use types::{ByteRange, ErrorKind, FileKind, Name};
 
 use crate::calls::names;
 
 const TEST: &str = "with_ganesha::a_real_server_is_seen_as_it_is";
-const INSIDE: &str = "FOREBAY_TEST_INSIDE_NAMESPACE";
-const NFS_PORT: u16 = 22_049;
-const MOUNT_PORT: u16 = 22_048;
-
-/// Why the test cannot run here.
-fn obstacle() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("it needs root".to_owned());
-    }
-    for program in ["ganesha.nfsd", "rpcbind", "unshare", "ip", "mount"] {
-        if find(program).is_none() {
-            return Some(format!("{program} is not installed"));
-        }
-    }
-    if plugins().is_none() {
-        return Some("the package nfs-ganesha-vfs is not installed".to_owned());
-    }
-    let unshare = Command::new("unshare").args(["--net", "--mount", "--pid", "--fork", "true"]).status();
-    match unshare {
-        Ok(status) if status.success() => None,
-        _ => Some("namespaces are not allowed here".to_owned()),
-    }
-}
-
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(system).map(|dir| dir.join(program)).find(|p| p.exists())
-}
-
-/// The directory with ganesha's VFS back end.
-fn plugins() -> Option<PathBuf> {
-    let below_lib = fs::read_dir("/usr/lib").ok()?.filter_map(|e| Some(e.ok()?.path()));
-    below_lib.flat_map(|dir| [dir.join("ganesha"), dir]).find(|dir| dir.join("libfsalvfs.so").exists())
-}
 
 #[test]
 fn a_real_server_is_seen_as_it_is() {
-    if std::env::var_os(INSIDE).is_some() {
-        return inside();
-    }
-    if let Some(reason) = obstacle() {
-        return testkit::lab::not_run(TEST, &reason);
-    }
-    let script = "ip link set lo up && mount -t tmpfs none /run && exec \"$0\" --exact \"$1\" --nocapture";
-    let status = Command::new("unshare")
-        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script])
-        .arg(std::env::current_exe().expect("our own path"))
-        .arg(TEST)
-        .env(INSIDE, "1")
-        .status()
-        .expect("unshare");
-    assert!(status.success(), "the test inside the namespaces failed");
-}
-
-/// Ended with the test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(program: &str, args: &[&str]) -> Process {
-    let mut command = Command::new(find(program).expect("checked before"));
-    let child = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    Process(child.expect("start"))
-}
-
-fn start_ganesha(config: &Path, log: &Path) -> Process {
-    let (config, log) = (config.to_str().expect("a path"), log.to_str().expect("a path"));
-    start("ganesha.nfsd", &["-F", "-f", config, "-L", log, "-p", "/run/ganesha-test.pid"])
-}
-
-/// Exports with what may be done to them: RW or RO.
-fn configuration(dir: &Path, exports: &[(&Path, &str)]) -> String {
-    let plugins = plugins().expect("checked before");
-    let mut text = format!(
-        "NFS_CORE_PARAM {{ NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT}; Protocols = 3; Enable_NLM = false;\n\
-         Enable_RQUOTA = false; mount_path_pseudo = false; Plugins_Dir = {}; }}\n\
-         NFSV4 {{ RecoveryRoot = {}; Graceless = true; }}\n",
-        plugins.display(),
-        dir.join("recovery").display(),
-    );
-    for (id, (export, access)) in exports.iter().enumerate() {
-        text += &format!(
-            "EXPORT {{ Export_Id = {}; Path = {}; Pseudo = /{id}; Protocols = 3; Transports = TCP; Access_Type = {access};\n\
-             Squash = No_Root_Squash; SecType = sys; Attr_Expiration_Time = 0; FSAL {{ Name = VFS; }} }}\n",
-            id + 7,
-            export.display(),
-        );
-    }
-    text
+    with_ganesha(TEST, inside);
 }
 
 fn pattern(length: usize) -> Vec<u8> {
@@ -155,11 +60,8 @@ fn inside() {
     mount_tmpfs(&small, "size=1m");
     fs::create_dir_all(frozen.join("full")).expect("mkdir");
     let exports = [(&*export, "RW"), (&*nested, "RW"), (&*small, "RW"), (&*frozen, "RO")];
-    let config = dir.path().join("ganesha.conf");
     let log = dir.path().join("ganesha.log");
-    fs::write(&config, configuration(dir.path(), &exports)).expect("write");
-    let _rpcbind = start("rpcbind", &["-w", "-f"]);
-    let server = start_ganesha(&config, &log);
+    let mut server = Ganesha::start(dir.path(), &exports);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
     runtime.block_on(async {
         // No ports given: the portmapper is asked.
@@ -177,7 +79,7 @@ fn inside() {
         reused_inodes_are_other_objects(&*origin, &export).await;
         nested_exports_are_entered(&*origin).await;
         missing_exports_are_told(&export).await;
-        a_restart_is_bridged(&origin, server, &config, &log).await;
+        a_restart_is_bridged(&origin, &mut server).await;
     });
 }
 
@@ -188,8 +90,7 @@ fn mount_tmpfs(at: &Path, options: &str) {
 
 /// An export, or a directory below one.
 fn of(path: &Path) -> Config {
-    let url = format!("nfs://127.0.0.1:{NFS_PORT}{}?mountport={MOUNT_PORT}", path.display());
-    Config::from_url(&url).expect("URL")
+    Config::from_url(&url(path)).expect("URL")
 }
 
 async fn connect(config: Config, log: &Path) -> Arc<NfsOrigin> {
@@ -291,21 +192,20 @@ async fn nested_exports_are_entered(origin: &dyn Origin) {
 }
 
 async fn missing_exports_are_told(export: &Path) {
-    let url = format!("nfs://127.0.0.1:{NFS_PORT}/no/such/export?mountport={MOUNT_PORT}");
-    let config = Config::from_url(&url).expect("URL");
-    let error = NfsOrigin::connect(config).await.map(|_| ()).expect_err("no such export");
+    let error =
+        NfsOrigin::connect(of(Path::new("/no/such/export"))).await.map(|_| ()).expect_err("no such export");
     assert!(error.to_string().contains(export.to_str().expect("a path")), "{error}");
 }
 
-async fn a_restart_is_bridged(origin: &Arc<NfsOrigin>, server: Process, config: &Path, log: &Path) {
+async fn a_restart_is_bridged(origin: &Arc<NfsOrigin>, server: &mut Ganesha) {
     let large = walk(&**origin, "large").await.expect("large");
     let reference = Reference(large.reference.0.clone());
-    drop(server);
+    server.stop();
     let read = {
         let (origin, version) = (Arc::clone(origin), large.version);
         tokio::spawn(async move { origin.read(&reference, version, ByteRange::new(10, 100)).await })
     };
-    let _server = start_ganesha(config, log);
+    server.start_again();
     let bytes = read.await.expect("task").expect("read after the restart");
     assert_eq!(bytes, pattern(5_000_001)[10..110]);
 }

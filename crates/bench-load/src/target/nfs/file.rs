@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use futures_util::future::try_join_all;
 use origin::Object;
 use tokio::task::JoinHandle;
 use types::{ByteRange, Error, ErrorKind, Result};
@@ -13,6 +14,7 @@ use types::{ByteRange, Error, ErrorKind, Result};
 use super::shared::SharedNfsFile;
 use super::write::Writes;
 use super::{NfsClientState, TargetFile};
+use crate::target::joined;
 
 pub struct NfsFile {
     shared: Arc<SharedNfsFile>,
@@ -83,8 +85,7 @@ impl NfsFile {
             let later = window.pieces.split_off(&last.saturating_add(1));
             std::mem::replace(&mut window.pieces, later)
         };
-        let mut out = Joined::default();
-        let mut kept = None;
+        let (mut out, mut kept) = (Vec::new(), None);
         for (number, piece) in &mut taken {
             let data = match piece {
                 ReadPiece::Reading(task) => {
@@ -103,53 +104,15 @@ impl NfsFile {
         if let Some((number, data)) = kept {
             self.window().pieces.insert(number, ReadPiece::Done(data));
         }
-        Ok(out.finish())
+        Ok(joined(out))
     }
 
     /// Exactly the range, its pieces side by side.
     async fn read_exactly(&self, range: ByteRange) -> Result<Bytes> {
         let size = u64::from(self.shared.client.transfer.read_size);
-        if range.length <= size {
-            return self.shared.read(range).await;
-        }
-        let mut pieces = Vec::new();
-        let mut at = range.offset;
-        while at < range.end() {
-            let piece = ByteRange::new(at, size.min(range.end() - at));
-            pieces.push(ReadPiece::Reading(self.shared.start(piece)));
-            at = piece.end();
-        }
-        let mut out = Joined::default();
-        for piece in &mut pieces {
-            if let ReadPiece::Reading(task) = piece {
-                out.push(task.await.map_err(|e| Error::new(ErrorKind::Io, "read", e))??);
-            }
-        }
-        Ok(out.finish())
-    }
-}
-
-/// Pieces in order; one alone is not copied.
-#[derive(Default)]
-struct Joined {
-    first: Bytes,
-    rest: BytesMut,
-}
-
-impl Joined {
-    fn push(&mut self, data: Bytes) {
-        if self.first.is_empty() && self.rest.is_empty() {
-            self.first = data;
-            return;
-        }
-        if self.rest.is_empty() {
-            self.rest.extend_from_slice(&self.first);
-        }
-        self.rest.extend_from_slice(&data);
-    }
-
-    fn finish(self) -> Bytes {
-        if self.rest.is_empty() { self.first } else { self.rest.freeze() }
+        let starts = (range.offset..range.end()).step_by(size as usize);
+        let pieces = starts.map(|at| self.shared.read(ByteRange::new(at, size.min(range.end() - at))));
+        Ok(joined(try_join_all(pieces).await?))
     }
 }
 
@@ -180,11 +143,8 @@ impl TargetFile for NfsFile {
     async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
         let end = offset.checked_add(data.len() as u64);
         let end = end.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "write", &self.path))?;
-        {
-            // What was read ahead may be what is overwritten now.
-            let mut window = self.window();
-            window.pieces.clear();
-        }
+        // What was read ahead may be what is overwritten now.
+        self.window().pieces.clear();
         self.writes.write(offset, data).await.map_err(|e| self.shared.client.changed(e, &self.path))?;
         self.size.fetch_max(end, Ordering::AcqRel);
         Ok(())
@@ -192,9 +152,5 @@ impl TargetFile for NfsFile {
 
     async fn sync(&self) -> Result<()> {
         self.writes.commit().await.map_err(|e| self.shared.client.changed(e, &self.path))
-    }
-
-    async fn close(&self) -> Result<()> {
-        self.sync().await
     }
 }

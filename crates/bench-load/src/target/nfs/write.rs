@@ -4,11 +4,11 @@
 //! client writes it again; here it is an error, because a run in which the server restarted is not worth its
 //! numbers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use origin::Written;
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result, Stability, WriteVerifier};
 
@@ -16,15 +16,14 @@ use super::shared::SharedNfsFile;
 
 pub(super) struct Writes {
     shared: Arc<SharedNfsFile>,
-    permits: Arc<Semaphore>,
-    state: Arc<Mutex<State>>,
-    /// Ended with the file, whether or not they were answered.
-    tasks: Mutex<JoinSet<()>>,
+    state: Mutex<State>,
 }
 
 /// The state of the WRITEs since the last COMMIT.
 #[derive(Default)]
 struct State {
+    /// Ended with the file, whether or not they were answered.
+    under_way: JoinSet<Result<Written>>,
     /// The first that failed; it is told once.
     error: Option<Error>,
     /// Of those that the server has not stored yet.
@@ -35,29 +34,23 @@ struct State {
 
 impl Writes {
     pub fn new(shared: Arc<SharedNfsFile>) -> Writes {
-        let permits = Arc::new(Semaphore::new(shared.client.transfer.write_behind.max(1) as usize));
-        Writes { shared, permits, state: Arc::default(), tasks: Mutex::default() }
+        Writes { shared, state: Mutex::default() }
     }
 
     /// Returns when the last piece is on its way. Fails with the error of an earlier piece.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
+        let transfer = self.shared.client.transfer;
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
-            let piece = rest.split_to(rest.len().min(self.shared.client.transfer.write_size as usize));
+            let piece = rest.split_to(rest.len().min(transfer.write_size as usize));
             let length = piece.len() as u64;
-            let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
-            state(&self.state).failed()?;
-            let (shared, told) = (Arc::clone(&self.shared), Arc::clone(&self.state));
+            let mut state = self.state.lock().await;
+            state.settle_to(transfer.write_behind.max(1) as usize - 1).await?;
             self.shared.client.count("write");
-            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            while tasks.try_join_next().is_some() {}
-            tasks.spawn(async move {
-                let origin = &shared.client.origin;
-                let done = origin.write(&shared.reference, at, piece, Stability::Unstable).await;
-                state(&told).learn(done);
-                drop(permit);
+            let shared = Arc::clone(&self.shared);
+            state.under_way.spawn(async move {
+                shared.client.origin.write(&shared.reference, at, piece, Stability::Unstable).await
             });
-            drop(tasks);
             at = at.saturating_add(length);
         }
         Ok(())
@@ -65,15 +58,13 @@ impl Writes {
 
     /// Waits for the pieces under way.
     pub async fn settle(&self) -> Result<()> {
-        let all = self.shared.client.transfer.write_behind.max(1);
-        let _all = self.permits.acquire_many(all).await.map_err(|_| closed())?;
-        state(&self.state).failed()
+        self.state.lock().await.settle_to(0).await
     }
 
     pub async fn commit(&self) -> Result<()> {
-        self.settle().await?;
         let (verifier, lost) = {
-            let mut state = state(&self.state);
+            let mut state = self.state.lock().await;
+            state.settle_to(0).await?;
             (state.verifier.take(), std::mem::take(&mut state.lost))
         };
         let Some(verifier) = verifier else { return Ok(()) };
@@ -88,15 +79,20 @@ impl Writes {
     }
 }
 
-fn state(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn closed() -> Error {
-    Error::new(ErrorKind::Io, "write", "the file is closed")
-}
-
 impl State {
+    /// Waits until at most so many are under way; then the error of one that failed.
+    async fn settle_to(&mut self, most: usize) -> Result<()> {
+        loop {
+            let done = match self.under_way.try_join_next() {
+                None if self.under_way.len() > most => self.under_way.join_next().await,
+                done => done,
+            };
+            let Some(done) = done else { break };
+            self.learn(done.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "write", e))));
+        }
+        self.error.take().map_or(Ok(()), Err)
+    }
+
     fn learn(&mut self, done: Result<Written>) {
         match done {
             Ok(written) if written.stability == Stability::Unstable => {
@@ -108,9 +104,5 @@ impl State {
                 self.error.get_or_insert(error);
             }
         }
-    }
-
-    fn failed(&mut self) -> Result<()> {
-        self.error.take().map_or(Ok(()), Err)
     }
 }

@@ -11,7 +11,7 @@ use types::Result;
 const NAMES_MAX: usize = 256 << 10;
 
 /// Sizes of the objects of one directory by name. `None`: too many to be remembered.
-type DirectoryNames = Option<Arc<Mutex<HashMap<String, u64>>>>;
+type DirectoryNames = Option<Mutex<HashMap<String, u64>>>;
 
 #[derive(Default)]
 pub struct NameCache {
@@ -20,7 +20,7 @@ pub struct NameCache {
 
 impl NameCache {
     fn directories(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<DirectoryNames>>>> {
-        self.directories.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.directories)
     }
 
     /// The size of an object in the directory; `None` if it is not known to be there. Of several who want to know one
@@ -36,19 +36,17 @@ impl NameCache {
             let known: usize = directories.values().filter_map(|cell| cell.get()).map(count).sum();
             (directories.entry(directory.to_owned()).or_default().clone(), NAMES_MAX.saturating_sub(known))
         };
-        let listing: Result<&DirectoryNames> = cell
-            .get_or_try_init(async || Ok(list(room).await?.map(|names| Arc::new(Mutex::new(names)))))
-            .await;
-        Ok(listing?
-            .as_ref()
-            .and_then(|names| names.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()))
+        let listing: Result<&DirectoryNames> =
+            cell.get_or_try_init(async || Ok(list(room).await?.map(Mutex::new))).await;
+        let names = listing?.as_ref().map(locked);
+        Ok(names.and_then(|names| names.get(name).copied()))
     }
 
     /// What this client itself stored or removed.
     pub fn changed(&self, directory: &str, name: &str, size: Option<u64>) {
         let cell = self.directories().get(directory).cloned();
         let Some(names) = cell.as_ref().and_then(|cell| cell.get()).and_then(Option::as_ref) else { return };
-        let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = locked(names);
         match size {
             Some(size) => names.insert(name.to_owned(), size),
             None => names.remove(name),
@@ -61,7 +59,11 @@ impl NameCache {
 }
 
 fn count(listing: &DirectoryNames) -> usize {
-    listing.as_ref().map_or(0, |names| names.lock().unwrap_or_else(PoisonError::into_inner).len())
+    listing.as_ref().map_or(0, |names| locked(names).len())
+}
+
+fn locked<T>(names: &Mutex<T>) -> MutexGuard<'_, T> {
+    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

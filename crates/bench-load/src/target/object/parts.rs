@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use types::{Error, ErrorKind, Result};
+
+use crate::target::joined;
 
 /// What was written to an object that is not complete yet.
 #[derive(Debug)]
@@ -131,7 +133,7 @@ impl Parts {
     fn hand_out(&mut self, number: u32) -> Option<(u32, Bytes)> {
         let filling = self.filling.remove(&number)?;
         self.sent.insert(number, filling.bytes);
-        Some((number, filling.join()))
+        Some((number, joined(filling.blocks.into_values().collect())))
     }
 }
 
@@ -149,20 +151,6 @@ impl Filling {
             next = at + block.len() as u64;
             follows
         })
-    }
-
-    /// One block that is all there is, is not copied.
-    fn join(mut self) -> Bytes {
-        match self.blocks.pop_first() {
-            Some((_, only)) if self.blocks.is_empty() => only,
-            None => Bytes::new(),
-            Some((_, first)) => {
-                let mut all = BytesMut::with_capacity(self.bytes as usize);
-                all.extend_from_slice(&first);
-                self.blocks.values().for_each(|block| all.extend_from_slice(block));
-                all.freeze()
-            }
-        }
     }
 }
 

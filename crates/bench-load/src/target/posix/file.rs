@@ -1,13 +1,14 @@
 //! One open file of a directory: positioned reads and writes, around the page cache where that is wanted.
 
-use std::os::fd::OwnedFd;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use rustix::fs::{Advice, CWD, Mode, OFlags};
+use rustix::fs::{Advice, OFlags};
 use types::{Error, ErrorKind, Result};
 
 use super::{SharedDirectory, TargetFile};
@@ -24,47 +25,44 @@ pub struct PosixFile {
 
 struct OpenPosixFile {
     path: PathBuf,
-    file: OwnedFd,
+    file: File,
     /// The same file with O_DIRECT.
-    direct: Option<OwnedFd>,
+    direct: Option<File>,
 }
 
 impl PosixFile {
-    pub(super) fn open(
-        operation: &'static str,
-        shared: &Arc<SharedDirectory>,
-        path: &Path,
-        flags: OFlags,
-        drop_pages: bool,
-    ) -> Result<PosixFile> {
-        let failed = |e: rustix::io::Errno| Error::io(operation, path.display(), e.into());
-        let open = |flags| rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::from(0o644));
-        let file = open(flags).map_err(failed)?;
-        let stat = rustix::fs::fstat(&file).map_err(failed)?;
-        if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() {
+    /// To be read; or to be written, and made if it is missing.
+    pub(super) fn open(shared: &Arc<SharedDirectory>, path: &Path, write: bool) -> Result<PosixFile> {
+        let operation = if write { "create" } else { "open" };
+        let failed = |error| Error::io(operation, path.display(), error);
+        let mut options = OpenOptions::new();
+        options.read(true).write(write).create(write).mode(0o644);
+        let file = options.open(path).map_err(failed)?;
+        let status = file.metadata().map_err(failed)?;
+        if status.is_dir() {
             return Err(Error::new(ErrorKind::IsADirectory, operation, path.display()));
         }
-        let direct = match shared.options.direct {
-            true => Some(
-                open(flags.difference(OFlags::CREATE) | OFlags::DIRECT).map_err(|e| no_direct(path, e))?,
-            ),
-            false => None,
+        let direct = if shared.options.direct {
+            options.create(false).custom_flags(OFlags::DIRECT.bits().cast_signed());
+            Some(options.open(path).map_err(|error| no_direct(path, error))?)
+        } else {
+            None
         };
         let inner = Arc::new(OpenPosixFile { path: path.to_owned(), file, direct });
-        if drop_pages {
+        if shared.options.drop_pages && !write {
             inner.drop_pages();
         }
-        let size = u64::try_from(stat.st_size).unwrap_or(0);
-        Ok(PosixFile { shared: Arc::clone(shared), inner, size, written: AtomicBool::new(false) })
+        let (shared, size) = (Arc::clone(shared), status.len());
+        Ok(PosixFile { shared, inner, size, written: AtomicBool::new(false) })
     }
 }
 
-fn no_direct(path: &Path, error: rustix::io::Errno) -> Error {
-    if error == rustix::io::Errno::INVAL {
+fn no_direct(path: &Path, error: std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::InvalidInput {
         let message = format!("{}: this file system has no O_DIRECT; leave out direct=1", path.display());
         return Error::new(ErrorKind::Config, "open", message);
     }
-    Error::io("open with O_DIRECT", path.display(), error.into())
+    Error::io("open with O_DIRECT", path.display(), error)
 }
 
 #[async_trait]
@@ -88,7 +86,7 @@ impl TargetFile for PosixFile {
         let (inner, drop_pages) = (Arc::clone(&self.inner), self.shared.options.drop_pages);
         self.shared
             .block(move || {
-                rustix::fs::fsync(&inner.file).map_err(|e| inner.error("sync", e))?;
+                inner.file.sync_all().map_err(inner.failed("sync"))?;
                 if drop_pages {
                     inner.drop_pages();
                 }
@@ -105,13 +103,16 @@ impl TargetFile for PosixFile {
     }
 }
 
-fn aligned(offset: u64, length: usize) -> bool {
-    offset.is_multiple_of(ALIGNMENT as u64) && length.is_multiple_of(ALIGNMENT)
+/// Room of so many bytes that begins where O_DIRECT wants it: the buffer, and where in it the room begins.
+fn aligned_buffer(length: usize) -> (Vec<u8>, usize) {
+    let buffer = vec![0; length + ALIGNMENT];
+    let start = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+    (buffer, start)
 }
 
 impl OpenPosixFile {
-    fn error(&self, operation: &'static str, error: rustix::io::Errno) -> Error {
-        Error::io(operation, self.path.display(), error.into())
+    fn failed(&self, operation: &'static str) -> impl Fn(std::io::Error) -> Error {
+        move |error| Error::io(operation, self.path.display(), error)
     }
 
     /// Clean pages only; a hint, so a file system may ignore it.
@@ -119,71 +120,44 @@ impl OpenPosixFile {
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
+    /// The file to go around the page cache by, if it is opened so and the offset allows it.
+    fn direct_at(&self, offset: u64) -> Option<&File> {
+        self.direct.as_ref().filter(|_| offset.is_multiple_of(ALIGNMENT as u64))
+    }
+
     fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
-        match &self.direct {
-            Some(fd) if offset.is_multiple_of(ALIGNMENT as u64) => self.read_direct(fd, offset, length),
-            _ => self.read_plain(offset, length),
-        }
-    }
-
-    fn read_plain(&self, offset: u64, length: usize) -> Result<Bytes> {
-        let mut out = Vec::with_capacity(length);
-        while out.len() < length {
-            let at = offset.saturating_add(out.len() as u64);
-            match rustix::io::pread(&self.file, rustix::buffer::spare_capacity(&mut out), at) {
+        let direct = self.direct_at(offset);
+        // The end of a file is no multiple of the alignment; the kernel wants the buffer to be one.
+        let room = if direct.is_some() { length.next_multiple_of(ALIGNMENT) } else { length };
+        let (mut buffer, start) = if direct.is_some() { aligned_buffer(room) } else { (vec![0; room], 0) };
+        let (file, mut got) = (direct.unwrap_or(&self.file), 0);
+        while let Some(rest) = buffer.get_mut(start + got..start + room).filter(|_| got < length) {
+            match file.read_at(rest, offset.saturating_add(got as u64)) {
                 Ok(0) => break,
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(self.error("read", error)),
-            }
-        }
-        // The allocator may have given more room than was asked for.
-        out.truncate(length);
-        Ok(out.into())
-    }
-
-    /// The end of a file is no multiple of the alignment; the kernel wants the buffer to be one.
-    fn read_direct(&self, fd: &OwnedFd, offset: u64, length: usize) -> Result<Bytes> {
-        let room = length.next_multiple_of(ALIGNMENT);
-        let mut buffer = vec![0_u8; room + ALIGNMENT];
-        let start = buffer.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        let mut got = 0;
-        while got < length {
-            let Some(rest) = buffer.get_mut(start + got..start + room) else { break };
-            match rustix::io::pread(fd, rest, offset.saturating_add(got as u64)) {
-                Ok(0) => break,
-                // After a short read the next offset is not aligned: that is the end of the file.
-                Ok(n) if !n.is_multiple_of(ALIGNMENT) => {
+                Ok(n) => {
                     got += n;
-                    break;
+                    // After a short read the next offset is not aligned: that is the end of the file.
+                    if direct.is_some() && !n.is_multiple_of(ALIGNMENT) {
+                        break;
+                    }
                 }
-                Ok(n) => got += n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(self.error("read", error)),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed("read")(error)),
             }
         }
         Ok(Bytes::from(buffer).slice(start..start + got.min(length)))
     }
 
     fn write(&self, offset: u64, data: &Bytes) -> Result<()> {
-        let mut copy = Vec::new();
-        let (fd, data) = match &self.direct {
-            Some(fd) if aligned(offset, data.len()) => {
-                copy.resize(data.len() + ALIGNMENT, 0);
-                let start = copy.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-                copy[start..start + data.len()].copy_from_slice(data);
-                (fd, &copy[start..start + data.len()])
+        let written = match self.direct_at(offset).filter(|_| data.len().is_multiple_of(ALIGNMENT)) {
+            Some(file) => {
+                let (mut copy, start) = aligned_buffer(data.len());
+                let copy = &mut copy[start..start + data.len()];
+                copy.copy_from_slice(data);
+                file.write_all_at(copy, offset)
             }
-            _ => (&self.file, &data[..]),
+            None => self.file.write_all_at(data, offset),
         };
-        let mut done = 0;
-        while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
-            match rustix::io::pwrite(fd, rest, offset.saturating_add(done as u64)) {
-                Ok(0) => return Err(Error::new(ErrorKind::Io, "write", self.path.display())),
-                Ok(n) => done += n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(self.error("write", error)),
-            }
-        }
-        Ok(())
+        written.map_err(self.failed("write"))
     }
 }
