@@ -62,8 +62,6 @@ pub enum MemberRequest {
     Enter { step: Collective, payload: Bytes, answer: oneshot::Sender<StepOutcome> },
     /// Tell the coordinator when the member went on after a barrier.
     Woke { round: u64, at: Instant },
-    /// Show rank 0 something.
-    Note { bytes: Bytes },
     /// End the run.
     Abort { reason: String },
 }
@@ -81,7 +79,6 @@ pub struct Ends {
     pub ending: watch::Sender<Option<RunEnded>>,
     /// Of the last barriers, in their order.
     pub skews: watch::Sender<VecDeque<Skew>>,
-    pub notes: mpsc::Sender<(u32, Vec<u8>)>,
     /// Until all ranks have come.
     pub joined: Option<oneshot::Sender<Vec<RankPlace>>>,
 }
@@ -225,8 +222,6 @@ impl Agent {
                 self.step_is_over(round, StepOutcome::Done { payload, parts })?;
             }
             Message::Skew(skew) => self.keep_skew(skew),
-            // Nobody looks, or not fast enough: the next one says more.
-            Message::Note { rank, payload } => drop(self.ends.notes.try_send((rank, Vec::from(payload)))),
             Message::Ended { reason } => {
                 (self.told, self.said) = (true, true);
                 return Err(reason);
@@ -275,10 +270,6 @@ impl Agent {
                 let (at, error) = (nanoseconds(stamp.at), nanoseconds(stamp.error_bound));
                 self.say(Message::Woke { round, at, error })
             }
-            MemberRequest::Note { bytes } => {
-                self.say_if_idle(Message::Note { rank: 0, payload: bytes });
-                Ok(())
-            }
             MemberRequest::Abort { .. } => Ok(()),
         }
     }
@@ -287,16 +278,12 @@ impl Agent {
         self.link.outbox.try_send(message).map_err(|_| self.lost("it reads nothing"))
     }
 
-    /// Heartbeats and notes leave room for what matters: one that does not fit was not needed.
-    fn say_if_idle(&self, message: Message) {
-        if self.link.outbox.capacity() > QUEUE / 2 {
-            let _ = self.link.outbox.try_send(message);
-        }
-    }
-
+    /// Heartbeats leave room for what matters: one that does not fit was not needed.
     fn ping(&self) {
-        let sent = self.clock().local(Instant::now());
-        self.say_if_idle(Message::Ping { sent });
+        if self.link.outbox.capacity() > QUEUE / 2 {
+            let sent = self.clock().local(Instant::now());
+            let _ = self.link.outbox.try_send(Message::Ping { sent });
+        }
     }
 
     fn look_for_silence(&mut self) -> Result<(), String> {

@@ -269,10 +269,6 @@ impl Coordinator {
                 Some(skew) => self.tell_all(&Message::Skew(skew)),
                 None => Ok(()),
             },
-            Message::Note { payload, .. } => {
-                self.pass_on(rank, payload);
-                Ok(())
-            }
             Message::Abort { reason } => Err(format!("{} ended the run: {reason}", self.describe(rank))),
             other => Err(format!("{} said what only a coordinator says: {other:?}", self.describe(rank))),
         }
@@ -303,13 +299,6 @@ impl Coordinator {
                 self.finished = true;
                 self.tell_all(&done(Bytes::new(), Vec::new()))
             }
-        }
-    }
-
-    /// A note is for rank 0's eyes while it is new. One that finds its queue half full is dropped.
-    fn pass_on(&self, rank: u32, payload: Bytes) {
-        if let Some(root) = self.peers.get(&0).filter(|root| root.outbox.capacity() > QUEUE / 2) {
-            let _ = root.outbox.try_send(Message::Note { rank, payload });
         }
     }
 

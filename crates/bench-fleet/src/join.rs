@@ -31,8 +31,6 @@ use crate::wire::{Arrival, QUEUE, write_all};
 const EVENTS: usize = 1024;
 /// Connections that have not proved themselves; more wait in the listen queue.
 const STRANGERS_MAX: usize = 128;
-/// Notes that wait for rank 0 to look: four of a thousand ranks.
-const NOTES: usize = 4096;
 /// The most bytes that an agent takes from whoever has called it: orders, which are short. Anybody may call some agents.
 const ORDER_MAX: usize = 1 << 20;
 /// The pause after a failure to accept.
@@ -135,8 +133,7 @@ impl Fleet {
         let (ending, ended) = watch::channel(None);
         let (skews, known) = watch::channel(VecDeque::new());
         let (joined, roster) = oneshot::channel();
-        let (notes, noted) = mpsc::channel(NOTES);
-        let ends = Ends { requests: theirs, ending, skews, notes, joined: Some(joined) };
+        let ends = Ends { requests: theirs, ending, skews, joined: Some(joined) };
         let (failed, failure) = oneshot::channel();
         let thread = std::thread::Builder::new().name("fleet".into());
         let thread = thread.spawn(move || {
@@ -145,14 +142,7 @@ impl Fleet {
             }
         });
         let thread = thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
-        let fleet = AgentHandle {
-            requests,
-            ending: ended,
-            skews: known,
-            notes: tokio::sync::Mutex::new(noted),
-            thread,
-            payload_bytes_max,
-        };
+        let fleet = AgentHandle { requests, ending: ended, skews: known, thread, payload_bytes_max };
         match roster.await {
             Ok(roster) if u32::try_from(roster.len()) == Ok(size) => {
                 Ok(Member { roster, rank, launcher, clock, fleet: Some(fleet) })

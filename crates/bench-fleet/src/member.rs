@@ -22,7 +22,6 @@ use crate::protocol::{Collective, RankPlace, Skew};
 const FINE_WAIT: Duration = Duration::from_millis(2);
 /// The thread ends by itself; this is for one that cannot.
 const THREAD_END: Duration = Duration::from_secs(6);
-const NOTE_BYTES_MAX: usize = 64 << 10;
 const BARRIER_NAME_MAX: usize = 200;
 
 pub struct Member {
@@ -38,7 +37,6 @@ pub(crate) struct AgentHandle {
     pub requests: mpsc::Sender<MemberRequest>,
     pub ending: watch::Receiver<Option<RunEnded>>,
     pub skews: watch::Receiver<VecDeque<Skew>>,
-    pub notes: tokio::sync::Mutex<mpsc::Receiver<(u32, Vec<u8>)>>,
     pub thread: JoinHandle<()>,
     pub payload_bytes_max: usize,
 }
@@ -175,27 +173,6 @@ impl Member {
             StepOutcome::Done { payload, .. } => Ok(Vec::from(payload)),
             StepOutcome::Go { .. } => Err(run_ended("rank 0 answered a broadcast with a barrier")),
         }
-    }
-
-    /// Show rank 0 something while the run goes on: progress, a histogram of the last second. At most 64 KiB; no step,
-    /// and no promise: what finds a queue full is dropped, so that it costs the run nothing.
-    pub async fn note(&self, bytes: Vec<u8>) -> Result<()> {
-        let Some(fleet) = &self.fleet else { return Ok(()) };
-        if bytes.len() > NOTE_BYTES_MAX {
-            let what = format!("{} bytes of at most {NOTE_BYTES_MAX}", bytes.len());
-            return Err(Error::new(ErrorKind::InvalidArgument, "note for rank 0", what));
-        }
-        fleet.ask(MemberRequest::Note { bytes: Bytes::from(bytes) }).await
-    }
-
-    /// On rank 0: the next note, and whose it is. Waits for ever where there are none. Safe to cancel.
-    pub async fn next_note(&self) -> (u32, Vec<u8>) {
-        if let Some(fleet) = &self.fleet
-            && let Some(note) = fleet.notes.lock().await.recv().await
-        {
-            return note;
-        }
-        std::future::pending().await
     }
 
     /// Do `work` for as long as the run holds: if a rank is lost, `work` is dropped and the error says which.

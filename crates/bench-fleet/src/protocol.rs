@@ -10,7 +10,6 @@
 //! Enter { round, step }          -->
 //!                                <--       Go | Done            when all ranks are in the same step
 //! Woke                           -->  <--  Skew                 after a barrier
-//! Note                           -->                            at any time, for rank 0
 //! Abort { reason }               -->  <--  Ended { reason }     at any time
 //! ```
 
@@ -70,12 +69,6 @@ pub enum Message {
     Woke { round: u64, at: u64, error: u64 },
     /// All ranks have said when they went on.
     Skew(Skew),
-    /// Something for rank 0 to look at now; from a member, its rank is not looked at.
-    Note {
-        rank: u32,
-        #[serde(skip)]
-        payload: Bytes,
-    },
     /// A member ends the run.
     Abort { reason: String },
     /// The run has ended early.
@@ -145,9 +138,7 @@ pub struct Skew {
 impl Message {
     pub fn payload_mut(&mut self) -> Option<&mut Bytes> {
         match self {
-            Message::Enter { payload, .. }
-            | Message::Done { payload, .. }
-            | Message::Note { payload, .. } => Some(payload),
+            Message::Enter { payload, .. } | Message::Done { payload, .. } => Some(payload),
             _ => None,
         }
     }

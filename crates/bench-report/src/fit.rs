@@ -29,10 +29,6 @@ pub struct FittedLine {
     /// Share of the variance of y that the line explains.
     pub r2: f64,
     pub n: usize,
-    /// Of the points: the mean of x, the sum of squares around it, and the variance of the residuals.
-    x_mean: f64,
-    x_squares: f64,
-    variance: Option<f64>,
 }
 
 /// One measured job of the fit with three terms.
@@ -93,15 +89,7 @@ pub fn line(points: &[(f64, f64)]) -> Result<FittedLine, Unfit> {
     }
     let fitted = least_squares(&[&x], &y)?;
     let slope = fitted.slopes.first().copied().ok_or(Unfit::NothingVaries)?;
-    Ok(FittedLine {
-        intercept: fitted.intercept,
-        slope,
-        r2: fitted.r2,
-        n: points.len(),
-        x_mean: mean(&x),
-        x_squares: product(&x, &x),
-        variance: fitted.variance,
-    })
+    Ok(FittedLine { intercept: fitted.intercept, slope, r2: fitted.r2, n: points.len() })
 }
 
 /// The fit with three terms; two where only one of round trip and bytes varied.
@@ -135,12 +123,6 @@ impl FittedLine {
         self.intercept.value + self.slope.value * x
     }
 
-    /// The same with its doubt: where the line itself, not a single measurement, lies at `x`.
-    pub fn predict_with_interval(&self, x: f64) -> Coefficient {
-        let factor = (self.n as f64).recip() + (x - self.x_mean).powi(2) / self.x_squares;
-        Coefficient::new(self.predict(x), self.variance, factor, self.n.saturating_sub(2))
-    }
-
     /// The line itself, for a plot, from one x to another.
     pub fn series(&self, name: impl Into<String>, from: f64, to: f64) -> Series {
         /// It is a curve on a logarithmic axis.
@@ -151,12 +133,6 @@ impl FittedLine {
 }
 
 impl DistanceModel {
-    /// Seconds at a distance; a term that was not fitted adds nothing.
-    pub fn predict(&self, rtt_seconds: f64, bytes: f64) -> f64 {
-        let slope = |term: &Option<Coefficient>| term.map_or(0.0, |c| c.value);
-        self.fixed.value + slope(&self.round_trips) * rtt_seconds + slope(&self.seconds_per_byte) * bytes
-    }
-
     /// Bytes a second; None if it was not fitted, or if more bytes did not clearly take longer.
     pub fn bandwidth(&self) -> Option<f64> {
         let slope = self.seconds_per_byte?;
@@ -208,8 +184,6 @@ struct Fitted {
     intercept: Coefficient,
     slopes: Vec<Coefficient>,
     r2: f64,
-    /// Of the residuals; None without a degree of freedom.
-    variance: Option<f64>,
 }
 
 /// Least squares for one or two predictors, centred, so that round trips of milliseconds and bytes by the billion lose no
@@ -241,7 +215,6 @@ fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Result<Fitted, Unfit> {
             .collect(),
         // A level line through level points explains all there is.
         r2: if total > 0.0 { (1.0 - residuals / total).clamp(0.0, 1.0) } else { 1.0 },
-        variance,
     })
 }
 

@@ -146,11 +146,6 @@ impl PhaseSpans {
         self.common().map_or(0.0, |common| common.seconds() / self.whole().seconds())
     }
 
-    /// Seconds between the first and the last start: how well the barrier held.
-    pub fn start_skew(&self) -> f64 {
-        self.starts().1 - self.starts().0
-    }
-
     /// Seconds until the first worker had finished.
     pub fn first_done_seconds(&self) -> f64 {
         self.ends().0 - self.starts().0
@@ -164,12 +159,6 @@ impl PhaseSpans {
     /// All bytes over the last finisher, bytes a second: true whatever the overlap.
     pub fn last_done_rate(&self) -> f64 {
         self.bytes() as f64 / self.last_done_seconds()
-    }
-
-    /// Bytes a second until the first worker had finished.
-    pub fn first_done_rate(&self) -> Result<f64, Refusal> {
-        let window = TimeWindow { start: self.starts().0, end: self.ends().0 };
-        self.rate_in(window, "rate until the first was done")
     }
 
     /// Bytes a second in the window in which all worked.

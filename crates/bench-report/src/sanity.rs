@@ -8,30 +8,18 @@ use crate::summary::{coefficient_of_variation, mean};
 
 /// Shorter rows measure start-up and timer resolution.
 pub const ROW_SECONDS_MIN: f64 = 1.0;
-/// A printed rate may differ from bytes over time by rounding to three digits.
+/// A rate may differ from a limit by rounding to three digits.
 const RATE_TOLERANCE: f64 = 0.01;
 /// Requests in flight, throughput x latency, may differ from the workers by so much: ramps at both ends.
 const LITTLE_TOLERANCE: f64 = 0.1;
 /// Random reads this much faster than sequential ones are noise at the usual repetitions.
 const RANDOM_TOLERANCE: f64 = 0.1;
-/// Workers whose slowest has less than this share of the fastest's rate were not served alike.
-const FAIRNESS_MIN: f64 = 0.5;
 /// A link filled to this fraction is full: the rest is headers and pauses.
 const LINK_FULL: f64 = 0.9;
 /// Rates a node of different shapes that vary by less than this look like one cap.
 const CAP_VARIATION_MAX: f64 = 0.08;
 /// A cap of the link is believed if so many different shapes show it.
 const CAP_SHAPES_MIN: usize = 3;
-
-/// bytes / time is the printed rate (bytes a second).
-pub fn rate(bytes: u64, seconds: f64, printed: f64) -> Option<String> {
-    let true_rate = bytes as f64 / seconds;
-    let off = (printed / true_rate - 1.0).abs();
-    let known = true_rate.is_finite() && printed.is_finite();
-    (!known || (off > RATE_TOLERANCE && printed != true_rate)).then(|| {
-        format!("{bytes} bytes in {seconds} s are {true_rate:.4e} bytes/s, and not the printed {printed:.4e}")
-    })
-}
 
 /// Little's law of a closed loop without think time: operations a second x latency in seconds = workers.
 pub fn little(operations_per_second: f64, latency_seconds: f64, workers: u64) -> Option<String> {
@@ -69,17 +57,6 @@ pub fn faster_than(rate: f64, limit: f64, what: &str) -> Option<String> {
 pub fn fairness(worker_rates: &[f64]) -> Option<f64> {
     let (slowest, fastest) = extremes(worker_rates.iter().copied());
     (fastest > 0.0 && slowest.is_finite()).then(|| slowest / fastest)
-}
-
-/// A warning, for workers that were served very differently: their mean describes none of them.
-pub fn unfair(worker_rates: &[f64]) -> Option<String> {
-    let fairness = fairness(worker_rates)?;
-    (fairness < FAIRNESS_MIN).then(|| {
-        format!(
-            "the slowest worker had {:.0} % of the fastest one's rate: an average describes neither",
-            fairness * 100.0
-        )
-    })
 }
 
 /// What one node moved, bytes a second, in each of several different shapes (single file, many files, sizes), all of

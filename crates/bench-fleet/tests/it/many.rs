@@ -161,25 +161,6 @@ async fn ranks_of_another_build_or_size_end_the_run() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn rank_0_sees_the_notes_of_the_others_while_they_work() {
-    with_ranks(4, |member| async move {
-        if member.is_root() {
-            let mut seen = std::collections::BTreeSet::new();
-            while seen.len() < 3 {
-                let (rank, note) = member.next_note().await;
-                assert_eq!(note, vec![rank as u8; 1000]);
-                seen.insert(rank);
-            }
-        } else {
-            assert!(member.note(vec![0; 70_000]).await.is_err());
-            member.note(vec![member.rank() as u8; 1000]).await?;
-        }
-        member.finish().await
-    })
-    .await;
-}
-
 /// A barrier that let each rank go when it hears of it would be late by the way to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn ranks_that_are_far_apart_still_begin_at_one_instant() {

@@ -4,18 +4,6 @@ use crate::published::PUBLISHED;
 const MIB: f64 = 1048576.0;
 
 #[test]
-fn a_printed_rate_is_bytes_over_time() {
-    assert_eq!(rate(1000, 2.0, 500.0), None);
-    assert_eq!(rate(1000, 2.0, 502.0), None);
-    // The later Azure document: its own latency gives 1011.96, and it prints 1101.958.
-    let reason = rate(101_196, 100.0, 1101.958).unwrap();
-    assert!(reason.contains("not the printed"), "{reason}");
-    assert!(rate(1000, 0.0, 500.0).is_some());
-    assert!(rate(1000, 2.0, f64::NAN).is_some());
-    assert_eq!(rate(0, 2.0, 0.0), None);
-}
-
-#[test]
 fn a_closed_loop_obeys_little() {
     // AIStore, warm: 104.64 GiB/s in objects of 10 MiB, and 46.7 ms.
     let (operations, latency_s) = (104.64 * 1024.0 / 10.0, 0.0467);
@@ -52,12 +40,10 @@ fn nothing_outruns_its_link() {
 }
 
 #[test]
-fn workers_served_differently_are_warned_of() {
+fn fairness_is_the_slowest_over_the_fastest() {
     assert_eq!(fairness(&[50.0, 100.0]), Some(0.5));
     assert_eq!(fairness(&[]), None);
     assert_eq!(fairness(&[0.0, 0.0]), None);
-    assert!(unfair(&[14.7, 34.1]).unwrap().contains("43 %"));
-    assert_eq!(unfair(&[30.0, 34.1]), None);
 }
 
 #[test]
