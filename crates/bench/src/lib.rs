@@ -11,7 +11,8 @@
 //!   more.
 //! - `sample::Sample`: one state of a cache, as clients and the tier's counters saw it. `limit::LoadBounds`: what this machine
 //!   and its link allow. `ceiling`: what the bench itself can do. `cost` and `value`: what it is worth.
-//! - `results::ResultBuilder`: the result as it is filled; crate `bench-report` judges and prints it.
+//! - `results::ResultBuilder`: the result as it is filled, `columns`: a table of it as the list of its columns; crate
+//!   `bench-report` judges and prints it.
 //!
 //! # The way of a run
 //! `cli::run` parses, the experiment's `command` checks its plan (`--dry-run` ends here) and hands itself to `driver::command`,
@@ -28,6 +29,7 @@ mod args;
 mod budget;
 mod ceiling;
 pub mod cli;
+mod columns;
 mod cost;
 mod driver;
 pub mod fingerprint;
