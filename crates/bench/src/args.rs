@@ -128,6 +128,12 @@ impl Scale {
     }
 }
 
+/// What these words mean on a command line.
+pub fn typed<A: Args>(words: &[&str]) -> std::result::Result<A, clap::Error> {
+    let line = A::augment_args(clap::Command::new("bench")).no_binary_name(true);
+    line.try_get_matches_from(words).and_then(|typed| A::from_arg_matches(&typed))
+}
+
 /// Wrong usage: one line, exit code 2.
 pub fn refuse<T>(message: impl std::fmt::Display) -> Result<T> {
     Err(Error::new(ErrorKind::Config, "bench:", message))

@@ -43,14 +43,11 @@ impl Budget {
         self.begin.elapsed() >= self.time
     }
 
-    pub fn seconds_left(&self) -> f64 {
-        self.time.saturating_sub(self.begin.elapsed()).as_secs_f64().max(SECONDS_MIN)
-    }
-
     /// Of a job that is to be done before the time is over. What may be written is checked before a run, and what is
     /// read has no limit.
     pub fn limits(&self) -> LoadLimits {
-        LoadLimits { seconds: self.seconds_left(), bytes: u64::MAX, ..LoadLimits::default() }
+        let left = self.time.saturating_sub(self.begin.elapsed()).as_secs_f64();
+        LoadLimits { seconds: left.max(SECONDS_MIN), bytes: u64::MAX, ..LoadLimits::default() }
     }
 
     /// `work` for each of `of` repetitions, by number from 0, while there is time; what was cut off, if anything.

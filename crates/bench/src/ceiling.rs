@@ -3,16 +3,14 @@
 
 use bench_load::ceiling::ceiling;
 use bench_load::data::SeededData;
-use bench_load::dataset::{self, Dataset};
 use bench_load::engine::{self, Control, LoadJob, LoadLimits, LoadPhase, LocalGate};
-use bench_load::safety::RunDir;
 use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_load::target::{self, from_url};
 use bench_report::model::{Finding, ResultFile, Severity};
-use types::{Error, Result};
+use types::Result;
 
-use crate::fixture::NasProcess;
 use crate::ranks::unless_interrupted;
+use crate::testbed::{DataSet, Testbed};
 
 /// The time of each measurement: long enough for the rate to settle, short enough to be taken with each result.
 const SECONDS: f64 = 0.5;
@@ -49,16 +47,9 @@ pub async fn measure() -> Result<MachineCeiling> {
 }
 
 async fn loopback() -> Result<Option<f64>> {
-    let dir = tempfile::tempdir().map_err(|e| Error::io("make", "a temporary directory", e))?;
     let layout = Layout { files: 1, sizes: Sizes::Equal(FILE_BYTES), ..Layout::default() };
-    let content = SeededData::default();
-    let disk = target::clients(&from_url(&format!("file://{}", dir.path().display()))?, 0, 1).await?;
-    let Some(first) = disk.first() else { return Ok(None) };
-    let run = RunDir::create(&**first, "ceiling").await?;
-    let dataset = Dataset { layout: layout.clone(), content, version: 1, trees: 1 };
-    dataset::prepare(&dataset, &run, &disk).await?;
-    let nas = NasProcess::start(dir.path())?;
-    let server = from_url(&format!("nfs://{}/?mountport={}&readahead=4", nas.address, nas.address.port()))?;
+    let testbed = Testbed::limited(None, DataSet { layout, content: SeededData::default() }, None).await?;
+    let server = from_url(&format!("{}&readahead=4", testbed.near_url()))?;
     let clients = target::clients(&server, 0, 1).await?;
     let work = LoadWork {
         unit: TouchUnit::Block,
@@ -67,14 +58,9 @@ async fn loopback() -> Result<Option<f64>> {
         amount: Amount::Draws(u64::MAX / 4),
         ..LoadWork::default()
     };
-    let job = LoadJob {
-        root: run.path(),
-        layout,
-        content,
-        fleet: ClientSet { clients: 1, first_client: 0, workers: workers() },
-        phases: vec![LoadPhase { work, ..LoadPhase::default() }],
-        limits: LoadLimits { seconds: SECONDS, asked: true, bytes: u64::MAX, ..LoadLimits::default() },
-    };
+    let fleet = ClientSet { clients: 1, first_client: 0, workers: workers() };
+    let limits = LoadLimits { seconds: SECONDS, asked: true, bytes: u64::MAX, ..LoadLimits::default() };
+    let job = LoadJob { limits, ..testbed.job(fleet, LoadPhase { work, ..LoadPhase::default() }) };
     let outcome = engine::run(&job, &clients, &LocalGate, &Control::new()).await?;
     let phase = outcome.phases.first().filter(|phase| phase.faults().is_empty() && phase.bytes_read > 0);
     Ok(phase.and_then(|phase| Some(phase.bytes_read as f64 / phase.last_done_s().filter(|s| *s > 0.0)?)))

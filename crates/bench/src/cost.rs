@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bench_report::model::{Cell, Table, TableRow};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use types::Result;
 
@@ -29,7 +29,8 @@ pub struct CostArgs {
     price: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
 enum ChargeKind {
     Put,
     List,
@@ -40,36 +41,20 @@ enum ChargeKind {
 }
 
 impl ChargeKind {
-    const ALL: [ChargeKind; 6] = [
-        ChargeKind::Put,
-        ChargeKind::List,
-        ChargeKind::Get,
-        ChargeKind::Delete,
-        ChargeKind::Egress,
-        ChargeKind::Storage,
-    ];
-
-    fn name(self) -> &'static str {
+    /// Its name, what there is a number of, and of how many the price is.
+    fn described(self) -> (&'static str, &'static str, f64) {
         match self {
-            ChargeKind::Put => "put",
-            ChargeKind::List => "list",
-            ChargeKind::Get => "get",
-            ChargeKind::Delete => "delete",
-            ChargeKind::Egress => "egress",
-            ChargeKind::Storage => "storage",
+            ChargeKind::Put => ("put", "requests that store", 10_000.0),
+            ChargeKind::List => ("list", "requests that list", 10_000.0),
+            ChargeKind::Get => ("get", "requests that read", 10_000.0),
+            ChargeKind::Delete => ("delete", "requests that remove", 10_000.0),
+            ChargeKind::Egress => ("egress", "GiB out", 1.0),
+            ChargeKind::Storage => ("storage", "GiB kept, months", 1.0),
         }
     }
 
-    /// What there is a number of, and of how many the price is.
-    fn unit(self) -> (&'static str, f64) {
-        match self {
-            ChargeKind::Put => ("requests that store", 10_000.0),
-            ChargeKind::List => ("requests that list", 10_000.0),
-            ChargeKind::Get => ("requests that read", 10_000.0),
-            ChargeKind::Delete => ("requests that remove", 10_000.0),
-            ChargeKind::Egress => ("GiB out", 1.0),
-            ChargeKind::Storage => ("GiB kept, months", 1.0),
-        }
+    fn name(self) -> &'static str {
+        self.described().0
     }
 
     /// Of a request, by the name of the bench's own client for it (of HTTP or of NFS), or of the tier's. What a tier asks
@@ -90,21 +75,18 @@ impl ChargeKind {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Lists {
-    list: Vec<List>,
+    list: Vec<PriceList>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct List {
+/// Prices of a service.
+#[derive(Debug, Deserialize)]
+pub struct PriceList {
     name: String,
     service: String,
     currency: String,
-    put: Option<Price>,
-    list: Option<Price>,
-    get: Option<Price>,
-    delete: Option<Price>,
-    egress: Option<Price>,
-    storage: Option<Price>,
+    /// A key that is no kind of charge is refused.
+    #[serde(flatten)]
+    prices: BTreeMap<ChargeKind, Price>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -113,27 +95,6 @@ struct Price {
     amount: f64,
     as_of: String,
     source: String,
-}
-
-impl List {
-    fn price(&self, kind: ChargeKind) -> Option<&Price> {
-        match kind {
-            ChargeKind::Put => self.put.as_ref(),
-            ChargeKind::List => self.list.as_ref(),
-            ChargeKind::Get => self.get.as_ref(),
-            ChargeKind::Delete => self.delete.as_ref(),
-            ChargeKind::Egress => self.egress.as_ref(),
-            ChargeKind::Storage => self.storage.as_ref(),
-        }
-    }
-}
-
-/// All prices of a service.
-#[derive(Debug)]
-pub struct PriceList {
-    service: String,
-    currency: String,
-    prices: BTreeMap<ChargeKind, Price>,
 }
 
 /// What a pass took of the storage.
@@ -151,29 +112,26 @@ pub struct StorageUse {
 impl CostArgs {
     /// None unless costs are asked for.
     pub fn read(&self) -> Result<Option<PriceList>> {
-        let list = match &self.cost {
-            Some(name) => Some(list_of(name)?),
+        let mut list = match &self.cost {
+            Some(name) => list_of(name)?,
             None if self.price.is_empty() => return Ok(None),
-            None => None,
+            None => PriceList {
+                name: String::new(),
+                service: "whoever is paid what the command line says".to_owned(),
+                currency: "own currency".to_owned(),
+                prices: BTreeMap::new(),
+            },
         };
-        let mut prices: BTreeMap<ChargeKind, Price> = BTreeMap::new();
-        if let Some(list) = &list {
-            prices.extend(
-                ChargeKind::ALL.into_iter().filter_map(|kind| Some((kind, list.price(kind)?.clone()))),
-            );
-        }
         for given in &self.price {
             let (kind, price) = price_of_user(given)?;
-            prices.insert(kind, price);
+            list.prices.insert(kind, price);
         }
-        let missing: Vec<&str> = ChargeKind::ALL
-            .iter()
-            .filter(|kind| !prices.contains_key(kind))
-            .map(|kind| kind.name())
-            .collect();
+        let kinds = ChargeKind::value_variants().iter();
+        let missing: Vec<&str> =
+            kinds.filter(|kind| !list.prices.contains_key(kind)).map(|kind| kind.name()).collect();
         if !missing.is_empty() {
-            let whence = match &list {
-                Some(list) => format!("--cost {}: the list has", list.name),
+            let whence = match &self.cost {
+                Some(name) => format!("--cost {name}: the list has"),
                 None => "--price without --cost: there is".to_owned(),
             };
             return refuse(format!(
@@ -182,15 +140,11 @@ impl CostArgs {
                 missing.iter().map(|kind| format!("{kind}=AMOUNT")).collect::<Vec<_>>().join(",")
             ));
         }
-        let (service, currency) = match list {
-            Some(list) => (list.service, list.currency),
-            None => ("whoever is paid what the command line says".to_owned(), "own currency".to_owned()),
-        };
-        Ok(Some(PriceList { service, currency, prices }))
+        Ok(Some(list))
     }
 }
 
-fn list_of(name: &str) -> Result<List> {
+fn list_of(name: &str) -> Result<PriceList> {
     let lists: Lists = toml::from_str(LISTS).expect("the lists were read by a test");
     let known = lists.list.iter().map(|list| list.name.as_str()).collect::<Vec<_>>().join(", ");
     match lists.list.into_iter().find(|list| list.name == name) {
@@ -203,20 +157,19 @@ fn list_of(name: &str) -> Result<List> {
 
 fn price_of_user(text: &str) -> Result<(ChargeKind, Price)> {
     let read = text.split_once('=').and_then(|(kind, amount)| {
-        let kind = ChargeKind::ALL.into_iter().find(|known| known.name() == kind)?;
+        let kind = ChargeKind::from_str(kind, false).ok()?;
         let amount: f64 = amount.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0)?;
-        Some((kind, amount))
+        Some((kind, Price { amount, as_of: "this run".to_owned(), source: "the command line".to_owned() }))
     });
-    match read {
-        Some((kind, amount)) => {
-            let (as_of, source) = ("this run".to_owned(), "the command line".to_owned());
-            Ok((kind, Price { amount, as_of, source }))
-        }
-        None => refuse(format!(
-            "--price {text}: write put, list, get, delete (of 10,000 requests), egress (of a GiB) or storage (of a GiB in \
-             a month), and an amount: egress=0.08"
-        )),
-    }
+    read.map_or_else(
+        || {
+            refuse(format!(
+                "--price {text}: write put, list, get, delete (of 10,000 requests), egress (of a GiB) or storage (of a GiB \
+                 in a month), and an amount: egress=0.08"
+            ))
+        },
+        Ok,
+    )
 }
 
 impl StorageUse {
@@ -238,11 +191,11 @@ impl PriceList {
     /// Of one pass.
     fn cost(&self, kind: ChargeKind, taken: &StorageUse) -> f64 {
         let amount = self.prices.get(&kind).map_or(0.0, |price| price.amount);
-        taken.amount(kind) / kind.unit().1 * amount
+        taken.amount(kind) / kind.described().2 * amount
     }
 
     pub fn total(&self, taken: &StorageUse) -> f64 {
-        ChargeKind::ALL.iter().map(|kind| self.cost(*kind, taken)).sum()
+        ChargeKind::value_variants().iter().map(|kind| self.cost(*kind, taken)).sum()
     }
 
     /// One pass in each of these states.
@@ -250,8 +203,8 @@ impl PriceList {
         let mut columns = vec!["What".to_owned(), format!("Price ({})", self.currency)];
         columns.extend(states.iter().map(|(name, _)| (*name).to_owned()));
         columns.extend(states.iter().map(|(name, _)| format!("{name} ({})", self.currency)));
-        let row = |kind: ChargeKind| {
-            let (what, of) = kind.unit();
+        let row = |&kind: &ChargeKind| {
+            let (_, what, of) = kind.described();
             let what = if of > 1.0 { format!("{what} (price of {of})") } else { what.to_owned() };
             let price = self.prices.get(&kind).map_or(0.0, |price| price.amount);
             let mut cells = vec![Cell::text(what), Cell::Number(price)];
@@ -259,7 +212,7 @@ impl PriceList {
             cells.extend(states.iter().map(|(_, taken)| Cell::Number(self.cost(kind, taken))));
             TableRow::new(cells)
         };
-        let mut rows: Vec<TableRow> = ChargeKind::ALL.into_iter().map(row).collect();
+        let mut rows: Vec<TableRow> = ChargeKind::value_variants().iter().map(row).collect();
         let none = || Cell::missing("a sum of different things");
         let mut total = vec![Cell::text("all together"), none()];
         total.extend(states.iter().map(|_| none()));
@@ -271,14 +224,8 @@ impl PriceList {
             "What the tier asked its storage for is counted as one request each; the tier's own machine is not in it.".to_owned(),
         ];
         let told = |(kind, price): (&ChargeKind, &Price)| {
-            format!(
-                "{}: {} {}, as of {} ({}).",
-                kind.name(),
-                price.amount,
-                self.currency,
-                price.as_of,
-                price.source
-            )
+            let (kind, Price { amount, as_of, source }) = (kind.name(), price);
+            format!("{kind}: {amount} {}, as of {as_of} ({source}).", self.currency)
         };
         table.notes.extend(self.prices.iter().map(told));
         table
@@ -289,9 +236,13 @@ impl PriceList {
 mod tests {
     use super::*;
 
-    fn asked(list: &str, prices: &[&str]) -> Result<Option<PriceList>> {
+    fn read(cost: Option<&str>, prices: &[&str]) -> Result<Option<PriceList>> {
         let price = prices.iter().map(|price| (*price).to_owned()).collect();
-        CostArgs { cost: Some(list.to_owned()), price }.read()
+        CostArgs { cost: cost.map(str::to_owned), price }.read()
+    }
+
+    fn asked(list: &str, prices: &[&str]) -> Result<Option<PriceList>> {
+        read(Some(list), prices)
     }
 
     #[test]
@@ -299,8 +250,7 @@ mod tests {
         let lists: Lists = toml::from_str(LISTS).expect("lists");
         assert_eq!(lists.list.len(), 2);
         for list in &lists.list {
-            for kind in ChargeKind::ALL {
-                let Some(price) = list.price(kind) else { continue };
+            for price in list.prices.values() {
                 let year = price.as_of.get(..4).and_then(|year| year.parse().ok());
                 assert!(
                     year.is_some_and(|year: u32| (2000..2100).contains(&year)),
@@ -316,10 +266,7 @@ mod tests {
     fn what_a_list_lacks_is_asked_for_and_never_made_up() {
         let error = asked("azure-blob-2018", &[]).expect_err("no egress").to_string();
         assert!(error.contains("no price for egress") && error.contains("--price egress=AMOUNT"), "{error}");
-        let own = |prices: &[&str]| {
-            let price = prices.iter().map(|price| (*price).to_owned()).collect();
-            CostArgs { cost: None, price }.read()
-        };
+        let own = |prices: &[&str]| read(None, prices);
         let error = own(&["egress=0.09", "storage=0.02"]).expect_err("no requests").to_string();
         assert!(error.contains("put=AMOUNT,list=AMOUNT,get=AMOUNT,delete=AMOUNT"), "{error}");
         let all = own(&["put=1", "list=1", "get=1", "delete=1", "egress=1", "storage=1"]);

@@ -6,12 +6,12 @@ mod tier;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
+use chrono::{DateTime, SecondsFormat, Utc};
 pub use tier::of_tier;
 
-use crate::mounts::TargetMount;
-use crate::mounts::is_http_store;
+use crate::mounts::{TargetMount, is_http_store};
 use crate::nic::Nic;
 
 /// Commit and profile, as the program's own package knows them.
@@ -29,12 +29,10 @@ pub fn of_this_machine() -> BTreeMap<String, String> {
         let line = text.lines().find(|line| line.starts_with(name))?;
         line.split_once(':').map(|(_, value)| value.trim().to_owned())
     };
-    let version = || read("/proc/sys/kernel/osrelease").map(|v| format!("Linux {}", v.trim()));
-    let cores = || std::thread::available_parallelism().ok().map(|n| n.to_string());
     let found = [
-        ("kernel", version()),
+        ("kernel", read("/proc/sys/kernel/osrelease").map(|v| format!("Linux {}", v.trim()))),
         ("cpu", read("/proc/cpuinfo").and_then(|t| field(&t, "model name"))),
-        ("cores", cores()),
+        ("cores", std::thread::available_parallelism().ok().map(|n| n.to_string())),
         ("memory", read("/proc/meminfo").and_then(|t| field(&t, "MemTotal"))),
         ("load before", read("/proc/loadavg").map(|t| t.split(' ').take(3).collect::<Vec<_>>().join(" "))),
         (
@@ -84,27 +82,12 @@ pub fn of_target(url: &str) -> Option<String> {
 
 /// RFC 3339, UTC, seconds.
 pub fn timestamp(at: SystemTime) -> String {
-    let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
-}
-
-/// Days since 1970-01-01 as a date of the Gregorian calendar, counted in years that begin in March.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+    DateTime::<Utc>::from(at).to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
 

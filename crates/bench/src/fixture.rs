@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use origin::emulated::ServiceLimits;
-use origin_nfs::Config;
 use types::{Error, Result};
 
 pub use counters::CounterPage;
@@ -31,12 +30,8 @@ pub struct NasProcess {
 }
 
 impl NasProcess {
-    pub fn start(dir: &Path) -> Result<NasProcess> {
-        NasProcess::limited(dir, None)
-    }
-
-    /// With the limits of a service in front of the directory.
-    pub fn limited(dir: &Path, limits: Option<ServiceLimits>) -> Result<NasProcess> {
+    /// `limits`: those of a service in front of the directory.
+    pub fn start(dir: &Path, limits: Option<ServiceLimits>) -> Result<NasProcess> {
         let dir = dir.to_string_lossy();
         let limits = limits.map(|limits| format!("--limits={limits}"));
         let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
@@ -144,11 +139,6 @@ fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The same export, reached through another address: NFS and MOUNT on the relay's one port.
-pub fn url_through(address: SocketAddr, export: &str) -> String {
-    format!("nfs://{address}{export}?mountport={}&nconnect=4", address.port())
-}
-
 /// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others. The tier's own
 /// command is asked, since that knows how an operator proves who he is.
 pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {
@@ -162,9 +152,4 @@ pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {
         true => Ok(()),
         false => Err(failed(String::from_utf8_lossy(&asked.stderr).trim().to_owned())),
     }
-}
-
-/// Parsed, or one line that says what would be right.
-pub fn nfs_config(url: &str) -> Result<Config> {
-    Config::from_url(url)
 }

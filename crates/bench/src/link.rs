@@ -22,11 +22,13 @@ use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
 use bench_report::model::ResultFile;
-use types::{Error, ErrorKind, Result};
+use types::Result;
 
-pub use agent::{AgentConfig, LinkServer};
+pub use agent::LinkServer;
 pub use args::{LinkTestArgs, command};
 pub use wire::StreamDirection;
+
+use pair::wrong;
 
 use crate::fixture::Usage;
 use crate::nic::Nic;
@@ -122,19 +124,12 @@ impl Config {
     }
 
     fn check(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::new(ErrorKind::Config, "link:", what));
-        let times = wire::TIME_MIN..=wire::TIME_MAX;
-        if self.pairs.is_empty() {
-            return wrong(
-                "which link? start `forebay bench link server` there and give its HOST:PORT".to_owned(),
-            );
+        let (pairs, times) = (self.pairs.len(), wire::TIME_MIN..=wire::TIME_MAX);
+        if pairs == 0 {
+            return wrong("which link? start `forebay bench link server` there and give its HOST:PORT");
         }
-        if self.pairs.len() > schedule::PAIRS_MAX {
-            return wrong(format!(
-                "{} pairs are too many; {} at most",
-                self.pairs.len(),
-                schedule::PAIRS_MAX
-            ));
+        if pairs > schedule::PAIRS_MAX {
+            return wrong(format!("{pairs} pairs are too many; {} at most", schedule::PAIRS_MAX));
         }
         if [self.streams, self.streams_together].iter().any(|n| !(1..=wire::STREAMS_MAX).contains(n)) {
             return wrong(format!("streams are from 1 to {}", wire::STREAMS_MAX));
@@ -143,15 +138,13 @@ impl Config {
             return wrong(format!("a measurement takes from {:?} to {:?}", times.start(), times.end()));
         }
         if self.omit * 2 > self.time {
-            return wrong("half of the time at least has to count; omit less or measure longer".to_owned());
+            return wrong("half of the time at least has to count; omit less or measure longer");
         }
         if self.repetitions == 0 || self.ways.is_empty() {
-            return wrong("there is nothing to measure without repetitions or directions".to_owned());
+            return wrong("there is nothing to measure without repetitions or directions");
         }
         if self.pairs.iter().any(|pair| pair.from.is_some()) && self.token.is_none() {
-            return wrong(
-                "agents start pairs of their own only for who knows their --token; give it".to_owned(),
-            );
+            return wrong("agents start pairs of their own only for who knows their --token; give it");
         }
         Ok(())
     }
@@ -168,7 +161,6 @@ pub async fn run(config: Config) -> Result<ResultFile> {
     let mut file = answer::of(&config, &runs, &here);
     file.started = crate::fingerprint::timestamp(started);
     file.seconds = start.elapsed().as_secs_f64();
-    file.fingerprint = crate::fingerprint::of_this_machine();
     let threads = tokio::runtime::Handle::current().metrics().num_workers();
     file.parameters.insert("threads_here".to_owned(), threads.into());
     Ok(file)

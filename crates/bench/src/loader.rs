@@ -379,7 +379,8 @@ fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: 
         let objects = s.bytes_read as f64 / plan.object_bytes().max(1) as f64;
         (objects / s.makespan.max(1e-9), latency_ms(s) / 1000.0)
     };
-    let figures: [(&str, &dyn Fn(&Sample) -> f64); 9] = [
+    type Figure<'a> = (&'a str, &'a dyn Fn(&Sample) -> f64);
+    let figures: [Figure<'_>; 9] = [
         ("Average Throughput (GiB/s)", &rate),
         ("Average Latency (ms)", &latency_ms),
         ("p99 latency (ms)", &|s| percentile_ms(&s.unit, 99.0)),

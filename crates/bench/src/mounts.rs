@@ -6,7 +6,7 @@ use std::path::Path;
 
 const NFS_PORT: u16 = 2049;
 /// Types whose bytes come over a network, whatever their options tell of a server.
-const FAR: [&str; 8] = ["nfs", "cifs", "smb3", "ceph", "lustre", "9p", "beegfs", "fuse.sshfs"];
+const FAR: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "beegfs", "fuse.sshfs"];
 
 /// Schemes of stores of objects.
 const SCHEMES: [&str; 3] = ["s3://", "az://", "gs://"];
@@ -43,14 +43,10 @@ impl TargetMount {
 
     /// What the longest mount point above `path` is, by the lines of `/proc/self/mountinfo`.
     pub fn among(mountinfo: &str, path: &Path) -> TargetMount {
-        let mut best = TargetMount::default();
-        for mount in mountinfo.lines().filter_map(TargetMount::parse) {
-            // Of two on one point the later one hides the other.
-            if path.starts_with(&mount.point) && mount.point.len() >= best.point.len() {
-                best = mount;
-            }
-        }
-        best
+        let mounts = mountinfo.lines().filter_map(TargetMount::parse);
+        // Of two on one point the later one hides the other: it is the last of the longest.
+        let above = mounts.filter(|mount| path.starts_with(&mount.point));
+        above.max_by_key(|mount| mount.point.len()).unwrap_or_default()
     }
 
     fn parse(line: &str) -> Option<TargetMount> {
@@ -75,7 +71,7 @@ impl TargetMount {
     }
 
     pub fn is_far(&self) -> bool {
-        FAR.iter().any(|kind| self.kind == *kind) || self.kind == "nfs4"
+        FAR.contains(&self.kind.as_str())
     }
 }
 

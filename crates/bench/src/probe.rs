@@ -5,7 +5,6 @@
 //! Start with `nfs.rs` (how a server is measured), then `answer.rs` (what follows from it).
 
 mod answer;
-mod args;
 mod far;
 mod losses;
 mod nfs;
@@ -17,70 +16,83 @@ mod samples;
 mod store;
 mod streams;
 
+use std::collections::BTreeSet;
+use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use bench_report::model::ResultFile;
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use types::{Error, ErrorKind, Result};
 
-pub use args::{ProbeArgs, command};
-
+use crate::args::{OutputArgs, typed};
 use crate::mounts::is_http_store;
+use crate::results;
 
-#[derive(Clone, Debug)]
+/// How far is my storage: round trips of each operation, and what a distance would cost.
+#[derive(Args, Clone, Debug)]
+pub struct ProbeArgs {
+    #[command(flatten)]
+    config: Config,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Args, Clone, Debug)]
 pub struct Config {
-    /// `nfs://host[:port]/export?...`, a bucket or share as any target's URL has it, or a directory of anything mounted.
+    #[arg(
+        value_name = "TARGET",
+        help = "nfs://HOST[:PORT]/EXPORT, s3://BUCKET[/PREFIX] (az://, gs://, azfile:// too), or a mounted directory"
+    )]
     pub target: String,
-    /// Something nearer to compare with, a tier in front of the target for instance: from which distance on is it
-    /// faster? An NFS URL. Default: none.
+    /// A nearer server to compare with, a tier for instance, as nfs://HOST/EXPORT
+    #[arg(long, value_name = "URL")]
     pub near: Option<String>,
-    /// Round trips that are added, one after the other. Default 0, 10, 25 and 50 ms: far more than the scatter of a
-    /// local server, and two seconds a repetition.
+    // By default far more than the scatter of a local server, and two seconds a repetition.
+    /// Round trips to add, one after the other
+    #[arg(long, value_name = "TIMES", value_delimiter = ',', default_value = "0,10ms,25ms,50ms", value_parser = quantity::duration)]
     pub delays: Vec<Duration>,
-    /// Of each operation at each delay. Default 9: a median needs 6 for its interval.
+    /// Repetitions at each distance; below 6 a median has no confidence interval
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 9, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub repetitions: usize,
-    /// Of each operation without a relay, for median and p99. Default 100, which is the least that has a p99.
+    // By default the least that has a p99.
+    /// Samples without a relay, for median and p99
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     pub samples: usize,
-    /// An operation whose samples take longer than this gets fewer of them, but 6. Default 3 s.
+    /// An operation whose samples take longer than this gets fewer of them, but 6.
+    #[arg(skip = Duration::from_secs(3))]
     pub sample_time: Duration,
-    /// Parallel streams that read the big file. Default 1, 2, 4, 8, 16.
+    /// Numbers of parallel streams that read the big file
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1,2,4,8,16")]
     pub streams: Vec<usize>,
-    /// How long each number of streams reads. Default 250 ms, after the streams have started up.
+    // After the streams have started up.
+    /// How long each number of streams reads
+    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = quantity::duration)]
     pub stream_time: Duration,
-    /// Of each number of streams. Default 6, which is the least that has a confidence interval.
+    /// Of each number of streams: the least that has a confidence interval.
+    #[arg(skip = 6_usize)]
     pub stream_repetitions: usize,
-    /// READs under way in each stream. Default 8.
+    /// READs under way in each stream
+    #[arg(long, value_name = "N", default_value_t = 8)]
     pub read_ahead: usize,
-    /// A file of at most 64 KiB, below the export or directory. Default: one is looked for.
+    /// The small file, below TARGET; one is looked for otherwise
+    #[arg(long, value_name = "PATH")]
     pub small_file: Option<String>,
-    /// A large file for the streams. Default: the largest that is found.
+    /// The file that the streams read; the largest that is found otherwise
+    #[arg(long, value_name = "PATH")]
     pub big_file: Option<String>,
-    /// Also create, write and remove one small file in the target's root. Default no: a probe only looks.
+    /// Also create, write and remove a small file in TARGET
+    #[arg(long)]
     pub write: bool,
-    /// Of the order of the delays. Default 1.
+    /// Of the order of the delays.
+    #[arg(skip = 1_u64)]
     pub seed: u64,
-    /// What was typed, for the result file.
-    pub command: Vec<String>,
 }
 
 impl Default for Config {
+    /// What the command line has if nothing is typed, and no target.
     fn default() -> Config {
-        Config {
-            target: String::new(),
-            near: None,
-            delays: [0, 10, 25, 50].map(Duration::from_millis).to_vec(),
-            repetitions: 9,
-            samples: 100,
-            sample_time: Duration::from_secs(3),
-            streams: vec![1, 2, 4, 8, 16],
-            stream_time: Duration::from_millis(250),
-            stream_repetitions: 6,
-            read_ahead: 8,
-            small_file: None,
-            big_file: None,
-            write: false,
-            seed: 1,
-            command: Vec::new(),
-        }
+        typed(&[""]).expect("the defaults are within their own bounds")
     }
 }
 
@@ -89,27 +101,36 @@ const READ_AHEAD_MAX: usize = 64;
 
 impl Config {
     fn check(&self) -> Result<()> {
-        let wrong = |what: &str| Err(Error::new(ErrorKind::Config, "probe:", what));
         if self.target.is_empty() {
-            return wrong("which storage? give nfs://HOST/EXPORT, s3://BUCKET or a directory");
+            return Err(wrong("which storage? give nfs://HOST/EXPORT, s3://BUCKET or a directory"));
         }
-        let mut delays = self.delays.clone();
-        delays.sort();
-        delays.dedup();
-        if delays.len() < 3 {
-            return wrong("a line needs three different delays at least, for example 0,10ms,25ms,50ms");
+        if self.delays.iter().collect::<BTreeSet<_>>().len() < 3 {
+            let why = "a line needs three different delays at least, for example 0,10ms,25ms,50ms";
+            return Err(wrong(why));
         }
         if self.repetitions == 0 || self.samples == 0 || self.stream_repetitions == 0 {
-            return wrong("repetitions and samples are at least 1");
+            return Err(wrong("repetitions and samples are at least 1"));
         }
         if self.streams.iter().any(|n| !(1..=STREAMS_MAX).contains(n)) {
-            return wrong("streams are from 1 to 256");
+            return Err(wrong("streams are from 1 to 256"));
         }
         if !(1..=READ_AHEAD_MAX).contains(&self.read_ahead) {
-            return wrong("reads under way are from 1 to 64");
+            return Err(wrong("reads under way are from 1 to 64"));
         }
         Ok(())
     }
+}
+
+/// What was asked for cannot be measured.
+fn wrong(what: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Config, "probe:", what)
+}
+
+/// Probes and publishes the result.
+pub async fn command(args: ProbeArgs) -> Result<ExitCode> {
+    let mut file = run(args.config).await?;
+    crate::ceiling::measure().await?.tell(&mut file);
+    results::publish(&file, &args.output)
 }
 
 /// Measures the target and answers: tables, plots, the repetitions, and the findings.
@@ -125,7 +146,6 @@ pub async fn run(config: Config) -> Result<ResultFile> {
     };
     result.started = crate::fingerprint::timestamp(started);
     result.seconds = start.elapsed().as_secs_f64();
-    result.fingerprint = crate::fingerprint::of_this_machine();
     let target = crate::fingerprint::of_target(&config.target);
     result.fingerprint.extend(target.map(|told| ("target".to_owned(), told)));
     let validity = bench_report::report::validity(&result);

@@ -6,12 +6,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew};
+use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew, frame};
 use bench_load::engine::{self, Control, LoadJob, PhaseGate};
 use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
 use bench_report::model::ResultFile;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
@@ -110,8 +112,11 @@ async fn told_to_end() {
         .get_or_init(|| {
             let (tell, told) = watch::channel(false);
             tokio::spawn(async move {
-                match signalled().await {
-                    Ok(()) => drop(tell.send(true)),
+                match signalled() {
+                    Ok(signalled) => {
+                        signalled.await;
+                        let _ = tell.send(true);
+                    }
                     Err(e) => tracing::warn!("signals are not heard: {e}"),
                 }
                 tell.closed().await;
@@ -124,13 +129,33 @@ async fn told_to_end() {
     }
 }
 
-/// Ctrl-C, or SIGTERM, with which batch systems and launchers end a job.
-async fn signalled() -> std::io::Result<()> {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
-    }
+/// Ctrl-C, or SIGTERM, with which batch systems and launchers end a job: heard from the call on, not only while it is waited for.
+pub fn signalled() -> Result<impl Future<Output = ()>> {
+    let heard = |kind| signal(kind).map_err(|e| Error::io("listen for", "signals", e));
+    let (mut interrupt, mut terminate) = (heard(SignalKind::interrupt())?, heard(SignalKind::terminate())?);
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
+}
+
+/// Rank 0's order, on all ranks; only rank 0 has one to give.
+pub async fn order<T: Serialize + DeserializeOwned>(member: &Member, given: Option<&T>) -> Result<T> {
+    let bytes = given.map(frame::encode).unwrap_or_default();
+    let bytes = member.broadcast(bytes).await?;
+    serde_json::from_slice(&bytes).map_err(|e| Error::new(ErrorKind::Corrupt, "read an order of the run", e))
+}
+
+/// What each rank has to tell, in their order, on rank 0; empty on the others.
+pub async fn gather<T: Serialize + DeserializeOwned>(member: &Member, own: &T) -> Result<Vec<T>> {
+    let parts = member.gather(frame::encode(own)).await?.unwrap_or_default();
+    let read = |bytes: &Vec<u8>| {
+        serde_json::from_slice(bytes)
+            .map_err(|e| Error::new(ErrorKind::Corrupt, "read what a rank has measured", e))
+    };
+    parts.iter().map(read).collect()
 }
 
 impl Ranks {
@@ -169,7 +194,8 @@ impl Ranks {
     /// The job, done by all processes together; for rank 0. Of fewer clients than processes each has a process of its own,
     /// and the others wait. `what` is for whoever watches.
     pub async fn load(&self, target: &str, job: &LoadJob, what: &str) -> Result<Loaded> {
-        self.order(&RankOrder::Load { target: target.to_owned(), job: Box::new(job.clone()) }).await?;
+        let given = RankOrder::Load { target: target.to_owned(), job: Box::new(job.clone()) };
+        order(&self.member, Some(&given)).await?;
         let loaded = self.carry_out(target, job, what).await?;
         let loaded = loaded.ok_or_else(|| {
             Error::new(ErrorKind::Io, "gather", "the results did not come to the first process")
@@ -188,17 +214,9 @@ impl Ranks {
         }
     }
 
-    async fn order(&self, order: &RankOrder) -> Result<()> {
-        let bytes = serde_json::to_vec(order).map_err(|e| Error::new(ErrorKind::Io, "write an order", e))?;
-        self.member.broadcast(bytes).await.map(|_| ())
-    }
-
     async fn follow(&self) -> Result<()> {
         loop {
-            let bytes = self.member.broadcast(Vec::new()).await?;
-            let order = serde_json::from_slice(&bytes)
-                .map_err(|e| Error::new(ErrorKind::Corrupt, "read an order of the first process", e))?;
-            match order {
+            match order(&self.member, None).await? {
                 RankOrder::Load { target, job } => drop(self.carry_out(&target, &job, "").await?),
                 RankOrder::End => return Ok(()),
             }
@@ -207,7 +225,7 @@ impl Ranks {
 
     async fn finish(self) -> Result<()> {
         if self.member.is_root() {
-            self.order(&RankOrder::End).await?;
+            order(&self.member, Some(&RankOrder::End)).await?;
         }
         self.member.finish().await
     }
@@ -226,16 +244,16 @@ impl Ranks {
         let live = self.member.is_root().then(|| ProgressLine::show(what, control.clone(), self.processes()));
         let outcome = self.member.guard(Box::pin(work)).await??;
         drop(live);
-        let bytes =
-            serde_json::to_vec(&outcome).map_err(|e| Error::new(ErrorKind::Io, "write an outcome", e))?;
-        let parts = self.member.gather(bytes).await?;
-        let barriers = gate.barriers.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Some(parts) = parts else { return Ok(None) };
-        let mut skews = Vec::with_capacity(barriers.len());
-        for barrier in &barriers {
-            skews.push(self.member.skew(barrier).await?);
+        let mut parts = gather(&self.member, &outcome).await?.into_iter();
+        let Some(mut outcome) = parts.next() else { return Ok(None) };
+        for part in parts {
+            outcome.merge(part)?;
         }
-        Ok(Some(Loaded { outcome: sum(&parts)?, skews }))
+        let mut skews = Vec::new();
+        for barrier in gate.barriers.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            skews.push(self.member.skew(&barrier).await?);
+        }
+        Ok(Some(Loaded { outcome, skews }))
     }
 }
 
@@ -244,19 +262,6 @@ fn share(clients: u32, rank: u32, size: u32) -> (u32, u32) {
     let at = |rank: u32| u64::from(clients) * u64::from(rank) / u64::from(size.max(1));
     let (first, end) = (at(rank), at(rank + 1));
     (u32::try_from(first).unwrap_or(u32::MAX), u32::try_from(end - first).unwrap_or(0))
-}
-
-fn sum(parts: &[Vec<u8>]) -> Result<LoadOutcome> {
-    let read = |bytes: &Vec<u8>| -> Result<LoadOutcome> {
-        serde_json::from_slice(bytes).map_err(|e| Error::new(ErrorKind::Corrupt, "read an outcome", e))
-    };
-    let (first, others) =
-        parts.split_first().ok_or_else(|| Error::new(ErrorKind::Io, "gather", "nothing came"))?;
-    let mut outcome = read(first)?;
-    for part in others {
-        outcome.merge(read(part)?)?;
-    }
-    Ok(outcome)
 }
 
 /// The engine's gate over the barriers of the fleet.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use quantity::ByteRate;
 use relay::{Config, Drops, LineMeasurement, Profile, Relay, RoundTrips, calibrate, measure_null};
-use tokio::signal::unix::{SignalKind, signal};
 use types::{Error, ErrorKind, Result};
+
+use crate::ranks::signalled;
 
 /// Round trips that are measured before it says that it is ready.
 const SAMPLES: usize = 11;
@@ -74,9 +75,7 @@ impl RelayArgs {
 
 /// Relays until SIGINT or SIGTERM. Prints where it listens, and the line as it is meant beside the line as it is.
 pub async fn serve(args: RelayArgs) -> Result<()> {
-    let signals = |e| Error::io("listen for", "signals", e);
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
+    let mut ended = std::pin::pin!(signalled()?);
     let work = async {
         let to = resolve(&args.to).await?;
         let config = args.config();
@@ -88,13 +87,9 @@ pub async fn serve(args: RelayArgs) -> Result<()> {
     };
     let relay = tokio::select! {
         relay = work => relay?,
-        _ = interrupt.recv() => return Ok(()),
-        _ = terminate.recv() => return Ok(()),
+        () = &mut ended => return Ok(()),
     };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    ended.await;
     let counts = relay.counts();
     println!(
         "relayed {} B to the server and {} B back over {} connections ({} cut, {} turned away, {} not reached)",
@@ -110,11 +105,8 @@ pub async fn serve(args: RelayArgs) -> Result<()> {
 
 async fn resolve(to: &str) -> Result<SocketAddr> {
     let wrong = |why: String| {
-        Error::new(
-            ErrorKind::Config,
-            "relay:",
-            format!("--to {to}: {why}; give HOST:PORT, for example nas:2049"),
-        )
+        let message = format!("--to {to}: {why}; give HOST:PORT, for example nas:2049");
+        Error::new(ErrorKind::Config, "relay:", message)
     };
     let mut found = tokio::net::lookup_host(to).await.map_err(|e| wrong(e.to_string()))?;
     found.next().ok_or_else(|| wrong("no such host".to_owned()))
@@ -134,11 +126,8 @@ async fn report(config: &Config, relay: &Relay) -> Result<()> {
     for doubt in doubts(config, &measured) {
         println!("  warning: {doubt}");
     }
-    let null = tokio::time::timeout(
-        Duration::from_secs(5) + config.rtt * 20,
-        measure_null(relay.local_addr(), SAMPLES),
-    );
-    match null.await {
+    let patience = Duration::from_secs(5) + config.rtt * 20;
+    match tokio::time::timeout(patience, measure_null(relay.local_addr(), SAMPLES)).await {
         Ok(Ok(round_trips)) => println!("  NFS NULL through it: {}", told(&round_trips)),
         _ => println!("  NFS NULL through it: no answer (no NFS version 3 server there?)"),
     }
@@ -151,10 +140,8 @@ fn doubts(config: &Config, measured: &LineMeasurement) -> Vec<String> {
     let longer = measured.round_trips.median() - config.rtt.as_secs_f64();
     // A relay adds some 0.15 ms of its own on a machine that is not busy.
     if longer > (config.rtt.as_secs_f64() * 0.1).max(0.0005) {
-        doubts.push(format!(
-            "round trips are {:.2} ms longer than asked for; is the machine busy?",
-            longer * 1e3
-        ));
+        let ms = longer * 1e3;
+        doubts.push(format!("round trips are {ms:.2} ms longer than asked for; is the machine busy?"));
     }
     let narrowest = measured.rate_up.min(measured.rate_down);
     if let Some(rate) = config.rate.filter(|rate| narrowest < rate.0 as f64 * 0.9) {

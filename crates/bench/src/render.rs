@@ -8,9 +8,9 @@
 //! Start with `measure` below, then `render/table.rs` (what is made of it).
 
 mod answer;
-pub(crate) mod table;
+mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,10 +31,9 @@ use crate::fingerprint;
 use crate::fixture::TierProcess;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
-use crate::testbed::{DataSet, Line, Testbed, tier_url};
-use crate::value::PriceArgs;
-
 use crate::sample::{self, CacheMode, Triple};
+use crate::testbed::{DataSet, Line, Testbed};
+use crate::value::PriceArgs;
 
 /// The study's: nodes, serial round trips of a frame, seconds of a frame that do not depend on the distance.
 const NODES: u64 = 500;
@@ -45,6 +44,7 @@ const STAGGER_SECONDS: f64 = 7.0;
 /// What a node's client does for a small file that it has not seen: LOOKUP, GETATTR, READ.
 const ROUND_TRIPS_PER_FILE: f64 = 3.0;
 const BLOCK_BYTES: u64 = 128 << 10;
+const GIB: f64 = 1_073_741_824.0;
 /// Fewer are no study.
 const NODES_MIN: u64 = 8;
 const FILES_MIN: u64 = 6;
@@ -222,30 +222,35 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
     if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
         draft.directory("origin directory", Path::new(dir));
     }
-    let testbed = async {
-        match args.origin.as_deref() {
-            Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
-            other => Testbed::here(other.map(PathBuf::from), data).await,
-        }
-    };
+    let testbed = Testbed::at(args.origin.as_deref(), data);
     let measure = async |testbed: &Testbed| all(ranks, testbed, plan, &args.common).await;
     driver::on_testbed(draft, testbed, measure, |draft, _, ceiling, measured| {
-        let RenderRuns { lines, triples, tier, cut } = measured;
+        let RenderRuns { mut distances, tier, cut } = measured;
         TimeCut::tell(cut, draft, "repetitions");
         if let Some(told) = tier {
             draft.file.fingerprint.insert("tier".to_owned(), told);
         }
-        table::fill(draft, plan, ceiling, &lines, &triples, prices.as_ref());
-        draft.file.answer = answer::ten_lines(plan, &lines, &triples, prices.as_ref());
+        for distance in &mut distances {
+            distance.invalid = table::invalid(plan, ceiling, &distance.triples);
+        }
+        table::fill(draft, plan, &distances, prices.as_ref());
+        draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());
         ranks.tell(draft);
     })
     .await
 }
 
+/// What was measured over one line.
+struct RenderDistance {
+    line: Line,
+    /// By repetition.
+    triples: Vec<Triple>,
+    /// Why none of it must be believed.
+    invalid: Vec<String>,
+}
+
 struct RenderRuns {
-    lines: Vec<Line>,
-    /// Of each line, by repetition.
-    triples: Vec<Vec<Triple>>,
+    distances: Vec<RenderDistance>,
     /// How the last of the tiers was configured, by its own word.
     tier: Option<String>,
     /// The time was over before all repetitions.
@@ -253,21 +258,21 @@ struct RenderRuns {
 }
 
 async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan, common: &CommonArgs) -> Result<RenderRuns> {
-    let mut lines = Vec::new();
+    let mut distances = Vec::new();
     for rtt in &plan.rtts {
-        lines.push(testbed.line(*rtt, plan.rate).await?);
+        let line = testbed.line(*rtt, plan.rate).await?;
+        distances.push(RenderDistance { line, triples: Vec::new(), invalid: Vec::new() });
     }
-    let mut triples: Vec<Vec<Triple>> = vec![Vec::new(); lines.len()];
     let (budget, mut tier) = (Budget::start(common), None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     let cut = budget.repeat(plan.repetitions, async |repetition| {
-        for (line, triples) in lines.iter().zip(&mut triples) {
+        for RenderDistance { line, triples, .. } in &mut distances {
             triples.push(triple(ranks, testbed, plan, line, (repetition, &budget), &mut tier).await?);
         }
         Ok(())
     });
     let cut = cut.await?;
-    Ok(RenderRuns { lines, triples, tier, cut })
+    Ok(RenderRuns { distances, tier, cut })
 }
 
 /// Direct, cold and warm, one after the other, as the study did.
@@ -288,10 +293,9 @@ async fn triple(
     };
     let direct = run(CacheMode::Direct, &line.url, None).await?;
     let tier = testbed.tier(line)?;
-    let url = tier_url(&tier);
     *configured = configuration(&tier);
-    let cold = run(CacheMode::Cold, &url, Some(&tier)).await?;
-    let warm = run(CacheMode::Warm, &url, Some(&tier)).await?;
+    let cold = run(CacheMode::Cold, &tier.url, Some(&tier)).await?;
+    let warm = run(CacheMode::Warm, &tier.url, Some(&tier)).await?;
     Ok(Triple { direct, cold, warm })
 }
 
@@ -309,22 +313,12 @@ pub fn demanded(plan: &RenderPlan) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: RenderArgs,
-    }
+    use crate::args::typed;
 
     #[test]
     fn a_faithful_render_staggers_its_nodes_as_the_study_did_in_its_scaled_time() {
-        let plan = |typed: &[&str]| {
-            let line = Line::try_parse_from([&["render"], typed].concat()).expect("a command line");
-            RenderPlan::of(&line.args).expect("a plan")
-        };
+        let plan = |words: &[&str]| RenderPlan::of(&typed(words).expect("a command line")).expect("a plan");
         let full = plan(&["--faithful", "--scale", "full"]);
         assert_eq!((full.nodes, full.repetitions, full.rtts.len(), full.faithful), (500, 1, 4, true));
         assert_eq!(full.stagger, Some(Stagger { group: 5, every_s: 7.0 }));

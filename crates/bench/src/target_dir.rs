@@ -48,14 +48,8 @@ pub struct TargetArgs {
 impl TargetArgs {
     /// As if they had been typed.
     pub fn of(target: &str, lay_out_at: &str, id: &str) -> TargetArgs {
-        let some = |text: &str| Some(text.to_owned());
-        TargetArgs {
-            target: some(target),
-            lay_out_at: some(lay_out_at),
-            limits: None,
-            keep: false,
-            id: some(id),
-        }
+        let [target, lay_out_at, id] = [target, lay_out_at, id].map(|text| Some(text.to_owned()));
+        TargetArgs { target, lay_out_at, limits: None, keep: false, id }
     }
 
     pub fn url(&self) -> &str {

@@ -5,7 +5,7 @@
 mod bucket;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,30 +72,30 @@ pub struct Line {
 }
 
 impl Testbed {
-    /// On this machine: `dir`, or a temporary directory, gets the data set, and a NAS process serves it.
-    pub async fn here(dir: Option<PathBuf>, data: DataSet) -> Result<Testbed> {
-        Testbed::limited(dir, data, None).await
+    /// On an NFS server of the user's, or in a directory of this machine; in a temporary one if nothing is named.
+    pub async fn at(origin: Option<&str>, data: DataSet) -> Result<Testbed> {
+        match origin {
+            Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
+            dir => Testbed::limited(dir.map(PathBuf::from), data, None).await,
+        }
     }
 
-    /// The same, with the limits of a service in front of the data set.
+    /// On this machine: `dir`, or a temporary directory, gets the data set, and a NAS process serves it, with the limits of a
+    /// service in front of it if there are any.
     pub async fn limited(
         dir: Option<PathBuf>,
         data: DataSet,
         limits: Option<ServiceLimits>,
     ) -> Result<Testbed> {
         let parent = dir.unwrap_or_else(std::env::temp_dir);
-        let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(&parent);
-        let scratch = scratch.map_err(|e| {
-            Error::new(
-                ErrorKind::Config,
-                "bench:",
-                format!("{}: {e}; name a directory with --dir", parent.display()),
-            )
+        let scratch = scratch(&parent).map_err(|e| {
+            let why = format!("{}: {e}; name a directory with --dir", parent.display());
+            Error::new(ErrorKind::Config, "bench:", why)
         })?;
         let tree = scratch.path().join("export");
         std::fs::create_dir(&tree).map_err(|e| Error::io("make", tree.display(), e))?;
         let (dir, writers) = lay_out(&format!("file://{}", tree.display()), &data).await?;
-        let nas = NasProcess::limited(&tree, limits)?;
+        let nas = NasProcess::start(&tree, limits)?;
         let ports = Ports { nfs: nas.address, mount: nas.address };
         let place = StorageAddress::Nfs { export: "/".to_owned(), ports };
         Ok(Testbed { data, dir, writers, place, nas: Some(nas), scratch })
@@ -103,57 +103,46 @@ impl Testbed {
 
     /// In a bucket or share that can be written, below a key or directory that this run makes.
     pub async fn in_http_store(url: &str, data: DataSet) -> Result<Testbed> {
-        let store = HttpStore::of(url).await?;
-        let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir();
-        let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
-        let (dir, writers) = lay_out(url, &data).await?;
-        Ok(Testbed { data, dir, writers, place: StorageAddress::Http(store), nas: None, scratch })
+        let place = StorageAddress::Http(HttpStore::of(url).await?);
+        Testbed::of_user(url, place, data).await
     }
 
     /// On an NFS server that can be written, below a directory that this run makes.
     pub async fn on_server(url: &str, data: DataSet) -> Result<Testbed> {
         let config = Config::from_url(url)?;
-        let scratch = tempfile::Builder::new().prefix("forebay-bench-").tempdir();
-        let scratch = scratch.map_err(|e| Error::io("make", "a temporary directory", e))?;
-        let ports = Ports::of(&config).await?;
+        let export = String::from_utf8_lossy(&config.export).into_owned();
+        let place = StorageAddress::Nfs { export, ports: Ports::of(&config).await? };
+        Testbed::of_user(url, place, data).await
+    }
+
+    async fn of_user(url: &str, place: StorageAddress, data: DataSet) -> Result<Testbed> {
+        let scratch =
+            scratch(&std::env::temp_dir()).map_err(|e| Error::io("make", "a temporary directory", e))?;
         let (dir, writers) = lay_out(url, &data).await?;
-        let place =
-            StorageAddress::Nfs { export: String::from_utf8_lossy(&config.export).into_owned(), ports };
         Ok(Testbed { data, dir, writers, place, nas: None, scratch })
     }
 
     /// A line that adds `rtt`, and shapes each direction to `rate`.
     pub async fn line(&self, rtt: Duration, rate: Option<ByteRate>) -> Result<Line> {
         let config = relay::Config { rtt, rate, ..Default::default() };
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (export, ports) = match &self.place {
-            StorageAddress::Nfs { export, ports } => (export, ports),
+        let (relays, measured, url) = match &self.place {
+            StorageAddress::Nfs { export, ports } => {
+                let (relays, near) = ports.relayed(config)?;
+                (relays, measure_null(near.nfs, SAMPLES).await?, near.url(export))
+            }
             StorageAddress::Http(store) => {
-                let relay = Relay::bind(any, store.address, config)?;
-                let rtt_ms = measure_http(relay.local_addr(), SAMPLES).await?.median() * 1000.0;
-                let url = store.at(relay.local_addr());
-                return Ok(Line { nominal: rtt, rtt_ms, relays: vec![relay], url });
+                let relay = Relay::bind(SocketAddr::from(([127, 0, 0, 1], 0)), store.address, config)?;
+                let near = relay.local_addr();
+                (vec![relay], measure_http(near, SAMPLES).await?, store.at(near))
             }
         };
-        let nfs = Relay::bind(any, ports.nfs, config.clone())?;
-        let (nfs_address, mut mount_port) = (nfs.local_addr(), nfs.local_addr().port());
-        let mut relays = vec![nfs];
-        if ports.mount != ports.nfs {
-            let mount = Relay::bind(any, ports.mount, config)?;
-            mount_port = mount.local_addr().port();
-            relays.push(mount);
-        }
-        let rtt_ms = measure_null(nfs_address, SAMPLES).await?.median() * 1000.0;
-        let url = format!("nfs://{nfs_address}{export}?mountport={mount_port}");
-        Ok(Line { nominal: rtt, rtt_ms, relays, url })
+        Ok(Line { nominal: rtt, rtt_ms: measured.median() * 1000.0, relays, url })
     }
 
     /// Straight to the storage.
     pub fn near_url(&self) -> String {
         match &self.place {
-            StorageAddress::Nfs { export, ports } => {
-                format!("nfs://{}{export}?mountport={}", ports.nfs, ports.mount.port())
-            }
+            StorageAddress::Nfs { export, ports } => ports.url(export),
             StorageAddress::Http(store) => store.at(store.address),
         }
     }
@@ -220,9 +209,9 @@ impl Line {
     }
 }
 
-/// The URL of a tier, for clients.
-pub fn tier_url(tier: &TierProcess) -> String {
-    tier.url.clone()
+/// For what is put up on this machine.
+fn scratch(parent: &Path) -> std::io::Result<tempfile::TempDir> {
+    tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(parent)
 }
 
 async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Client>>)> {

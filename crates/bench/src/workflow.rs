@@ -17,12 +17,10 @@ use bench_load::process;
 use bench_load::shape::{Layout, Sizes};
 use bench_load::target::{self, Client, from_url};
 use bench_report::format;
-use bench_report::model::{
-    Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Series, Table, TableRow,
-};
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, ResultFile, Series};
 use bench_report::published::PUBLISHED;
 use bench_report::sanity;
-use bench_report::summary::{coefficient_of_variation, estimate, median, median_interval};
+use bench_report::summary::{coefficient_of_variation, estimate, median, point};
 use clap::Args;
 use quantity::ByteRate;
 use tokio::task::JoinSet;
@@ -30,12 +28,13 @@ use types::{Error, ErrorKind, Result};
 
 use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, TimeCut};
-use crate::ceiling;
+use crate::columns;
+use crate::driver;
 use crate::fixture::relay_cpu_seconds;
 use crate::limit;
-use crate::ranks::unless_interrupted;
 use crate::results::{ResultBuilder, publish};
-use crate::testbed::{DataSet, Line, Testbed, tier_url};
+use crate::testbed::{DataSet, Line, Testbed};
+use crate::worker_phases::MIB;
 use graph::{Graph, Task, TaskSchedule};
 
 /// A task file is smaller.
@@ -89,11 +88,32 @@ impl SitePath {
     }
 }
 
-/// Which site each node is on, in the order in which the batch system fills them. 0: near, 1: far.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Which site each node is on, in the order in which the batch system fills them, and what was measured so.
+#[derive(Clone, Debug)]
 struct Partition {
     name: String,
+    /// 0: near, 1: far.
     sites: Vec<usize>,
+    /// Of each way, by repetition: as many as there was time for.
+    runs: [Vec<WorkflowRun>; 2],
+}
+
+impl Partition {
+    fn new(name: String, sites: Vec<usize>) -> Partition {
+        Partition { name, sites, runs: Default::default() }
+    }
+
+    fn is_all(&self, site: usize) -> bool {
+        self.sites.iter().all(|one| *one == site)
+    }
+
+    fn values(&self, way: SitePath, value: impl Fn(&WorkflowRun) -> f64) -> Vec<f64> {
+        self.runs[way as usize].iter().map(value).collect()
+    }
+
+    fn makespans(&self, way: SitePath) -> Vec<f64> {
+        self.values(way, |run| run.makespan)
+    }
 }
 
 /// Every split of the nodes, mixed ones in both orders.
@@ -102,11 +122,10 @@ fn partitions(nodes: u32) -> Vec<Partition> {
     for far in 0..=nodes as usize {
         let near = nodes as usize - far;
         let near_first: Vec<usize> = [vec![0; near], vec![1; far]].concat();
-        let mut far_first = near_first.clone();
-        far_first.reverse();
-        all.push(Partition { name: format!("near {near} + far {far}"), sites: near_first.clone() });
+        let far_first: Vec<usize> = near_first.iter().rev().copied().collect();
+        all.push(Partition::new(format!("near {near} + far {far}"), near_first.clone()));
         if far_first != near_first {
-            all.push(Partition { name: format!("far {far} + near {near}"), sites: far_first });
+            all.push(Partition::new(format!("far {far} + near {near}"), far_first));
         }
     }
     all
@@ -180,65 +199,67 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     draft.parameter("tasks", graph.tasks.len());
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
-    let ceiling = ceiling::measure().await?;
     let layout = layout(&graph)?;
     let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let testbed = Testbed::here(args.dir.clone(), DataSet { layout: layout.clone(), content }).await?;
-    let partitions = partitions(args.nodes);
-    let poll = Duration::from_secs_f64(if args.common.faithful {
-        POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()
-    } else {
-        0.0
-    });
-    let inputs = Arc::new(Inputs { graph, layout, content, root: testbed.root(), poll });
-    let measured = unless_interrupted(all(args, &testbed, &inputs, &partitions, repetitions)).await;
-    draft.cleaned(testbed.clean_up().await.map(Some));
-    let (line, runs, cut) = measured?;
-    TimeCut::tell(cut, &mut draft, "pairs of runs");
-    fill(&mut draft, &partitions, &runs);
-    limits(&mut draft, args, &partitions, &runs);
-    if let Some(warning) = line.warning() {
-        draft.warning(warning);
-    }
-    draft.note(
-        "tasks read and do not write. Of the study's graph the number of tasks, the sum \
-         of run times on each site and the longest task are published; the rest of its shape is ours.",
-    );
-    ceiling.tell(&mut draft.file);
-    Ok(draft.finish())
+    let testbed = Testbed::limited(args.dir.clone(), DataSet { layout: layout.clone(), content }, None);
+    let poll = match args.common.faithful {
+        true => Duration::from_secs_f64(POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()),
+        false => Duration::ZERO,
+    };
+    let measure = async |testbed: &Testbed| {
+        let inputs = Inputs { graph, layout, content, root: testbed.root(), poll };
+        all(args, testbed, &Arc::new(inputs), repetitions).await
+    };
+    driver::on_testbed(draft, testbed, measure, |draft, _, _, measured| {
+        let WorkflowRuns { line, partitions, cut } = measured;
+        TimeCut::tell(cut, draft, "pairs of runs");
+        fill(draft, args, &partitions);
+        if let Some(warning) = line.warning() {
+            draft.warning(warning);
+        }
+        draft.note(
+            "tasks read and do not write. Of the study's graph the number of tasks, the sum \
+             of run times on each site and the longest task are published; the rest of its shape is ours.",
+        );
+    })
+    .await
 }
 
-/// The runs of each partition, of each way, by repetition: as many as there was time for.
-type Runs = Vec<[Vec<WorkflowRun>; 2]>;
+struct WorkflowRuns {
+    line: Line,
+    partitions: Vec<Partition>,
+    /// The time was over before all pairs of runs.
+    cut: Option<TimeCut>,
+}
 
 async fn all(
     args: &WorkflowArgs,
     testbed: &Testbed,
     inputs: &Arc<Inputs>,
-    partitions: &[Partition],
     repetitions: u32,
-) -> Result<(Line, Runs, Option<TimeCut>)> {
+) -> Result<WorkflowRuns> {
     let budget = Budget::start(&args.common);
     let line = testbed.line(args.rtt, args.rate).await?;
-    let mut runs = vec![[Vec::new(), Vec::new()]; partitions.len()];
+    let mut partitions = partitions(args.nodes);
     // Both ways of a partition or none, as they are compared.
     let pairs = u32::try_from(partitions.len()).unwrap_or(u32::MAX).saturating_mul(repetitions);
     let cut = budget.repeat(pairs, async |done| {
         let at = done as usize % partitions.len();
-        for (way, runs) in SitePath::ALL.into_iter().zip(&mut runs[at]) {
+        let partition = &mut partitions[at];
+        for way in SitePath::ALL {
             // Empty at the start of every run, as the study's client caches were.
             let tier = if way == SitePath::Tier { Some(testbed.tier(&line)?) } else { None };
-            let far = tier.as_ref().map_or_else(|| line.url.clone(), tier_url);
+            let far = tier.as_ref().map_or(&line.url, |tier| &tier.url);
             let (before, cpu_before) = (line.bytes_down(), own_cpu_seconds());
-            let mut run = execute(inputs, &partitions[at], [&testbed.near_url(), &far]).await?;
+            let mut run = execute(inputs, &partition.sites, [&testbed.near_url(), far]).await?;
             run.line_bytes = line.bytes_down() - before;
             run.cpu_seconds = (own_cpu_seconds() - cpu_before).max(0.0);
-            runs.push(run);
+            partition.runs[way as usize].push(run);
         }
         Ok(())
     });
     let cut = cut.await?;
-    Ok((line, runs, cut))
+    Ok(WorkflowRuns { line, partitions, cut })
 }
 
 /// The relay works in this process, and is the line's.
@@ -297,14 +318,10 @@ impl Inputs {
     }
 }
 
-/// All tasks on the nodes of the partition; each node is a client of its own, fresh from a mount.
-async fn execute(
-    inputs: &Arc<Inputs>,
-    partition: &Partition,
-    urls: [&str; graph::SITES],
-) -> Result<WorkflowRun> {
+/// All tasks on nodes of these sites; each node is a client of its own, fresh from a mount.
+async fn execute(inputs: &Arc<Inputs>, sites: &[usize], urls: [&str; graph::SITES]) -> Result<WorkflowRun> {
     let mut clients: Vec<Arc<dyn Client>> = Vec::new();
-    for site in &partition.sites {
+    for site in sites {
         clients.extend(target::clients(&from_url(urls[*site])?, clients.len() as u32, 1).await?);
     }
     let graph = inputs.graph.clone();
@@ -313,7 +330,7 @@ async fn execute(
     let (mut run, start) = (WorkflowRun::default(), Instant::now());
     while !schedule.is_done() {
         while let Some((task, node)) = schedule.start() {
-            let (inputs, client, site) = (inputs.clone(), clients[node].clone(), partition.sites[node]);
+            let (inputs, client, site) = (inputs.clone(), clients[node].clone(), sites[node]);
             running.spawn(async move {
                 let begin = Instant::now();
                 tokio::time::sleep(inputs.poll).await;
@@ -337,47 +354,40 @@ async fn execute(
     Ok(run)
 }
 
-fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<WorkflowRun>; 2]]) {
-    let of = |runs: &[WorkflowRun], value: fn(&WorkflowRun) -> f64| -> Vec<f64> {
-        runs.iter().map(value).collect()
+fn fill(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition]) {
+    let nodes = |partition: &Partition, site: usize| {
+        Cell::Count(partition.sites.iter().filter(|one| **one == site).count() as u64)
     };
-    let rows = partitions.iter().zip(runs).map(|(partition, runs)| {
-        let far = partition.sites.iter().filter(|site| **site == 1).count() as u64;
-        let mut cells = vec![
-            Cell::text(&partition.name),
-            Cell::Count(partition.sites.len() as u64 - far),
-            Cell::Count(far),
-        ];
-        for runs in runs {
-            cells.push(estimate(&of(runs, |run| run.makespan)));
-            cells.push(estimate(&of(runs, |run| run.io_seconds)));
-            cells.push(estimate(&of(runs, |run| run.line_bytes as f64 / 1_048_576.0)));
-        }
-        cells.push(estimate(&of(&runs[0], |run| run.task_seconds)));
-        TableRow { invalid: invalid(&runs.concat()), ..TableRow::new(cells) }
-    });
-    let columns = [
-        "Partition",
-        "nodes near",
-        "nodes far",
-        "Elapsed Time, line (s)",
-        "reading, line (s)",
-        "line MiB",
-        "Elapsed Time, tier (s)",
-        "reading, tier (s)",
-        "line MiB with tier",
-        "sum of task times (s)",
-    ];
-    draft.file.tables.push(
-        Table::new("Makespan of each split of the nodes", columns, rows.collect())
-            .noted(["Reading: the sum over all tasks, at both sites. The tier is empty when a run begins."]),
+    let mib = |run: &WorkflowRun| run.line_bytes as f64 / MIB;
+    let time = |partition: &Partition, way| estimate(&partition.makespans(way));
+    let reading = |partition: &Partition, way| estimate(&partition.values(way, |run| run.io_seconds));
+    let table = columns::table(
+        "Makespan of each split of the nodes",
+        partitions,
+        |partition| invalid(&partition.runs.concat()),
+        &[
+            ("Partition", &|partition| Cell::text(&partition.name)),
+            ("nodes near", &|partition| nodes(partition, 0)),
+            ("nodes far", &|partition| nodes(partition, 1)),
+            ("Elapsed Time, line (s)", &|partition| time(partition, SitePath::Line)),
+            ("reading, line (s)", &|partition| reading(partition, SitePath::Line)),
+            ("line MiB", &|partition| estimate(&partition.values(SitePath::Line, mib))),
+            ("Elapsed Time, tier (s)", &|partition| time(partition, SitePath::Tier)),
+            ("reading, tier (s)", &|partition| reading(partition, SitePath::Tier)),
+            ("line MiB with tier", &|partition| estimate(&partition.values(SitePath::Tier, mib))),
+            ("sum of task times (s)", &|partition| {
+                estimate(&partition.values(SitePath::Line, |run| run.task_seconds))
+            }),
+        ],
     );
-    draft.file.tables.extend([PUBLISHED.tryggve.partitions.table(), PUBLISHED.tryggve.caw.table()]);
-    let series = SitePath::ALL.into_iter().enumerate().map(|(i, way)| {
-        let points = runs.iter().enumerate().filter_map(|(x, runs)| {
-            let values = of(&runs[i], |run| run.makespan);
-            Some(Point { x: x as f64, y: median(&values)?, interval: median_interval(&values) })
-        });
+    draft.file.tables.extend([
+        table.noted(["Reading: the sum over all tasks, at both sites. The tier is empty when a run begins."]),
+        PUBLISHED.tryggve.partitions.table(),
+        PUBLISHED.tryggve.caw.table(),
+    ]);
+    let series = SitePath::ALL.map(|way| {
+        let points = partitions.iter().enumerate();
+        let points = points.filter_map(|(x, partition)| point(x as f64, &partition.makespans(way)));
         Series::ours(way.name(), points.collect())
     });
     draft.file.plots.push(Plot {
@@ -385,23 +395,20 @@ fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Workfl
         x: Axis::named("", partitions.iter().map(|partition| partition.name.clone())),
         y: Axis::linear("seconds"),
         kind: PlotKind::Bars,
-        series: series.collect(),
+        series: series.into(),
     });
-    for (partition, runs) in partitions.iter().zip(runs) {
-        for (way, runs) in SitePath::ALL.into_iter().zip(runs).filter(|(_, runs)| !runs.is_empty()) {
-            let measure = Measure::new(
-                format!("makespan, {}, {}", partition.name, way.name()),
-                "s",
-                Better::Lower,
-                of(runs, |run| run.makespan),
-            );
-            draft.measure(measure, &invalid(runs));
+    for partition in partitions {
+        for way in SitePath::ALL {
+            let runs = &partition.runs[way as usize];
+            if !runs.is_empty() {
+                let name = format!("makespan, {}, {}", partition.name, way.name());
+                let measure = Measure::new(name, "s", Better::Lower, partition.makespans(way));
+                draft.measure(measure, &invalid(runs));
+            }
         }
     }
-    if let Some([line, tier]) =
-        partitions.iter().position(|p| p.sites.iter().all(|site| *site == 0)).and_then(|at| runs.get(at))
-    {
-        let both: Vec<f64> = [of(line, |run| run.makespan), of(tier, |run| run.makespan)].concat();
+    if let Some(near) = partitions.iter().find(|partition| partition.is_all(0)) {
+        let both = SitePath::ALL.map(|way| near.makespans(way)).concat();
         if let Some(noise) = coefficient_of_variation(&both) {
             draft.note(format!(
                 "with all nodes near the two ways are the same: they vary by {:.1} %, which is the noise floor",
@@ -409,37 +416,25 @@ fn fill(draft: &mut ResultBuilder, partitions: &[Partition], runs: &[[Vec<Workfl
             ));
         }
     }
-    let all_far = partitions.iter().position(|p| p.sites.iter().all(|site| *site == 1));
-    if let Some([line, tier]) = all_far.and_then(|at| runs.get(at))
-        && let (Some(line), Some(tier)) =
-            (median(&of(line, |run| run.makespan)), median(&of(tier, |run| run.makespan)))
-    {
+    let Some(far) = partitions.iter().find(|partition| partition.is_all(1)) else { return };
+    if let [Some(line), Some(tier)] = SitePath::ALL.map(|way| median(&far.makespans(way))) {
         draft.verdict(format!(
             "all nodes far: {line:.2} s over the line, {tier:.2} s through a tier there ({:.2}x)",
             line / tier
         ));
+    }
+    // What limits each way, in the first repetition.
+    for way in SitePath::ALL {
+        if let Some(run) = far.runs[way as usize].first() {
+            let told = limit::of_tasks(run.cpu_seconds, run.makespan, run.line_bytes, args.rate);
+            draft.limit(format!("all nodes far, {}", way.name()), &told);
+        }
     }
 }
 
 /// Why the runs of a row must not be believed. Wrong bytes and failed calls end the whole.
 fn invalid(runs: &[WorkflowRun]) -> Vec<String> {
     runs.iter().find_map(|run| sanity::too_short(run.makespan)).into_iter().collect()
-}
-
-/// What limits the split whose nodes are all far, each way, in the first repetition.
-fn limits(
-    draft: &mut ResultBuilder,
-    args: &WorkflowArgs,
-    partitions: &[Partition],
-    runs: &[[Vec<WorkflowRun>; 2]],
-) {
-    let all_far = partitions.iter().position(|p| p.sites.iter().all(|site| *site == 1));
-    let Some(runs) = all_far.and_then(|at| runs.get(at)) else { return };
-    for (way, run) in SitePath::ALL.into_iter().zip(runs).filter_map(|(way, runs)| Some((way, runs.first()?)))
-    {
-        let told = limit::of_tasks(run.cpu_seconds, run.makespan, run.line_bytes, args.rate);
-        draft.limit(format!("all nodes far, {}", way.name()), &told);
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{
     AccessOrder, Amount, ClientSet, Layout, LoadWork, Sequence, Sharing, Sizes, Touch, TouchUnit,
@@ -183,6 +184,10 @@ impl SweepPlan {
         Ok(plan)
     }
 
+    fn content(&self) -> SeededData {
+        SeededData { seed: self.seed, ..SeededData::default() }
+    }
+
     /// Files that are so many times as large as the cache.
     fn layout(&self, factor: f64) -> Layout {
         let files = (self.cache_bytes as f64 * factor / self.file_bytes as f64).round().max(1.0) as u64;
@@ -213,7 +218,7 @@ impl SweepPlan {
         LoadJob {
             root: cold_tier.root.clone(),
             layout: layout.clone(),
-            content: cold_tier.content,
+            content: self.content(),
             fleet: self.fleet,
             phases: vec![LoadPhase { name: "read".to_owned(), work, ..LoadPhase::default() }],
             limits: budget.limits(),
@@ -293,10 +298,7 @@ struct SweepRuns {
 }
 
 pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
-    let running = match args.tier.as_ref().and(args.common.admin) {
-        Some(admin) => Some(CounterPage::of(admin)?),
-        None => None,
-    };
+    let running = args.tier.as_ref().and(args.common.admin).map(CounterPage::of).transpose()?;
     let own = args.common.scale.small_is(0.003).of(CACHE_BYTES, CACHE_MIN);
     let theirs = running.as_ref().and_then(CounterPage::max_bytes);
     if running.is_some() && theirs.is_none() {
@@ -388,8 +390,8 @@ impl SweepRun<'_> {
         let cold_tier = self.tier_under_test.cold_tier(plan, &layout).await?;
         let order = OrderName::Permutation;
         let watch = Watch::start(cold_tier.admin, |counters| CounterLook {
-            hit: counters.hit_bytes(),
-            miss: counters.miss_bytes(),
+            hit: counters.cache("hit_bytes"),
+            miss: counters.cache("miss_bytes"),
             used: counters.used_bytes(),
         });
         let cold = self.pass(&cold_tier, &layout, order, WARM_UP_PASSES, 0, "getting warm").await?;
@@ -422,7 +424,7 @@ impl SweepRun<'_> {
         self.tier_under_test.leave(cold_tier).await?;
         let (first_unique, unique) =
             (plan.unique(order, &layout, 1), plan.unique(order, &layout, later.passes));
-        let evicted = life.evicted_bytes();
+        let evicted = life.cache("evicted_bytes");
         // The first draws of zipf are the same in each pass, so that the longest one has them all.
         let again = life.origin_bytes().saturating_sub(life.ahead_unread_bytes()).saturating_sub(unique);
         Ok(SweepCondition { factor, order, first_unique, unique, first, later, evicted, again })
@@ -450,19 +452,12 @@ impl SweepRun<'_> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: WorkingSetArgs,
-    }
+    use crate::args::typed;
 
     fn plan(more: &[&str]) -> Result<SweepPlan> {
-        let line = Line::try_parse_from([&["working-set"], more].concat()).expect("a command line");
-        SweepPlan::of(&line.args, line.args.cache_size.unwrap_or(CACHE_MIN))
+        let args: WorkingSetArgs = typed(more).expect("a command line");
+        SweepPlan::of(&args, args.cache_size.unwrap_or(CACHE_MIN))
     }
 
     #[test]

@@ -48,4 +48,5 @@ mod write;
 
 pub use config::{AuthSysIdentity, Config};
 pub use kind::KIND;
+pub use mounting::ports;
 pub use origin::NfsOrigin;

@@ -29,16 +29,8 @@ pub struct Mounter {
 }
 
 impl Mounter {
-    /// Finds the ports: the configured ones, otherwise the portmapper's.
     pub async fn find(config: &Config, credentials: Credentials) -> Result<Mounter> {
-        let ask = |program| getport(config, program);
-        let (nfs_port, mount_port) = match (config.port, config.mount_port) {
-            (Some(nfs), Some(mount)) => (nfs, mount),
-            (None, Some(mount)) => (2049, mount),
-            // Servers that need no portmapper (ours too) answer MOUNT on the NFS port.
-            (Some(nfs), None) => (nfs, ask(mount::PROGRAM).await.unwrap_or(nfs)),
-            (None, None) => tokio::try_join!(ask(nfs3::PROGRAM), ask(mount::PROGRAM))?,
-        };
+        let (nfs_port, mount_port) = ports(config).await?;
         let (host, timeout) = (config.host.clone(), config.connect_timeout);
         Ok(Mounter { host, nfs_port, mount_port, credentials, timeout })
     }
@@ -123,6 +115,18 @@ fn exports_text(exports: &[ExportEntry]) -> String {
         names.push(format!("and {} more", exports.len() - EXPORTS_TOLD));
     }
     format!("it exports {}", names.join(", "))
+}
+
+/// Where NFS and MOUNT listen: at the configured ports, otherwise the portmapper's.
+pub async fn ports(config: &Config) -> Result<(u16, u16)> {
+    let ask = |program| getport(config, program);
+    Ok(match (config.port, config.mount_port) {
+        (Some(nfs), Some(mount)) => (nfs, mount),
+        (None, Some(mount)) => (2049, mount),
+        // Servers that need no portmapper (ours too) answer MOUNT on the NFS port.
+        (Some(nfs), None) => (nfs, ask(mount::PROGRAM).await.unwrap_or(nfs)),
+        (None, None) => tokio::try_join!(ask(nfs3::PROGRAM), ask(mount::PROGRAM))?,
+    })
 }
 
 async fn getport(config: &Config, program: u32) -> Result<u16> {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use serde::Deserialize;
-use types::{Error, ErrorKind, Result};
+use types::Result;
 
 use crate::fixture::operator;
 
@@ -31,12 +31,9 @@ struct TierJunction {
 
 /// `forebay 0.1.0, read-only, cache 20.00 GiB, / = nfs://nas/show?nconnect=4`
 pub fn of_tier(admin: SocketAddr) -> Result<String> {
-    let refuse = |why: String| {
-        let message = format!("the tier at {admin}: {why}; name a running one with --admin ADDR");
-        Error::new(ErrorKind::Unavailable, "read the configuration of", message)
-    };
-    let text = operator::page(admin, "/v1/status").map_err(refuse)?;
-    told(&text).map_err(|e| refuse(e.to_string()))
+    let operation = "read the configuration of";
+    let text = operator::page(admin, "/v1/status", operation)?;
+    told(&text).map_err(|e| operator::unavailable(admin, operation, e))
 }
 
 fn told(status: &str) -> serde_json::Result<String> {

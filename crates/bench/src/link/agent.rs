@@ -22,20 +22,8 @@ use super::{pair, schedule};
 const ECHO_IDLE: Duration = Duration::from_secs(120);
 /// Runs that an agent is a rank of at the same time: each has a thread.
 const RUNS_MAX: usize = 128;
-
-#[derive(Clone, Debug)]
-pub struct AgentConfig {
-    /// Connections at once; more wait. Default 1024.
-    pub connections_max: usize,
-    /// Who knows it may have this agent run pairs of its own, that is send to others. Default: nobody may.
-    pub token: Option<String>,
-}
-
-impl Default for AgentConfig {
-    fn default() -> AgentConfig {
-        AgentConfig { connections_max: 1024, token: None }
-    }
-}
+/// Connections at once; more wait.
+const CONNECTIONS_MAX: usize = 1024;
 
 /// Runs until it is dropped; its connections end with it.
 pub struct LinkServer {
@@ -44,12 +32,13 @@ pub struct LinkServer {
 }
 
 impl LinkServer {
-    pub async fn bind(listen: SocketAddr, config: AgentConfig) -> Result<LinkServer> {
+    /// `token`: who knows it may have this agent run pairs of its own, that is send to others; without one nobody may.
+    pub async fn bind(listen: SocketAddr, token: Option<String>) -> Result<LinkServer> {
         let failed = |e| Error::io("listen for link tests on", listen, e);
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let runs = Semaphore::new(RUNS_MAX);
-        let state = Arc::new(ServerState { config, sessions: Sessions::default(), runs });
+        let state = Arc::new(ServerState { token, sessions: Sessions::default(), runs });
         Ok(LinkServer { address, task: tokio::spawn(accept(listener, state)) })
     }
 
@@ -65,13 +54,13 @@ impl Drop for LinkServer {
 }
 
 struct ServerState {
-    config: AgentConfig,
+    token: Option<String>,
     sessions: Sessions,
     runs: Semaphore,
 }
 
 async fn accept(listener: TcpListener, state: Arc<ServerState>) {
-    let room = Arc::new(Semaphore::new(state.config.connections_max.max(1)));
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -108,7 +97,7 @@ async fn serve(mut stream: TcpStream, state: &ServerState) -> io::Result<()> {
             Ok(())
         }
         Question::Join { seat, role } => {
-            let token = match (role, &state.config.token) {
+            let token = match (role, &state.token) {
                 (JoinRole::OtherEnd, _) => open_token(),
                 (JoinRole::Opener, Some(token)) => RunToken::chosen(token.clone()),
                 (JoinRole::Opener, None) => {

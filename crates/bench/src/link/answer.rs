@@ -3,11 +3,7 @@
 mod bounds;
 mod tables;
 
-use std::collections::BTreeMap;
-
-use bench_report::model::{
-    Axis, Better, Finding, Measure, Plot, PlotKind, Point, ResultFile, SCHEMA, Series, Severity,
-};
+use bench_report::model::{Axis, Better, Measure, Plot, PlotKind, Point, ResultFile, Series};
 use bench_report::overlap::{OVERLAP_MIN, PhaseSpans, Refusal, Span};
 use bench_report::summary::median;
 use serde_json::json;
@@ -15,6 +11,8 @@ use serde_json::json;
 use super::schedule::{Ran, Round};
 use super::wire::{StreamDirection, StreamLog};
 use super::{Config, Pair};
+use crate::results::ResultBuilder;
+use crate::worker_phases::MIB;
 
 /// A clock that may be wrong by more than this part of the time makes the other end's window doubtful.
 const CLOCK_DOUBT: f64 = 0.05;
@@ -27,29 +25,21 @@ pub use bounds::Here;
 
 /// The same pairs and streams in the same direction, again and again.
 struct LinkCondition<'a> {
-    way: StreamDirection,
-    streams: u32,
-    together: bool,
+    first: &'a Round,
+    /// All of them, in their order.
     rounds: Vec<&'a Round>,
 }
 
 fn conditions(rounds: &[Round]) -> Vec<LinkCondition<'_>> {
     let mut found: Vec<LinkCondition> = Vec::new();
     for round in rounds {
+        let of = |round: &Round| (round.way, round.streams, round.together);
         let same = |c: &&mut LinkCondition| {
-            let pairs = |round: &Round| round.pairs.iter().map(|ran| ran.pair.clone()).collect::<Vec<_>>();
-            let first = c.rounds.first().map(|first| pairs(first));
-            (c.way, c.streams, c.together) == (round.way, round.streams, round.together)
-                && first == Some(pairs(round))
+            of(c.first) == of(round) && c.pairs().eq(round.pairs.iter().map(|ran| &ran.pair))
         };
         match found.iter_mut().find(same) {
             Some(condition) => condition.rounds.push(round),
-            None => found.push(LinkCondition {
-                way: round.way,
-                streams: round.streams,
-                together: round.together,
-                rounds: vec![round],
-            }),
+            None => found.push(LinkCondition { first: round, rounds: vec![round] }),
         }
     }
     found
@@ -107,9 +97,8 @@ fn phase(config: &Config, round: &Round, pairs: &[Ran], end: StreamEnd) -> Resul
     for ran in pairs {
         let logs = end.logs(ran);
         if logs.len() < round.streams as usize {
-            let reason =
-                format!("{}: {} of {} streams told what they did", ran.pair, logs.len(), round.streams);
-            return Err(Refusal { reason });
+            let (pair, told, all) = (&ran.pair, logs.len(), round.streams);
+            return Err(Refusal { reason: format!("{pair}: {told} of {all} streams told what they did") });
         }
         spans.extend(
             logs.iter().map(|l| span(format!("{} stream {}", ran.pair, l.stream), l, from, round.stop_us)),
@@ -135,6 +124,15 @@ fn mbit(bytes_per_second: f64) -> f64 {
     bytes_per_second * 8.0 / 1e6
 }
 
+/// MiB/s.
+fn in_mib(mbit: f64) -> f64 {
+    mbit * 1e6 / 8.0 / MIB
+}
+
+fn in_ms(us: &[u64]) -> Vec<f64> {
+    us.iter().map(|us| *us as f64 / 1e3).collect()
+}
+
 fn arrow(pair: &Pair, way: StreamDirection) -> String {
     let here = pair.from.as_deref().unwrap_or("here");
     match way {
@@ -147,20 +145,20 @@ fn streams(n: u32) -> String {
     if n == 1 { "1 stream".to_owned() } else { format!("{n} streams") }
 }
 
-impl LinkCondition<'_> {
+impl<'a> LinkCondition<'a> {
     /// For the rates of one of its pairs.
     fn name(&self, pair: &Pair) -> String {
-        let together = if self.together { " each, all pairs at once" } else { "" };
-        format!("{}, {}{together}", arrow(pair, self.way), streams(self.streams))
+        let together = if self.first.together { " each, all pairs at once" } else { "" };
+        format!("{}, {}{together}", arrow(pair, self.first.way), streams(self.first.streams))
     }
 
     fn name_of_all(&self) -> String {
-        let way = if self.way == StreamDirection::Up { "there" } else { "back" };
-        format!("all pairs at once, {way}, {} each", streams(self.streams))
+        let way = if self.first.way == StreamDirection::Up { "there" } else { "back" };
+        format!("all pairs at once, {way}, {} each", streams(self.first.streams))
     }
 
-    fn pairs(&self) -> Vec<&Pair> {
-        self.rounds.first().map(|round| round.pairs.iter().map(|ran| &ran.pair).collect()).unwrap_or_default()
+    fn pairs(&self) -> impl Iterator<Item = &'a Pair> + use<'a> {
+        self.first.pairs.iter().map(|ran| &ran.pair)
     }
 
     /// Of pair number `at` in each round.
@@ -180,8 +178,7 @@ impl LinkCondition<'_> {
 
     /// Milliseconds.
     fn round_trips(&self, at: usize, of: fn(&Ran) -> &[u64]) -> Vec<f64> {
-        let all = self.each(at).flat_map(|(_, ran)| of(ran));
-        all.map(|us| *us as f64 / 1e3).collect()
+        self.each(at).flat_map(|(_, ran)| in_ms(of(ran))).collect()
     }
 }
 
@@ -206,67 +203,81 @@ fn loaded(ran: &Ran) -> &[u64] {
 
 pub fn of(config: &Config, rounds: &[Round], here: &Here) -> ResultFile {
     let conditions = conditions(rounds);
-    let mut findings = findings(config, &conditions);
-    findings.extend(bounds::findings(config, &conditions, here));
-    ResultFile {
-        schema: SCHEMA,
-        experiment: "link".to_owned(),
-        title: "The link by itself".to_owned(),
-        preset: config.preset.to_owned(),
-        command: config.command.clone(),
-        seed: 0,
-        parameters: parameters(config),
-        tables: tables::of(config, &conditions, here),
-        plots: conditions.iter().filter_map(|condition| over_time(config, condition)).collect(),
-        measures: measures(config, &conditions),
-        findings,
-        // `run` knows when it was and on what.
-        ..ResultFile::default()
+    let mut draft = ResultBuilder::without_common("link", "The link by itself", config.preset, 0);
+    draft.file.command = config.command.clone();
+    draft.parameter("pairs", config.pairs.iter().map(Pair::to_string).collect::<Vec<_>>());
+    draft.parameter("streams", config.streams);
+    draft.parameter("streams_together", config.streams_together);
+    draft.parameter("seconds", config.time.as_secs_f64());
+    draft.parameter("omit_seconds", config.omit.as_secs_f64());
+    draft.parameter("repetitions", config.repetitions);
+    draft.parameter("ways", json!(config.ways));
+    draft.file.tables = tables::of(config, &conditions, here);
+    draft.file.plots = conditions.iter().filter_map(|condition| over_time(config, condition)).collect();
+    for condition in &conditions {
+        judge(&mut draft, config, condition);
+    }
+    doubt_clock(&mut draft, config, &conditions);
+    bounds::judge(&mut draft, config, &conditions, here);
+    draft.file
+}
+
+/// What arrived and how long the line became, for comparisons and in words.
+fn judge(draft: &mut ResultBuilder, config: &Config, condition: &LinkCondition) {
+    for (at, pair) in condition.pairs().enumerate() {
+        let name = condition.name(pair);
+        carried(draft, &name, condition.rates(config, at, StreamEnd::Receiver));
+        let of_round = |(_, ran): (&Round, &Ran)| median(&in_ms(&ran.log.loaded_us));
+        let loaded: Vec<f64> = condition.each(at).filter_map(of_round).collect();
+        if !loaded.is_empty() {
+            let name = format!("round trip under load, {name}");
+            draft.file.measures.push(Measure::new(name, "ms", Better::Lower, loaded));
+        }
+        bloat(draft, &name, condition, at);
+    }
+    if condition.first.together {
+        let rates = condition.rates_of_all(config, StreamEnd::Receiver);
+        carried(draft, &condition.name_of_all(), rates);
     }
 }
 
-fn parameters(config: &Config) -> BTreeMap<String, serde_json::Value> {
-    let pairs: Vec<String> = config.pairs.iter().map(Pair::to_string).collect();
-    let parameters = [
-        ("pairs", json!(pairs)),
-        ("streams", json!(config.streams)),
-        ("streams_together", json!(config.streams_together)),
-        ("seconds", json!(config.time.as_secs_f64())),
-        ("omit_seconds", json!(config.omit.as_secs_f64())),
-        ("repetitions", json!(config.repetitions)),
-        ("ways", json!(config.ways)),
-    ];
-    parameters.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+fn carried(draft: &mut ResultBuilder, name: &str, (rates, why): (Vec<f64>, Option<String>)) {
+    if let Some(rate) = median(&rates) {
+        draft.verdict(format!(
+            "{name}: {rate:.0} Mbit/s ({:.1} MiB/s) arrive, in the window in which all streams run.",
+            in_mib(rate)
+        ));
+        draft.file.measures.push(Measure::new(name, "Mbit/s", Better::Higher, rates));
+    }
+    if let Some(why) = why {
+        draft.warning(format!("{name}: {why}"));
+    }
 }
 
-fn measures(config: &Config, conditions: &[LinkCondition]) -> Vec<Measure> {
-    let mut measures = Vec::new();
-    let mut add = |name: String, unit: &str, better, values: Vec<f64>| {
-        if !values.is_empty() {
-            measures.push(Measure::new(name, unit, better, values));
-        }
-    };
-    for condition in conditions {
-        for (at, pair) in condition.pairs().into_iter().enumerate() {
-            let name = condition.name(pair);
-            add(name.clone(), "Mbit/s", Better::Higher, condition.rates(config, at, StreamEnd::Receiver).0);
-            let of_round = |(_, ran): (&Round, &Ran)| {
-                median(&ran.log.loaded_us.iter().map(|us| *us as f64 / 1e3).collect::<Vec<_>>())
-            };
-            let loaded = condition.each(at).filter_map(of_round).collect();
-            add(format!("round trip under load, {name}"), "ms", Better::Lower, loaded);
-        }
-        if condition.together {
-            let (rates, _) = condition.rates_of_all(config, StreamEnd::Receiver);
-            add(condition.name_of_all(), "Mbit/s", Better::Higher, rates);
-        }
+fn bloat(draft: &mut ResultBuilder, name: &str, condition: &LinkCondition, at: usize) {
+    let middle = |of| median(&condition.round_trips(at, of));
+    let (Some(idle), Some(loaded)) = (middle(idle), middle(loaded)) else { return };
+    if loaded > BLOAT * idle && loaded - idle > 1.0 {
+        draft.note(format!(
+            "{name}: a round trip takes {loaded:.2} ms under load and {idle:.2} ms without; it waits in queues."
+        ));
     }
-    measures
+}
+
+fn doubt_clock(draft: &mut ResultBuilder, config: &Config, conditions: &[LinkCondition]) {
+    let pairs = conditions.iter().flat_map(|c| &c.rounds).flat_map(|round| &round.pairs);
+    let worst = seconds(pairs.map(|ran| ran.log.clock_error_us).max().unwrap_or(0));
+    if worst > CLOCK_DOUBT * config.time.as_secs_f64() {
+        draft.warning(format!(
+            "The clocks of the two ends are known to {:.1} ms only; measure for longer.",
+            worst * 1e3
+        ));
+    }
 }
 
 /// What arrived over time in the first round.
 fn over_time(config: &Config, condition: &LinkCondition) -> Option<Plot> {
-    let round = condition.rounds.first()?;
+    let round = condition.first;
     let bin = (round.stop_us.saturating_sub(round.start_us) / BINS as u64).max(1);
     let series = round.pairs.iter().map(|ran| {
         let moved = |at: u64| ran.log.received.iter().map(|log| bytes_at(log, at)).sum::<f64>();
@@ -275,68 +286,16 @@ fn over_time(config: &Config, condition: &LinkCondition) -> Option<Plot> {
             let rate = (moved(from.saturating_add(bin)) - moved(from)) / seconds(bin);
             Point::at(seconds(n * bin), mbit(rate))
         });
-        Series::ours(arrow(&ran.pair, condition.way), points.collect())
+        Series::ours(arrow(&ran.pair, round.way), points.collect())
     });
-    let first = condition.pairs().first().map(|pair| condition.name(pair))?;
-    let title = if condition.together { condition.name_of_all() } else { first };
+    let first = condition.name(condition.pairs().next()?);
+    let title = if round.together { condition.name_of_all() } else { first };
     Some(Plot {
         title: format!("{title}: {} s", config.time.as_secs_f64()),
         x: Axis::linear("Time since the scheduled start (s)"),
         y: Axis::linear("Received (Mbit/s)"),
         kind: PlotKind::Steps,
         series: series.collect(),
-    })
-}
-
-fn findings(config: &Config, conditions: &[LinkCondition]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for condition in conditions {
-        for (at, pair) in condition.pairs().into_iter().enumerate() {
-            let (rates, why) = condition.rates(config, at, StreamEnd::Receiver);
-            let name = condition.name(pair);
-            findings.extend(carried(&name, &rates, why));
-            findings.extend(bloat(&name, condition, at));
-        }
-        if condition.together {
-            let (rates, why) = condition.rates_of_all(config, StreamEnd::Receiver);
-            findings.extend(carried(&condition.name_of_all(), &rates, why));
-        }
-    }
-    findings.extend(doubtful_clock(config, conditions));
-    findings
-}
-
-fn carried(name: &str, rates: &[f64], why: Option<String>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if let Some(rate) = median(rates) {
-        findings.push(Finding::verdict(format!(
-            "{name}: {rate:.0} Mbit/s ({:.1} MiB/s) arrive, in the window in which all streams run.",
-            rate * 1e6 / 8.0 / (1 << 20) as f64
-        )));
-    }
-    findings.extend(why.map(|why| Finding::warning(format!("{name}: {why}"))));
-    findings
-}
-
-fn bloat(name: &str, condition: &LinkCondition, at: usize) -> Option<Finding> {
-    let (idle, loaded) =
-        (median(&condition.round_trips(at, idle))?, median(&condition.round_trips(at, loaded))?);
-    (loaded > BLOAT * idle && loaded - idle > 1.0).then(|| {
-        Finding::new(
-            Severity::Note,
-            format!("{name}: a round trip takes {loaded:.2} ms under load and {idle:.2} ms without; it waits in queues."),
-        )
-    })
-}
-
-fn doubtful_clock(config: &Config, conditions: &[LinkCondition]) -> Option<Finding> {
-    let errors = conditions.iter().flat_map(|c| &c.rounds).flat_map(|round| &round.pairs);
-    let worst = seconds(errors.map(|ran| ran.log.clock_error_us).max()?);
-    (worst > CLOCK_DOUBT * config.time.as_secs_f64()).then(|| {
-        Finding::warning(format!(
-            "The clocks of the two ends are known to {:.1} ms only; measure for longer.",
-            worst * 1e3
-        ))
     })
 }
 

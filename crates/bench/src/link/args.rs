@@ -5,12 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bench_fleet::RunToken;
-use tokio::signal::unix::{SignalKind, signal};
-use types::{Error, Result};
+use types::Result;
 
-use super::{AgentConfig, Config, LinkServer, Pair};
+use super::{Config, LinkServer, Pair};
 use crate::args::OutputArgs;
-use crate::ranks::alone;
+use crate::ranks::{alone, signalled};
 use crate::results;
 
 /// The link by itself: TCP streams between agents, without any storage.
@@ -110,15 +109,9 @@ async fn measure(args: LinkClientArgs) -> Result<ExitCode> {
 async fn serve(args: ServerArgs) -> Result<()> {
     // The server proves that it knows the token to whoever calls it: one that can be guessed is found out without asking.
     args.token.clone().map(RunToken::new).transpose()?;
-    let signals = |e| Error::io("listen for", "signals", e);
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(signals)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(signals)?;
-    let agent =
-        LinkServer::bind(args.listen, AgentConfig { token: args.token, ..AgentConfig::default() }).await?;
+    let ended = signalled()?;
+    let agent = LinkServer::bind(args.listen, args.token).await?;
     println!("link server: {}", agent.local_addr());
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    ended.await;
     Ok(())
 }

@@ -6,7 +6,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use bench_fleet::{Fleet, Member, Seat};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -19,6 +18,7 @@ use super::wire::{
     self, JoinRole, LEAD_MAX, PairLog, Question, STREAMS_MAX, StreamDirection, StreamLog, TIME_MAX, ask,
     fleet_options, open_token, unavailable,
 };
+use crate::ranks::{gather, order};
 
 /// Bytes that the idle round trip is taken from.
 const IDLE_PINGS: usize = 16;
@@ -75,23 +75,6 @@ struct OtherEnd {
 
 pub fn wrong<T>(what: impl Into<String>) -> Result<T> {
     Err(Error::new(ErrorKind::Config, "link:", what.into()))
-}
-
-/// Rank 0's order, on all ranks; only rank 0 has one to give.
-pub async fn order<T: Serialize + DeserializeOwned>(member: &Member, given: Option<&T>) -> Result<T> {
-    let bytes = given.map(bench_fleet::frame::encode).unwrap_or_default();
-    let bytes = member.broadcast(bytes).await?;
-    serde_json::from_slice(&bytes).map_err(|e| Error::new(ErrorKind::Corrupt, "read an order of the run", e))
-}
-
-/// What each rank has to tell, in their order, on rank 0; empty on the others.
-pub async fn gather<T: Serialize + DeserializeOwned>(member: &Member, own: &T) -> Result<Vec<T>> {
-    let parts = member.gather(bench_fleet::frame::encode(own)).await?.unwrap_or_default();
-    let read = |bytes: &Vec<u8>| {
-        serde_json::from_slice(bytes)
-            .map_err(|e| Error::new(ErrorKind::Corrupt, "read what a rank has measured", e))
-    };
-    parts.iter().map(read).collect()
 }
 
 /// The opener's end of a pair.

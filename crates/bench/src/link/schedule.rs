@@ -7,13 +7,15 @@
 use std::time::{Duration, Instant};
 
 use bench_fleet::{Fleet, Member, RunToken, Seat};
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use super::pair::{MoveTimes, OpenPair, OpenStreams, StreamsPlan, gather, order, wrong};
+use super::pair::{MoveTimes, OpenPair, OpenStreams, StreamsPlan, wrong};
 use super::stream::micros;
 use super::wire::{self, JoinRole, PairLog, STREAMS_MAX, StreamDirection, fleet_options};
 use super::{Config, Pair};
+use crate::ranks::{gather, order};
 
 pub const PAIRS_MAX: usize = 64;
 /// Time for the order to reach all before the streams begin, besides the time that it took to open them.
@@ -62,8 +64,8 @@ pub async fn run(config: &Config) -> Result<Vec<Round>> {
     openers.sort();
     openers.dedup();
     let rank_of = |pair: &Pair| {
-        let at = pair.from.as_ref().and_then(|from| openers.iter().position(|opener| *opener == from));
-        at.and_then(|at| u32::try_from(at + 1).ok()).unwrap_or(0)
+        let at = pair.from.as_ref().and_then(|from| openers.binary_search(&from).ok());
+        at.map_or(0, |at| at as u32 + 1)
     };
     let all = config.pairs.iter().map(|pair| (rank_of(pair), pair.to.clone())).collect();
     let mut run = RankOfRun::new(lead(&openers, config.token.as_deref().unwrap_or_default()).await?);
@@ -193,7 +195,8 @@ impl RankOfRun {
                         moving.push(async move { Ok((at, pair.carry(streams, member, times).await?)) });
                     }
                 }
-                return join_all(moving.into_iter()).await.into_iter().collect();
+                // All at the same time. Those that move data are tasks already; here is only waiting.
+                return join_all(moving).await.into_iter().collect();
             }
             RoundOrder::End => {
                 for (_, pair) in self.pairs.drain(..) {
@@ -203,23 +206,4 @@ impl RankOfRun {
         }
         Ok(Vec::new())
     }
-}
-
-/// All at the same time, in their order. Those that move data are tasks already; here is only waiting.
-async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut waiting: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
-    std::future::poll_fn(|context| {
-        let mut all = true;
-        for (future, output) in &mut waiting {
-            if output.is_none() {
-                match future.as_mut().poll(context) {
-                    std::task::Poll::Ready(value) => *output = Some(value),
-                    std::task::Poll::Pending => all = false,
-                }
-            }
-        }
-        if all { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-    })
-    .await;
-    waiting.into_iter().filter_map(|(_, output)| output).collect()
 }

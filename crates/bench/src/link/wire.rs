@@ -130,12 +130,13 @@ pub async fn call(place: &str, seat: Seat, role: JoinRole, token: RunToken) -> R
     Ok(CalledAgent { name: place.to_owned(), stream, token })
 }
 
+/// Says that the listener may be no agent, if its answer was none.
 pub fn unavailable(operation: &'static str, place: &str, error: io::Error) -> Error {
-    let kind = match error.kind() {
-        io::ErrorKind::InvalidData => ErrorKind::Corrupt,
-        _ => ErrorKind::Unavailable,
-    };
-    Error::new(kind, operation, place).with_source(error)
+    if error.kind() != io::ErrorKind::InvalidData {
+        return Error::new(ErrorKind::Unavailable, operation, place).with_source(error);
+    }
+    let why = format!("this is no link agent (wrong port?): {error}");
+    Error::new(ErrorKind::Corrupt, operation, place).with_source(io::Error::new(error.kind(), why))
 }
 
 async fn patiently<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -159,20 +160,10 @@ pub async fn ask(place: &str, question: &Question) -> Result<TcpStream> {
         let answer = read_message(&mut stream, MESSAGE_MAX).await?;
         Ok((stream, answer))
     };
-    match patiently(talk).await.map_err(|e| unavailable("ask the link agent at", place, explained(e)))? {
+    match patiently(talk).await.map_err(|e| unavailable("ask the link agent at", place, e))? {
         (stream, LinkAnswer::Ready) => Ok(stream),
         (_, LinkAnswer::Refused { why }) => {
             Err(Error::new(ErrorKind::Config, "link:", format!("{place} refuses: {why}")))
         }
-    }
-}
-
-/// Says that the listener may be no agent, if its answer was none.
-fn explained(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::InvalidData => {
-            io::Error::new(error.kind(), format!("this is no link agent (wrong port?): {error}"))
-        }
-        _ => error,
     }
 }

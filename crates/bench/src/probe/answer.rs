@@ -10,15 +10,14 @@ use std::time::Duration;
 
 use bench_report::fit::{self, DistanceModel, FittedLine, Observation};
 use bench_report::histogram::Histogram;
-use bench_report::model::{Better, Measure, ResultFile, SCHEMA};
+use bench_report::model::{Better, Measure, ResultFile};
 use bench_report::summary::median;
-use relay::Profile;
-use serde_json::json;
 
 use super::operation::ProbeOperation;
 use super::samples::Timed;
 use super::streams::StreamRate;
 use super::{Config, nfs, posix};
+use crate::results::ResultBuilder;
 
 /// A line that explains less of the variance than this is no line.
 const R2_MIN: f64 = 0.98;
@@ -95,8 +94,8 @@ impl<'a> ProbeAnswer<'a> {
         // A handshake is the path alone, but also the making of a socket at both ends, which a NULL call has not.
         let null = operations.iter().find(|o| o.operation == ProbeOperation::Null).map(|o| o.direct);
         let handshake = median(&measured.handshakes);
-        let answered_nearer =
-            handshake.filter(|handshake| null.is_some_and(|null| ends_nearer(*handshake, null)));
+        let nearer = |handshake: &f64| null.is_some_and(|null| ends_nearer(*handshake, null));
+        let answered_nearer = handshake.filter(nearer);
         let rtt_here = match (answered_nearer, null) {
             (Some(_), Some(null)) => null,
             _ => handshake.into_iter().chain(null).reduce(f64::min).unwrap_or_default(),
@@ -128,8 +127,10 @@ impl<'a> ProbeAnswer<'a> {
         self.measured.streams.iter().filter(|rate| rate.added == added).collect()
     }
 
-    fn farthest(&self) -> Option<Duration> {
-        self.measured.streams.iter().filter_map(|rate| rate.added).max()
+    /// Where streams were tried: here, and at the farthest injected distance if there is one.
+    fn places(&self) -> Vec<Option<Duration>> {
+        let farthest = self.measured.streams.iter().filter_map(|rate| rate.added).max();
+        std::iter::once(None).chain(farthest.map(Some)).collect()
     }
 }
 
@@ -165,74 +166,59 @@ fn knee(rates: &[&StreamRate]) -> Option<usize> {
 
 pub fn of_server(config: &Config, measured: &nfs::NfsProbe) -> ResultFile {
     let answer = ProbeAnswer::new(config, measured);
-    let mut file = frame(config);
+    let mut draft = begun(config);
+    findings::of_server(&mut draft, &answer);
+    let mut file = draft.file;
     file.tables = tables::of_server(&answer);
     file.plots = plots::of_server(&answer);
-    file.findings = findings::of_server(&answer);
     file.answer = lines::of_server(&answer);
     for timed in &measured.timed {
-        let name = timed.operation.to_string();
-        file.histograms.push(histogram(&timed.direct).to_named(format!("{name}, without a relay")));
-        file.measures.push(Measure::new(
-            format!("{name}, without a relay"),
-            "s",
-            Better::Lower,
-            timed.direct.clone(),
-        ));
+        keep(&mut file, format!("{}, without a relay", timed.operation), &timed.direct);
         for (added, times) in config.delays.iter().zip(&timed.far) {
-            let name = format!("{name}, {} ms added", ms(*added));
+            let name = format!("{}, {} ms added", timed.operation, ms(*added));
             file.measures.push(Measure::new(name, "s", Better::Lower, times.clone()));
         }
     }
     for rate in &measured.streams {
         let name = format!("read with {} streams, {}", rate.streams, place(rate.added));
-        file.measures.push(Measure::new(
-            name,
-            "MiB/s",
-            Better::Higher,
-            rate.bytes_per_second.iter().copied().map(mib).collect(),
-        ));
+        file.measures.push(Measure::new(name, "MiB/s", Better::Higher, in_mib(&rate.bytes_per_second)));
     }
     file
 }
 
 pub fn of_path(config: &Config, measured: &posix::LocalProbe) -> ResultFile {
-    let mut file = frame(config);
+    let mut draft = begun(config);
+    findings::of_path(&mut draft, measured);
+    let mut file = draft.file;
     file.tables = vec![tables::of_path(measured)];
-    file.findings = findings::of_path(measured);
     file.answer = lines::of_path(measured);
     for (name, times) in &measured.operations {
-        file.histograms.push(histogram(times).to_named(*name));
-        file.measures.push(Measure::new((*name).to_owned(), "s", Better::Lower, times.clone()));
+        keep(&mut file, (*name).to_owned(), times);
     }
     file
 }
 
-fn frame(config: &Config) -> ResultFile {
-    let delays: Vec<f64> = config.delays.iter().map(|delay| ms(*delay)).collect();
-    let parameters = [
-        ("target", json!(config.target)),
-        ("near", json!(config.near)),
-        ("delays_ms", json!(delays)),
-        ("repetitions", json!(config.repetitions)),
-        ("samples", json!(config.samples)),
-        ("streams", json!(config.streams)),
-        ("stream_seconds", json!(config.stream_time.as_secs_f64())),
-        ("stream_repetitions", json!(config.stream_repetitions)),
-        ("read_ahead", json!(config.read_ahead)),
-        ("write", json!(config.write)),
-    ];
-    ResultFile {
-        schema: SCHEMA,
-        experiment: "probe".to_owned(),
-        title: format!("How far is {}?", config.target),
-        preset: "modern".to_owned(),
-        command: config.command.clone(),
-        seed: config.seed,
-        parameters: parameters.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
-        // `run` knows when it was and on what.
-        ..ResultFile::default()
-    }
+/// Times that were taken without a relay.
+fn keep(file: &mut ResultFile, name: String, times: &[f64]) {
+    file.histograms.push(histogram(times).to_named(&name));
+    file.measures.push(Measure::new(name, "s", Better::Lower, times.to_vec()));
+}
+
+/// `run` knows when it was.
+fn begun(config: &Config) -> ResultBuilder {
+    let title = format!("How far is {}?", config.target);
+    let mut draft = ResultBuilder::without_common("probe", title, "modern", config.seed);
+    draft.parameter("target", config.target.clone());
+    draft.parameter("near", config.near.clone());
+    draft.parameter("delays_ms", config.delays.iter().copied().map(ms).collect::<Vec<_>>());
+    draft.parameter("repetitions", config.repetitions);
+    draft.parameter("samples", config.samples);
+    draft.parameter("streams", config.streams.clone());
+    draft.parameter("stream_seconds", config.stream_time.as_secs_f64());
+    draft.parameter("stream_repetitions", config.stream_repetitions);
+    draft.parameter("read_ahead", config.read_ahead);
+    draft.parameter("write", config.write);
+    draft
 }
 
 fn histogram(seconds: &[f64]) -> Histogram {
@@ -249,6 +235,14 @@ fn mib(bytes_per_second: f64) -> f64 {
     bytes_per_second / (1 << 20) as f64
 }
 
+fn in_mib(bytes_per_second: &[f64]) -> Vec<f64> {
+    bytes_per_second.iter().copied().map(mib).collect()
+}
+
+fn in_ms(seconds: &[f64]) -> Vec<f64> {
+    seconds.iter().map(|seconds| seconds * 1e3).collect()
+}
+
 fn place(added: Option<Duration>) -> String {
     match added {
         None => "without a relay".to_owned(),
@@ -263,11 +257,6 @@ fn digits(value: f64) -> f64 {
     }
     let scale = 10_f64.powf(3.0 - value.abs().log10().floor());
     (value * scale).round() / scale
-}
-
-/// The distances that predictions are made for.
-fn named() -> [Profile; 8] {
-    Profile::ALL
 }
 
 #[cfg(test)]

@@ -1,19 +1,29 @@
 //! The target moved away by a relay: one line to NFS, one to MOUNT, and a client at its end.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use origin_nfs::{Config, NfsOrigin};
 use relay::Relay;
-use rpc_nfs3::nfs3;
+use rpc_nfs3::record::{RecordReader, mark};
+use rpc_nfs3::rpc::{CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
+use rpc_nfs3::{XdrDecoder, XdrEncoder, nfs3};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use types::{Error, Result};
 
-use super::ports::{Ports, call};
+use super::ports::Ports;
+use super::samples::Seconds;
 
-/// The longest wait for a connection: a lost SYN is sent again after 1 s and after 3 s.
-const CONNECT: Duration = Duration::from_secs(10);
+/// The longest wait for a connection, for which a lost SYN is sent again after 1 s and after 3 s, and for the answer to a
+/// call without work.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest reply to such a call.
+const REPLY_MAX: usize = 4096;
+/// Handshakes that the round trip of the path is taken from.
+pub const HANDSHAKES: usize = 11;
 
 /// A server as seen over one line.
 pub struct View {
@@ -33,27 +43,26 @@ pub struct FarNfs {
 impl FarNfs {
     /// The server itself, without a relay: the difference is what a relay costs.
     pub async fn direct(config: &Config, ports: Ports) -> Result<FarNfs> {
-        FarNfs::connect(pinned(config, ports), ports.nfs, Vec::new()).await
+        FarNfs::connect(config, ports, Vec::new()).await
     }
 
     /// With `added` on each round trip.
     pub async fn relayed(config: &Config, ports: Ports, added: Duration) -> Result<FarNfs> {
-        let line = relay::Config { rtt: added, ..relay::Config::default() };
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let nfs = Relay::bind(any, ports.nfs, line.clone())?;
-        let near_nfs = nfs.local_addr();
-        if ports.mount == ports.nfs {
-            let ports = Ports { nfs: near_nfs, mount: near_nfs };
-            return FarNfs::connect(pinned(config, ports), near_nfs, vec![nfs]).await;
-        }
-        let mount = Relay::bind(any, ports.mount, line)?;
-        let ports = Ports { nfs: near_nfs, mount: mount.local_addr() };
-        FarNfs::connect(pinned(config, ports), near_nfs, vec![nfs, mount]).await
+        let (relays, near) = ports.relayed(relay::Config { rtt: added, ..relay::Config::default() })?;
+        FarNfs::connect(config, near, relays).await
     }
 
-    async fn connect(config: Config, nfs: SocketAddr, relays: Vec<Relay>) -> Result<FarNfs> {
+    /// One connection, so that one operation is on one line, to exactly these ports.
+    async fn connect(config: &Config, ports: Ports, relays: Vec<Relay>) -> Result<FarNfs> {
+        let config = Config {
+            host: ports.nfs.ip().to_string(),
+            port: Some(ports.nfs.port()),
+            mount_port: Some(ports.mount.port()),
+            nconnect: 1,
+            ..config.clone()
+        };
         let client = NfsOrigin::connect(config.clone()).await?;
-        Ok(FarNfs { view: View { client, nfs }, config, _relays: relays })
+        Ok(FarNfs { view: View { client, nfs: ports.nfs }, config, _relays: relays })
     }
 
     /// Another client on a connection of its own.
@@ -62,30 +71,38 @@ impl FarNfs {
     }
 }
 
-/// One connection, so that one operation is on one line, to exactly these ports.
-fn pinned(config: &Config, ports: Ports) -> Config {
-    Config {
-        host: ports.nfs.ip().to_string(),
-        port: Some(ports.nfs.port()),
-        mount_port: Some(ports.mount.port()),
-        nconnect: 1,
-        ..config.clone()
-    }
-}
-
 /// Seconds from asking for a connection to the answer of a first NULL call on it, and seconds of a second call.
 pub async fn null_on_a_new_connection(nfs: SocketAddr) -> Result<(f64, f64)> {
-    let null = (nfs3::PROGRAM, nfs3::VERSION, nfs3::procedure::NULL);
     let talk = async {
         let start = Instant::now();
         let mut stream = connect(nfs).await?;
-        call(&mut stream, null, |_| {}).await?;
+        null(&mut stream).await?;
         let first = start.elapsed().as_secs_f64();
         let start = Instant::now();
-        call(&mut stream, null, |_| {}).await?;
+        null(&mut stream).await?;
         Ok((first, start.elapsed().as_secs_f64()))
     };
     talk.await.map_err(|e| Error::io("call NULL at", nfs, e))
+}
+
+async fn null(stream: &mut TcpStream) -> io::Result<()> {
+    const XID: u32 = 0x7072_6f62;
+    let mut e = XdrEncoder::default();
+    let (program, version, procedure) = (nfs3::PROGRAM, nfs3::VERSION, nfs3::procedure::NULL);
+    let (rpc_version, credentials) = (RPC_VERSION, Credentials::None);
+    CallHeader { xid: XID, rpc_version, program, version, procedure, credentials }.encode(&mut e);
+    let message = e.finish();
+    let talk = async {
+        stream.write_all(&[&mark(message.len())[..], &message].concat()).await?;
+        let garbage = || io::Error::new(io::ErrorKind::InvalidData, "the answer is no RPC reply");
+        let record = RecordReader::new(stream, REPLY_MAX).record().await.map_err(|_| garbage())?;
+        let header = ReplyHeader::decode(&mut XdrDecoder::new(record)).map_err(|_| garbage())?;
+        if header.xid != XID || header.status != ReplyStatus::Success {
+            return Err(io::Error::other(format!("the server answers {:?}", header.status)));
+        }
+        Ok(())
+    };
+    tokio::time::timeout(PATIENCE, talk).await.unwrap_or_else(|e| Err(e.into()))
 }
 
 /// Seconds that the handshake takes: the round trip of the real path, without any server in it.
@@ -95,9 +112,18 @@ pub async fn handshake(address: SocketAddr) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
-    let stream =
-        tokio::time::timeout(CONNECT, TcpStream::connect(address)).await.unwrap_or_else(|e| Err(e.into()))?;
+/// The handshakes that are answered there, if any is.
+pub async fn answered_handshakes(address: SocketAddr) -> Option<(SocketAddr, Seconds)> {
+    let mut times = Vec::new();
+    for _ in 0..HANDSHAKES {
+        times.extend(handshake(address).await.ok());
+    }
+    (!times.is_empty()).then_some((address, times))
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let connecting = tokio::time::timeout(PATIENCE, TcpStream::connect(address));
+    let stream = connecting.await.unwrap_or_else(|e| Err(e.into()))?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

@@ -4,14 +4,11 @@
 use types::Result;
 
 use super::Config;
-use super::far::{FarNfs, View, handshake};
+use super::far::{FarNfs, HANDSHAKES, View, handshake};
 use super::objects::ProbeObjects;
 use super::ports::Ports;
-use super::samples::{self, Effort, Seconds, Timed};
-use super::streams::{self, StreamRate, StreamReading};
-
-/// Handshakes that the round trip of the path is taken from.
-const HANDSHAKES: usize = 11;
+use super::samples::{self, Seconds, Timed};
+use super::streams::{self, StreamRate};
 
 pub struct NfsProbe {
     /// Of the path itself: TCP handshakes, seconds.
@@ -44,28 +41,25 @@ pub async fn measure(config: &Config) -> Result<NfsProbe> {
     }
     let (small, big) = (config.small_file.as_deref(), config.big_file.as_deref());
     let objects = ProbeObjects::find(&*direct.view.client, small, big).await?;
-    let effort = Effort { samples: config.samples, time: config.sample_time, write: config.write };
-    let mut timed = samples::direct(&direct.view, &objects, effort).await?;
+    let mut timed = samples::direct(&direct.view, &objects, config).await?;
 
     let mut fars = Vec::new();
     for added in &config.delays {
         fars.push(FarNfs::relayed(&client, ports, *added).await?);
     }
     let views: Vec<&View> = fars.iter().map(|far| &far.view).collect();
-    samples::far(&mut timed, &views, &objects, config.repetitions, config.seed).await?;
+    samples::far(&mut timed, &views, &objects, config).await?;
 
-    let (time, read_ahead) = (config.stream_time, config.read_ahead);
-    let reading = StreamReading { time, read_ahead, repetitions: config.stream_repetitions };
     let mut rates = Vec::new();
     let farthest = config.delays.iter().zip(&fars).max_by_key(|(added, _)| **added);
     if let Some(big) = &objects.big {
-        rates = streams::measure(&direct, None, big, &config.streams, reading).await?;
+        rates = streams::measure(&direct, None, big, config).await?;
         if let Some((added, far)) = farthest {
-            rates.extend(streams::measure(far, Some(*added), big, &config.streams, reading).await?);
+            rates.extend(streams::measure(far, Some(*added), big, config).await?);
         }
     }
     let near = match near {
-        Some(near) => measure_near(&near, effort).await?,
+        Some(near) => measure_near(&near, config).await?,
         None => Vec::new(),
     };
     let read_max = u64::from(origin::Origin::traits(&*direct.view.client).read_max);
@@ -74,14 +68,14 @@ pub async fn measure(config: &Config) -> Result<NfsProbe> {
     let found = ProbedFiles {
         small_bytes: objects.small.as_ref().map(|(_, _, file)| size(file)),
         big_bytes,
-        names: objects.names(),
+        names: objects.names,
     };
     let read_bytes = big_bytes.unwrap_or_default().min(read_max);
     Ok(NfsProbe { handshakes, timed, streams: rates, near, read_bytes, found })
 }
 
-async fn measure_near(near: &origin_nfs::Config, effort: Effort) -> Result<Vec<Timed>> {
+async fn measure_near(near: &origin_nfs::Config, config: &Config) -> Result<Vec<Timed>> {
     let far = FarNfs::direct(near, Ports::of(near).await?).await?;
     let objects = ProbeObjects::find(&*far.view.client, None, None).await?;
-    samples::direct(&far.view, &objects, effort).await
+    samples::direct(&far.view, &objects, config).await
 }

@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 
 use origin::{DirCursor, Object, Origin, Reference};
-use types::{Error, ErrorKind, Name, Result};
+use types::{Name, Result};
+
+use super::wrong;
 
 /// Directories that are listed, and names that are looked at, at most.
 const DIRECTORIES_MAX: usize = 64;
@@ -21,7 +23,8 @@ pub struct ProbeObjects {
     pub big: Option<Object>,
     /// The directory with most names of those listed.
     crowded: Option<Reference>,
-    names: usize,
+    /// Names in it.
+    pub names: usize,
     first: Option<(Reference, Name)>,
 }
 
@@ -42,11 +45,6 @@ impl ProbeObjects {
         self.crowded.as_ref().unwrap_or(&self.root)
     }
 
-    /// Names in the directory that is listed.
-    pub fn names(&self) -> usize {
-        self.names
-    }
-
     /// The named files where names are given; the rest is looked for.
     pub async fn find(
         origin: &dyn Origin,
@@ -59,7 +57,7 @@ impl ProbeObjects {
             let (dir, name, file) = walk(origin, &objects.root, path).await?;
             if !(1..=SMALL_MAX).contains(&file.attr.size) {
                 let size = file.attr.size;
-                return Err(config(format!("{path} has {size} bytes; a small file has 1 byte to 64 KiB")));
+                return Err(wrong(format!("{path} has {size} bytes; a small file has 1 byte to 64 KiB")));
             }
             objects.small = Some((dir, name, file));
         }
@@ -149,31 +147,28 @@ impl ProbeObjects {
     }
 }
 
-fn config(what: impl std::fmt::Display) -> Error {
-    Error::new(ErrorKind::Config, "probe:", what)
-}
-
 /// A path below the root, component by component.
 async fn walk(origin: &dyn Origin, root: &Reference, path: &str) -> Result<(Reference, Name, Object)> {
     let mut dir = root.clone();
     let mut components = path.split('/').filter(|component| !component.is_empty()).peekable();
     while let Some(component) = components.next() {
-        let name = Name::new(component.as_bytes().to_vec()).map_err(|e| config(format!("{path}: {e}")))?;
-        let object = origin.lookup(&dir, &name).await.map_err(|e| config(format!("{path}: {e}")))?;
+        let name = Name::new(component.as_bytes().to_vec()).map_err(|e| wrong(format!("{path}: {e}")))?;
+        let object = origin.lookup(&dir, &name).await.map_err(|e| wrong(format!("{path}: {e}")))?;
         if components.peek().is_none() {
             if !object.attr.is_file() {
-                return Err(config(format!("{path} is no regular file")));
+                return Err(wrong(format!("{path} is no regular file")));
             }
             return Ok((dir, name, object));
         }
         dir = object.reference;
     }
-    Err(config("a file's path is not empty"))
+    Err(wrong("a file's path is not empty"))
 }
 
 #[cfg(test)]
 mod tests {
     use origin::memory::MemoryOrigin;
+    use types::ErrorKind;
 
     use super::*;
 
@@ -190,7 +185,7 @@ mod tests {
         assert_eq!((name.as_bytes(), small.attr.size), (&b"small"[..], 5));
         assert_eq!(objects.big.as_ref().expect("found").attr.size, 20 << 20);
         assert!(objects.with_bytes(1 << 20).is_some() && objects.with_bytes(1 << 30).is_none());
-        assert_eq!(objects.names(), 2);
+        assert_eq!(objects.names, 2);
     }
 
     #[tokio::test]

@@ -26,18 +26,23 @@ pub enum ProbeOperation {
 }
 
 impl ProbeOperation {
-    pub const ALL: [ProbeOperation; 10] = [
-        ProbeOperation::Connect,
-        ProbeOperation::Null,
-        ProbeOperation::Getattr,
-        ProbeOperation::Lookup,
-        ProbeOperation::Read4K,
-        ProbeOperation::Read64K,
-        ProbeOperation::Read1M,
-        ProbeOperation::OpenReadClose,
-        ProbeOperation::List,
-        ProbeOperation::CreateWriteClose,
+    /// In the order in which they are tried.
+    const NAMED: [(ProbeOperation, &str); 10] = [
+        (ProbeOperation::Connect, "TCP connect and first NULL"),
+        (ProbeOperation::Null, "NULL"),
+        (ProbeOperation::Getattr, "GETATTR"),
+        (ProbeOperation::Lookup, "LOOKUP"),
+        (ProbeOperation::Read4K, "READ 4 KiB"),
+        (ProbeOperation::Read64K, "READ 64 KiB"),
+        (ProbeOperation::Read1M, "READ 1 MiB"),
+        (ProbeOperation::OpenReadClose, "open, read, close a small file"),
+        (ProbeOperation::List, "list a directory"),
+        (ProbeOperation::CreateWriteClose, "create, write 4 KiB, close"),
     ];
+
+    pub fn all() -> impl Iterator<Item = ProbeOperation> {
+        ProbeOperation::NAMED.into_iter().map(|(operation, _)| operation)
+    }
 
     /// The bytes that a READ brings.
     pub fn read_bytes(self) -> Option<u64> {
@@ -52,18 +57,8 @@ impl ProbeOperation {
 
 impl fmt::Display for ProbeOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ProbeOperation::Connect => "TCP connect and first NULL",
-            ProbeOperation::Null => "NULL",
-            ProbeOperation::Getattr => "GETATTR",
-            ProbeOperation::Lookup => "LOOKUP",
-            ProbeOperation::Read4K => "READ 4 KiB",
-            ProbeOperation::Read64K => "READ 64 KiB",
-            ProbeOperation::Read1M => "READ 1 MiB",
-            ProbeOperation::OpenReadClose => "open, read, close a small file",
-            ProbeOperation::List => "list a directory",
-            ProbeOperation::CreateWriteClose => "create, write 4 KiB, close",
-        })
+        let named = ProbeOperation::NAMED.iter().find(|(operation, _)| operation == self);
+        f.write_str(named.map_or("", |(_, name)| name))
     }
 }
 
@@ -80,14 +75,8 @@ impl View {
     ) -> Result<Option<f64>> {
         let start = Instant::now();
         match operation {
-            ProbeOperation::Connect => {
-                let (connected_and_answered, _) = null_on_a_new_connection(self.nfs).await?;
-                return Ok(Some(connected_and_answered));
-            }
-            ProbeOperation::Null => {
-                let (_, second) = null_on_a_new_connection(self.nfs).await?;
-                return Ok(Some(second));
-            }
+            ProbeOperation::Connect => return Ok(Some(null_on_a_new_connection(self.nfs).await?.0)),
+            ProbeOperation::Null => return Ok(Some(null_on_a_new_connection(self.nfs).await?.1)),
             ProbeOperation::Getattr => drop(self.client.getattr(&objects.root).await?),
             ProbeOperation::Lookup => {
                 let Some((dir, name)) = objects.any_name() else { return Ok(None) };

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use rustix::fs::{Advice, fadvise};
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 
-use super::Config;
-use super::far::handshake;
-use super::samples::Seconds;
+use super::far::answered_handshakes;
+use super::samples::{Sampling, Seconds};
+use super::{Config, wrong};
 use crate::mounts::TargetMount;
 
 /// Entries that are looked at in search of files.
@@ -20,8 +20,6 @@ const ENTRIES_MAX: usize = 4096;
 /// Small files that are used in turn, so that a client's cache does not answer for the server, where there are many.
 const FILES_MAX: usize = 64;
 const SMALL_MAX: u64 = 64 << 10;
-const SAMPLES_MIN: usize = 6;
-const HANDSHAKES: usize = 11;
 const ADVICE: &str = "No distance can be added in front of what is mounted already: for round trips give the server as \
                       nfs://HOST/EXPORT, or mount it through `forebay bench relay`.";
 
@@ -40,69 +38,47 @@ pub struct LocalProbe {
 
 pub async fn measure(config: &Config) -> Result<LocalProbe> {
     if config.near.is_some() {
-        let what = "--near compares two servers; give the target as nfs://HOST/EXPORT, too";
-        return Err(Error::new(ErrorKind::Config, "probe:", what));
+        return Err(wrong("--near compares two servers; give the target as nfs://HOST/EXPORT, too"));
     }
     let path = PathBuf::from(&config.target);
-    let meta = fs::metadata(&path).map_err(|e| {
-        let why = format!("{}: {e}; give a mounted directory, or nfs://HOST/EXPORT", path.display());
-        Error::new(ErrorKind::Config, "probe:", why)
-    })?;
-    if !meta.is_dir() {
-        let what = format!("{} is no directory; give a directory or nfs://HOST/EXPORT", path.display());
-        return Err(Error::new(ErrorKind::Config, "probe:", what));
+    let name = path.display();
+    let absent = |e| wrong(format!("{name}: {e}; give a mounted directory, or nfs://HOST/EXPORT"));
+    if !fs::metadata(&path).map_err(absent)?.is_dir() {
+        return Err(wrong(format!("{name} is no directory; give a directory or nfs://HOST/EXPORT")));
     }
     let mount = TargetMount::of(&path).unwrap_or_default();
     let server = match mount.server {
-        Some(address) => {
-            let mut times = Vec::new();
-            for _ in 0..HANDSHAKES {
-                times.extend(handshake(address).await.ok());
-            }
-            Some((address, times)).filter(|(_, times)| !times.is_empty())
-        }
+        Some(address) => answered_handshakes(address).await,
         None => None,
     };
-    let config = config.clone();
-    let work = tokio::task::spawn_blocking(move || operations(&path, &config)).await;
-    let (operations, files) =
-        work.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "probe", "a directory").with_source(e)))?;
+    let (dir, config) = (path.clone(), config.clone());
+    let work = tokio::task::spawn_blocking(move || operations(&dir, &config)).await;
+    let work = work.map_err(io::Error::other).flatten();
+    let (operations, files) = work.map_err(|e| Error::io("probe", path.display(), e))?;
     let kind = format!("a mount of type {}", mount.kind);
     Ok(LocalProbe { kind, small: "small files", server, advice: ADVICE, operations, files })
 }
 
-fn operations(dir: &Path, config: &Config) -> Result<(Vec<(&'static str, Seconds)>, usize)> {
-    let failed = |e| Error::io("probe", dir.display(), e);
-    let files = small_files(dir, config.small_file.as_deref()).map_err(failed)?;
-    let sample = |operation: &mut dyn FnMut(usize) -> io::Result<f64>| -> io::Result<Seconds> {
-        let start = Instant::now();
-        let mut times = Vec::new();
-        while times.len() < config.samples
-            && (start.elapsed() < config.sample_time || times.len() < SAMPLES_MIN)
-        {
-            times.push(operation(times.len())?);
-        }
-        Ok(times)
-    };
-    let nth = |n: usize| files.get(n.checked_rem(files.len()).unwrap_or(0));
+fn operations(dir: &Path, config: &Config) -> io::Result<(Vec<(&'static str, Seconds)>, usize)> {
+    let files = small_files(dir, config.small_file.as_deref())?;
+    let nth = |n: usize| &files[n % files.len()];
     let mut all = Vec::new();
     if !files.is_empty() {
-        all.push(("stat", sample(&mut |n| nth(n).map_or(Ok(0.0), |f| timed(|| fs::metadata(f).map(drop))))));
-        let mut open_read_close = |n| {
-            let Some(file) = nth(n) else { return Ok(0.0) };
-            forget(file)?;
+        all.push(("stat", sampled(config, |n| timed(|| fs::metadata(nth(n)).map(drop)))?));
+        let open_read_close = |n| {
+            forget(nth(n))?;
             timed(|| {
                 let mut buffer = Vec::new();
-                File::open(file)?.take(SMALL_MAX).read_to_end(&mut buffer).map(drop)
+                File::open(nth(n))?.take(SMALL_MAX).read_to_end(&mut buffer).map(drop)
             })
         };
-        all.push(("open, read, close a small file", sample(&mut open_read_close)));
+        all.push(("open, read, close a small file", sampled(config, open_read_close)?));
     }
-    let mut list = |_| timed(|| fs::read_dir(dir)?.take(ENTRIES_MAX).try_for_each(|entry| entry.map(drop)));
-    all.push(("list the directory", sample(&mut list)));
+    let list = |_| timed(|| fs::read_dir(dir)?.take(ENTRIES_MAX).try_for_each(|entry| entry.map(drop)));
+    all.push(("list the directory", sampled(config, list)?));
     if config.write {
         let name = dir.join(format!(".forebay-probe-{}", std::process::id()));
-        let mut create_write_close = |_| {
+        let create_write_close = |_| {
             let took = timed(|| {
                 let mut file = File::create_new(&name)?;
                 file.write_all(&[0x5a; 4096])?;
@@ -111,10 +87,17 @@ fn operations(dir: &Path, config: &Config) -> Result<(Vec<(&'static str, Seconds
             let removed = fs::remove_file(&name);
             took.and_then(|took| removed.map(|()| took))
         };
-        all.push(("create, write 4 KiB, sync, close", sample(&mut create_write_close)));
+        all.push(("create, write 4 KiB, sync, close", sampled(config, create_write_close)?));
     }
-    let all = all.into_iter().map(|(name, times)| times.map(|times| (name, times)));
-    Ok((all.collect::<io::Result<_>>().map_err(failed)?, files.len()))
+    Ok((all, files.len()))
+}
+
+fn sampled(config: &Config, mut operation: impl FnMut(usize) -> io::Result<f64>) -> io::Result<Seconds> {
+    let mut sampling = Sampling::start(config);
+    while sampling.goes_on() {
+        sampling.times.push(operation(sampling.times.len())?);
+    }
+    Ok(sampling.times)
 }
 
 fn timed(operation: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {

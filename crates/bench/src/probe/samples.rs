@@ -1,14 +1,15 @@
 //! Repeated operations: without a relay until there are enough for a median and a p99, and over the injected distances
 //! in turns, so that a drift of the server falls on all distances alike.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use relay::SplitMix;
-use types::{Error, ErrorKind, Result};
+use types::{Error, Result};
 
 use super::far::View;
 use super::objects::ProbeObjects;
 use super::operation::ProbeOperation;
+use super::{Config, wrong};
 
 /// Fewer have no confidence interval of the median.
 const SAMPLES_MIN: usize = 6;
@@ -26,30 +27,38 @@ pub struct Timed {
     pub far: Vec<Seconds>,
 }
 
-/// The effort of measuring without a relay.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
-    pub samples: usize,
-    /// Of one operation.
-    pub time: Duration,
-    pub write: bool,
+/// The samples of one operation without a relay: until there are enough of them, or they have taken long enough.
+pub struct Sampling<'a> {
+    config: &'a Config,
+    start: Instant,
+    pub times: Seconds,
+}
+
+impl Sampling<'_> {
+    pub fn start(config: &Config) -> Sampling<'_> {
+        Sampling { config, start: Instant::now(), times: Vec::new() }
+    }
+
+    pub fn goes_on(&self) -> bool {
+        let in_time = self.start.elapsed() < self.config.sample_time;
+        self.times.len() < self.config.samples && (in_time || self.times.len() < SAMPLES_MIN)
+    }
 }
 
 /// Each operation that the target has something for, one after the other.
-pub async fn direct(view: &View, objects: &ProbeObjects, effort: Effort) -> Result<Vec<Timed>> {
+pub async fn direct(view: &View, objects: &ProbeObjects, config: &Config) -> Result<Vec<Timed>> {
     let mut all = Vec::new();
-    for operation in ProbeOperation::ALL {
-        let start = Instant::now();
-        let mut times = Vec::new();
+    for operation in ProbeOperation::all() {
+        let mut sampling = Sampling::start(config);
         // The first one may find caches and connections cold that the others find warm.
-        let first = view.time(operation, objects, effort.write).await;
+        let first = view.time(operation, objects, config.write).await;
         if first.map_err(|e| explained(operation, e))?.is_none() {
             continue;
         }
-        while times.len() < effort.samples && (start.elapsed() < effort.time || times.len() < SAMPLES_MIN) {
-            times.extend(view.time(operation, objects, effort.write).await?);
+        while sampling.goes_on() {
+            sampling.times.extend(view.time(operation, objects, config.write).await?);
         }
-        all.push(Timed { operation, direct: times, far: Vec::new() });
+        all.push(Timed { operation, direct: sampling.times, far: Vec::new() });
     }
     Ok(all)
 }
@@ -57,11 +66,9 @@ pub async fn direct(view: &View, objects: &ProbeObjects, effort: Effort) -> Resu
 /// An operation that was asked for, and that the target does not take.
 fn explained(operation: ProbeOperation, error: Error) -> Error {
     match operation {
-        ProbeOperation::CreateWriteClose => Error::new(
-            ErrorKind::Config,
-            "probe:",
-            format!("--write: {error}; leave --write out, or give an export that may be written to"),
-        ),
+        ProbeOperation::CreateWriteClose => {
+            wrong(format!("--write: {error}; leave --write out, or give an export that may be written to"))
+        }
         _ => error,
     }
 }
@@ -71,16 +78,15 @@ pub async fn far(
     timed: &mut [Timed],
     lines: &[&View],
     objects: &ProbeObjects,
-    repetitions: usize,
-    seed: u64,
+    config: &Config,
 ) -> Result<()> {
-    let mut random = SplitMix::new(seed);
+    let mut random = SplitMix::new(config.seed);
     let mut order: Vec<usize> = (0..lines.len()).collect();
     for one in timed.iter_mut() {
         one.far = vec![Vec::new(); lines.len()];
     }
     // One for warming up, which is thrown away.
-    for repetition in 0..=repetitions {
+    for repetition in 0..=config.repetitions {
         random.shuffle(&mut order);
         for &at in &order {
             let Some(view) = lines.get(at) else { continue };

@@ -3,20 +3,17 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bench_load::target::{self, Client, EntryKind, from_url};
 use bytes::Bytes;
 use types::{Error, ErrorKind, Result};
 
-use super::Config;
-use super::far::handshake;
+use super::far::answered_handshakes;
 use super::posix::LocalProbe;
-use super::samples::Seconds;
+use super::samples::{Sampling, Seconds};
+use super::{Config, wrong};
 
-const HANDSHAKES: usize = 11;
-const SAMPLES_MIN: usize = 6;
 /// Names and directories that are looked at in search of objects.
 const NAMES_MAX: usize = 4096;
 const DIRECTORIES_MAX: usize = 64;
@@ -30,24 +27,23 @@ const ADVICE: &str = "Requests are signed for their host, so that no distance ca
 
 pub async fn measure(config: &Config) -> Result<LocalProbe> {
     if config.near.is_some() {
-        let what = "--near compares two NFS servers; give the target as nfs://HOST/EXPORT, too";
-        return Err(Error::new(ErrorKind::Config, "probe:", what));
+        return Err(wrong("--near compares two NFS servers; give the target as nfs://HOST/EXPORT, too"));
     }
     let target = from_url(&config.target)?;
     let client = target::clients(&target, 0, 1).await?.pop();
     let client = client.ok_or_else(|| Error::new(ErrorKind::Io, "probe", "no client was made"))?;
     let server = handshakes(&config.target).await;
     let objects = find(&*client, config).await?;
-    let mut operations = vec![("list the first directory", listings(&client, config).await?)];
+    let mut operations = vec![("list the first directory", listings(&*client, config).await?)];
     if !objects.is_empty() {
-        operations.push(("GET of 64 KiB at most", gets(&client, config, &objects, SMALL).await?));
+        operations.push(("GET of 64 KiB at most", gets(&*client, config, &objects, SMALL).await?));
         let large: Vec<_> = objects.iter().filter(|(_, size)| *size > SMALL).cloned().collect();
         if !large.is_empty() {
-            operations.push(("GET of 4 MiB at most", gets(&client, config, &large, LARGE).await?));
+            operations.push(("GET of 4 MiB at most", gets(&*client, config, &large, LARGE).await?));
         }
     }
     if config.write {
-        operations.push(("PUT of 4 KiB", puts(&client, config).await?));
+        operations.push(("PUT of 4 KiB", puts(&*client, config).await?));
     }
     let (kind, small) = (format!("the store {}", target.describe()), "objects");
     Ok(LocalProbe { kind, small, server, advice: ADVICE, operations, files: objects.len() })
@@ -62,12 +58,7 @@ async fn handshakes(url: &str) -> Option<(SocketAddr, Seconds)> {
         true => host.to_owned(),
         false => format!("{host}:{}", if scheme == "https" { 443 } else { 80 }),
     };
-    let address = tokio::net::lookup_host(with_port).await.ok()?.next()?;
-    let mut times = Vec::new();
-    for _ in 0..HANDSHAKES {
-        times.extend(handshake(address).await.ok());
-    }
-    Some((address, times)).filter(|(_, times)| !times.is_empty())
+    answered_handshakes(tokio::net::lookup_host(with_port).await.ok()?.next()?).await
 }
 
 /// Objects with their sizes: the one that is named, or the first that are found.
@@ -95,74 +86,54 @@ async fn find(client: &dyn Client, config: &Config) -> Result<Vec<(String, u64)>
     Ok(found)
 }
 
-/// Samples of one operation, until there are enough of them or they have taken long enough.
-struct Sampling<'a> {
-    config: &'a Config,
-    start: Instant,
-    times: Seconds,
-}
-
-impl<'a> Sampling<'a> {
-    fn start(config: &'a Config) -> Sampling<'a> {
-        Sampling { config, start: Instant::now(), times: Vec::new() }
-    }
-
-    fn goes_on(&self) -> bool {
-        let in_time = self.start.elapsed() < self.config.sample_time;
-        self.times.len() < self.config.samples && (in_time || self.times.len() < SAMPLES_MIN)
-    }
-}
-
-async fn listings(client: &Arc<dyn Client>, config: &Config) -> Result<Seconds> {
+/// The seconds of an operation by itself, sample after sample.
+async fn sampled(config: &Config, mut operation: impl AsyncFnMut(usize) -> Result<f64>) -> Result<Seconds> {
     let mut sampling = Sampling::start(config);
     while sampling.goes_on() {
-        client.forget().await?;
-        let begin = Instant::now();
-        client.list("").await?;
-        sampling.times.push(begin.elapsed().as_secs_f64());
+        sampling.times.push(operation(sampling.times.len()).await?);
     }
     Ok(sampling.times)
 }
 
+async fn listings(client: &dyn Client, config: &Config) -> Result<Seconds> {
+    sampled(config, async |_| {
+        client.forget().await?;
+        let begin = Instant::now();
+        client.list("").await?;
+        Ok(begin.elapsed().as_secs_f64())
+    })
+    .await
+}
+
 async fn gets(
-    client: &Arc<dyn Client>,
+    client: &dyn Client,
     config: &Config,
     objects: &[(String, u64)],
     bytes: u64,
 ) -> Result<Seconds> {
-    let mut sampling = Sampling::start(config);
-    while sampling.goes_on() {
-        let (path, size) = &objects[sampling.times.len() % objects.len()];
+    sampled(config, async |n| {
+        let (path, size) = &objects[n % objects.len()];
         // What it is and how large is known by then: this is the request for its bytes.
         let file = client.open(path).await?;
         let length = usize::try_from(bytes.min(*size)).unwrap_or(0);
         let begin = Instant::now();
         file.read(0, length).await?;
-        sampling.times.push(begin.elapsed().as_secs_f64());
+        let took = begin.elapsed().as_secs_f64();
         file.close().await?;
-    }
-    Ok(sampling.times)
+        Ok(took)
+    })
+    .await
 }
 
-async fn puts(client: &Arc<dyn Client>, config: &Config) -> Result<Seconds> {
+async fn puts(client: &dyn Client, config: &Config) -> Result<Seconds> {
     let name = format!(".forebay-probe-{}", std::process::id());
-    let mut sampling = Sampling::start(config);
-    let mut failed = None;
-    while failed.is_none() && sampling.goes_on() {
+    let times = sampled(config, async |_| {
         let begin = Instant::now();
-        let put = async {
-            let file = client.create(&name).await?;
-            file.write(0, Bytes::from_static(&[0x5a; 4096])).await?;
-            file.close().await
-        };
-        match put.await {
-            Ok(()) => sampling.times.push(begin.elapsed().as_secs_f64()),
-            Err(e) => failed = Some(e),
-        }
-    }
-    let removed = client.remove(&name).await;
-    match failed {
-        Some(e) => Err(e),
-        None => removed.map(|()| sampling.times),
-    }
+        let file = client.create(&name).await?;
+        file.write(0, Bytes::from_static(&[0x5a; 4096])).await?;
+        file.close().await?;
+        Ok(begin.elapsed().as_secs_f64())
+    });
+    let (times, removed) = (times.await, client.remove(&name).await);
+    times.and_then(|times| removed.map(|()| times))
 }

@@ -11,6 +11,7 @@ use origin_nfs::NfsOrigin;
 use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result};
 
+use super::Config;
 use super::far::FarNfs;
 use super::losses::{Segments, share};
 
@@ -39,54 +40,35 @@ impl StreamRate {
     }
 }
 
-/// The way in which streams read.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamReading {
-    pub time: Duration,
-    pub read_ahead: usize,
-    pub repetitions: usize,
-}
-
 /// Each number of streams reads `file` for a while, all in turns.
 pub async fn measure(
     far: &FarNfs,
     added: Option<Duration>,
     file: &Object,
-    counts: &[usize],
-    reading: StreamReading,
+    config: &Config,
 ) -> Result<Vec<StreamRate>> {
-    let clients = connect(far, counts.iter().copied().max().unwrap_or(0)).await?;
+    let mut clients = Vec::new();
+    for _ in 0..config.streams.iter().copied().max().unwrap_or(0) {
+        clients.push(far.another().await?);
+    }
     let start_up = START_MIN.max(added.unwrap_or_default() * START_ROUND_TRIPS);
     let nothing =
         |&streams| StreamRate { added, streams, bytes_per_second: Vec::new(), out_of_order: Vec::new() };
-    let mut rates: Vec<StreamRate> = counts.iter().map(nothing).collect();
-    for _ in 0..reading.repetitions {
+    let mut rates: Vec<StreamRate> = config.streams.iter().map(nothing).collect();
+    for _ in 0..config.stream_repetitions {
         for one in &mut rates {
             let used = clients.get(..one.streams).unwrap_or(&clients);
             let before = Segments::now();
-            one.bytes_per_second.push(rate(used, file, start_up, reading).await?);
+            one.bytes_per_second.push(rate(used, file, start_up, config).await?);
             one.out_of_order.extend(share(before, Segments::now()));
         }
     }
     Ok(rates)
 }
 
-async fn connect(far: &FarNfs, count: usize) -> Result<Vec<Arc<NfsOrigin>>> {
-    let mut clients = Vec::new();
-    for _ in 0..count {
-        clients.push(far.another().await?);
-    }
-    Ok(clients)
-}
-
-async fn rate(
-    clients: &[Arc<NfsOrigin>],
-    file: &Object,
-    start_up: Duration,
-    how: StreamReading,
-) -> Result<f64> {
+async fn rate(clients: &[Arc<NfsOrigin>], file: &Object, start_up: Duration, config: &Config) -> Result<f64> {
     let begin = Instant::now() + start_up;
-    let end = begin + how.time;
+    let end = begin + config.stream_time;
     let bytes = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for (number, client) in clients.iter().enumerate() {
@@ -95,7 +77,7 @@ async fn rate(
         // The streams begin at different places, so that none reads what another has just brought near.
         let first = blocks / (clients.len() as u64) * (number as u64);
         let next = Arc::new(AtomicU64::new(first));
-        for _ in 0..how.read_ahead {
+        for _ in 0..config.read_ahead {
             let (client, file) = (Arc::clone(client), file.clone());
             let (next, bytes) = (Arc::clone(&next), Arc::clone(&bytes));
             tasks.spawn(async move {
@@ -118,8 +100,8 @@ async fn rate(
         }
         Ok(())
     };
-    let patience = start_up + how.time + END;
+    let patience = start_up + config.stream_time + END;
     let late = |_| Err(Error::new(ErrorKind::Unavailable, "read with", "streams: no end of it"));
     tokio::time::timeout(patience, all).await.unwrap_or_else(late)?;
-    Ok(bytes.load(Ordering::Relaxed) as f64 / how.time.as_secs_f64())
+    Ok(bytes.load(Ordering::Relaxed) as f64 / config.stream_time.as_secs_f64())
 }

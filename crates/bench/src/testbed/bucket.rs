@@ -44,9 +44,8 @@ impl HttpStore {
             ));
         };
         if options.iter().any(|pair| pair == "addressing=virtual") {
-            return refuse(format!(
-                "{url}: by way of a relay a bucket is addressed in the path; leave addressing out"
-            ));
+            let why = "by way of a relay a bucket is addressed in the path; leave addressing out";
+            return refuse(format!("{url}: {why}"));
         }
         options.retain(|pair| !OURS.iter().any(|ours| pair.starts_with(ours)));
         let (host, path) = host.split_once('/').unwrap_or((host, ""));
@@ -64,12 +63,8 @@ impl HttpStore {
 
     /// The same, its store being reached at another address.
     pub fn at(&self, address: SocketAddr) -> String {
-        let mut url = format!("{}?endpoint=http://{address}{}", self.place, self.path);
-        for pair in &self.options {
-            url.push('&');
-            url.push_str(pair);
-        }
-        url
+        let endpoint = format!("{}?endpoint=http://{address}{}", self.place, self.path);
+        [&[endpoint], &self.options[..]].concat().join("&")
     }
 }
 

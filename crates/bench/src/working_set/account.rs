@@ -46,24 +46,23 @@ pub struct PassAccount {
 
 impl PassAccount {
     pub fn of(counted: &CounterPage, phase: &PhaseOutcome, passes: u64) -> PassAccount {
-        let cache = |name: &str| counted.total(&format!("forebay_cache_{name}_total"));
         PassAccount {
             seconds: phase.last_done_s().unwrap_or(0.0),
             passes,
             bytes_read: phase.bytes_read,
             opens: phase.units,
             served: counted.served_bytes(),
-            hit: counted.hit_bytes(),
-            miss: counted.miss_bytes(),
+            hit: counted.cache("hit_bytes"),
+            miss: counted.cache("miss_bytes"),
             disk: counted.disk_bytes(),
             origin_bytes: counted.origin_bytes(),
             calls: counted.origin_kinds(),
             waits: counted.waits(),
-            evicted: counted.evicted_bytes(),
-            ahead: cache("readahead_bytes"),
-            ahead_used: cache("readahead_used_bytes"),
-            ahead_evicted: cache("readahead_evicted_bytes"),
-            unkept: cache("read_through_bytes"),
+            evicted: counted.cache("evicted_bytes"),
+            ahead: counted.cache("readahead_bytes"),
+            ahead_used: counted.cache("readahead_used_bytes"),
+            ahead_evicted: counted.cache("readahead_evicted_bytes"),
+            unkept: counted.cache("read_through_bytes"),
             faults: phase.faults(),
         }
     }
@@ -117,10 +116,6 @@ impl PassAccount {
 
     pub fn call(&self, kind: &str) -> u64 {
         self.calls.get(kind).copied().unwrap_or(0)
-    }
-
-    pub fn all_calls(&self) -> u64 {
-        self.calls.values().sum()
     }
 
     /// Reads that waited, for each READ at the storage; None if there was none.

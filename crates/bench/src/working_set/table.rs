@@ -1,7 +1,7 @@
 //! From accounts to what a reader gets: how a cache gets warm, where the bytes came from, what the storage was asked, how
 //! large a cache must be, and the cliff.
 
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table, TableRow};
+use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table};
 use bench_report::sanity;
 use bench_report::summary::{estimate, median, point};
 
@@ -12,6 +12,7 @@ use super::{
     OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs,
 };
 use crate::budget::TimeCut;
+use crate::columns;
 use crate::fixture::LOOK;
 use crate::results::ResultBuilder;
 use crate::worker_phases::MIB;
@@ -32,11 +33,11 @@ pub fn fill(
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
     }
     let ups = &measured.warm_ups;
-    let verdicts = WarmUpVerdicts::of(plan, ups);
+    let states = states(plan, ups);
     let curves: Vec<Vec<ServedInterval>> = ups.iter().map(|up| curve::moments(&up.looks)).collect();
-    time_to_warm(draft, plan, &curves, &verdicts.cold);
-    draft.file.tables.push(sources(ups, &verdicts));
-    draft.file.tables.push(storage(plan, ups, &verdicts));
+    let cold = states.first().map(|cold| &cold.invalid[..]).unwrap_or_default();
+    time_to_warm(draft, plan, &curves, cold);
+    draft.file.tables.extend([sources(&states), storage(plan, &states)]);
     if !measured.sweeps.is_empty() && !plan.factors.is_empty() {
         sweep(draft, plan, measured);
     }
@@ -69,57 +70,73 @@ fn parameters(
     }
 }
 
-fn row(cells: Vec<Cell>, invalid: &[String]) -> TableRow {
-    TableRow { invalid: invalid.to_vec(), ..TableRow::new(cells) }
-}
-
 fn unique(mut reasons: Vec<String>) -> Vec<String> {
     reasons.sort();
     reasons.dedup();
     reasons
 }
 
-/// The estimate of a value that is known in all repetitions.
-fn known(values: impl Iterator<Item = Option<f64>>, why_not: &str) -> Cell {
-    let values: Option<Vec<f64>> = values.collect();
-    values.map_or_else(|| Cell::missing(why_not), |values| estimate(&values))
+fn plot(title: &str, x: &str, y: &str, series: Vec<Series>) -> Plot {
+    let (x, y) = (Axis::linear(x), Axis::linear(y));
+    Plot { title: title.to_owned(), x, y, kind: PlotKind::Lines, series }
 }
 
-/// Why the states of getting warm were not what their names say.
-struct WarmUpVerdicts {
-    cold: Vec<String>,
-    warm: Vec<String>,
-    from_disk: Vec<String>,
-}
+/// What is estimated from a pass in all repetitions.
+struct Passes<'a>(Vec<&'a PassAccount>);
 
-impl WarmUpVerdicts {
-    fn of(plan: &SweepPlan, ups: &[WarmUp]) -> WarmUpVerdicts {
-        let layout = plan.layout(WARM_UP);
-        let all = layout.total_bytes();
-        let (mut cold, mut warm, mut from_disk) = (Vec::new(), Vec::new(), Vec::new());
-        for up in ups {
-            let checked = |account: &PassAccount| {
-                let mut reasons = account.contradictions(plan.demanded(&layout, account.passes));
-                if account.evicted > 0 {
-                    reasons.push(format!("{} bytes were evicted, and all should fit", account.evicted));
-                }
-                if account.unkept > 0 {
-                    reasons.push(format!("{} bytes were not kept", account.unkept));
-                }
-                reasons
-            };
-            cold.extend(checked(&up.cold));
-            cold.extend(up.cold.not_cold(all));
-            warm.extend(checked(&up.warm));
-            warm.extend(up.warm.not_warm(all, 0));
-            if let Some(account) = &up.from_disk {
-                from_disk.extend(checked(account));
-                from_disk.extend(account.not_warm(all, 0));
-                from_disk.extend(account.not_from_disk(all));
-            }
-        }
-        WarmUpVerdicts { cold: unique(cold), warm: unique(warm), from_disk: unique(from_disk) }
+impl Passes<'_> {
+    fn values(&self, value: impl Fn(&PassAccount) -> f64) -> Vec<f64> {
+        self.0.iter().map(|account| value(account)).collect()
     }
+
+    fn of(&self, value: impl Fn(&PassAccount) -> f64) -> Cell {
+        estimate(&self.values(value))
+    }
+
+    /// Of what is known in all of them.
+    fn known(&self, why_not: &str, value: impl Fn(&PassAccount) -> Option<f64>) -> Cell {
+        let values: Option<Vec<f64>> = self.0.iter().map(|account| value(account)).collect();
+        values.map_or_else(|| Cell::missing(why_not), |values| estimate(&values))
+    }
+}
+
+/// A cache that is getting warm, or that is.
+struct WarmUpState<'a> {
+    name: &'static str,
+    passes: Passes<'a>,
+    /// Why it was not what its name says.
+    invalid: Vec<String>,
+}
+
+/// Cold first.
+fn states<'a>(plan: &SweepPlan, ups: &'a [WarmUp]) -> Vec<WarmUpState<'a>> {
+    let layout = plan.layout(WARM_UP);
+    let all = layout.total_bytes();
+    let checked = |account: &PassAccount| {
+        let mut reasons = account.contradictions(plan.demanded(&layout, account.passes));
+        if account.evicted > 0 {
+            reasons.push(format!("{} bytes were evicted, and all should fit", account.evicted));
+        }
+        if account.unkept > 0 {
+            reasons.push(format!("{} bytes were not kept", account.unkept));
+        }
+        reasons
+    };
+    let state = |name, accounts: Vec<&'a PassAccount>, wrong: &dyn Fn(&PassAccount) -> Vec<String>| {
+        let reasons = accounts.iter().flat_map(|account| [checked(account), wrong(account)].concat());
+        WarmUpState { name, invalid: unique(reasons.collect()), passes: Passes(accounts) }
+    };
+    let mut states = vec![
+        state("getting warm", ups.iter().map(|up| &up.cold).collect(), &|cold| cold.not_cold(all)),
+        state("warm", ups.iter().map(|up| &up.warm).collect(), &|warm| warm.not_warm(all, 0)),
+    ];
+    let from_disk: Vec<&PassAccount> = ups.iter().filter_map(|up| up.from_disk.as_ref()).collect();
+    if !from_disk.is_empty() {
+        states.push(state("warm, pages dropped", from_disk, &|account| {
+            [account.not_warm(all, 0), account.not_from_disk(all)].concat()
+        }));
+    }
+    states
 }
 
 fn time_to_warm(
@@ -130,29 +147,33 @@ fn time_to_warm(
 ) {
     let all = plan.layout(WARM_UP).total_bytes() as f64;
     let resident = |bytes: u64| (bytes as f64 / all * 100.0).min(100.0);
-    let mut rows = Vec::new();
-    for percent in REACHED {
-        let times: Vec<f64> = curves.iter().filter_map(|curve| curve::time_to(curve, percent)).collect();
-        let at = |time: f64, curve: &Vec<ServedInterval>| {
+    let times = |percent: &f64| -> Vec<f64> {
+        curves.iter().filter_map(|curve| curve::time_to(curve, *percent)).collect()
+    };
+    let residents = |percent: &f64| -> Vec<f64> {
+        let at = |curve: &Vec<ServedInterval>| {
+            let time = curve::time_to(curve, *percent)?;
             let before = curve.iter().rev().find(|moment| moment.at <= time + 1e-9);
-            resident(before.map_or(0, |moment| moment.resident))
+            Some(resident(before.map_or(0, |moment| moment.resident)))
         };
-        let residents = curves.iter().filter_map(|c| curve::time_to(c, percent).map(|time| at(time, c)));
-        let reached = times.len() == curves.len() && !times.is_empty();
-        let cell = |values: Vec<f64>| {
-            if reached { estimate(&values) } else { Cell::missing("not reached in every repetition") }
-        };
-        rows.push(row(vec![Cell::Number(percent), cell(times.clone()), cell(residents.collect())], invalid));
-        if reached {
-            let name = format!("time to {percent} % hits");
-            draft.measure(Measure::new(name, "s", Better::Lower, times.clone()), invalid);
-        }
-        if let (true, true, Some(time)) = (reached, percent == 90.0, median(&times)) {
-            draft.verdict(format!("an empty cache serves 90 % from what it has after {time:.1} s"));
-        }
-    }
-    let columns = ["hits %", "reached after s", "data set in the cache then %"];
-    draft.file.tables.push(Table::new("Time to warm", columns, rows).noted([
+        curves.iter().filter_map(at).collect()
+    };
+    let reached = |times: &[f64]| times.len() == curves.len() && !times.is_empty();
+    let cell = |values: Vec<f64>| match reached(&values) {
+        true => estimate(&values),
+        false => Cell::missing("not reached in every repetition"),
+    };
+    let table = columns::table(
+        "Time to warm",
+        &REACHED,
+        |_| invalid.to_vec(),
+        &[
+            ("hits %", &|percent| Cell::Number(*percent)),
+            ("reached after s", &|percent| cell(times(percent))),
+            ("data set in the cache then %", &|percent| cell(residents(percent))),
+        ],
+    );
+    draft.file.tables.push(table.noted([
         format!(
             "{} clients read {:.0} MiB {WARM_UP_PASSES} times, each in an order of its own, beginning with an empty cache. Reached: from then on \
              no interval of {} s had fewer hits.",
@@ -163,123 +184,91 @@ fn time_to_warm(
         "Hits: bytes of reads that were in the cache when they were asked for, of all bytes served."
             .to_owned(),
     ]));
+    for percent in REACHED {
+        let times = times(&percent);
+        if !reached(&times) {
+            continue;
+        }
+        let middle = median(&times).filter(|_| percent == 90.0);
+        let name = format!("time to {percent} % hits");
+        draft.measure(Measure::new(name, "s", Better::Lower, times), invalid);
+        if let Some(time) = middle {
+            draft.verdict(format!("an empty cache serves 90 % from what it has after {time:.1} s"));
+        }
+    }
     let Some(first) = curves.first() else { return };
     let line = |name: &str, value: &dyn Fn(&ServedInterval) -> f64| {
         Series::ours(name, first.iter().map(|moment| Point::at(moment.at, value(moment))).collect())
-    };
-    let plot = |title: &str, y: &str, series: Vec<Series>| Plot {
-        title: title.to_owned(),
-        x: Axis::linear("seconds after the first byte"),
-        y: Axis::linear(y),
-        kind: PlotKind::Lines,
-        series,
     };
     let percents = vec![
         line("hits", &|moment| moment.hit_percent),
         line("data set in the cache", &|moment| resident(moment.resident)),
     ];
-    draft.file.plots.push(plot("How the cache gets warm, first repetition", "%", percents));
     let rate = vec![line("all clients", &|moment| moment.rate / MIB)];
-    draft.file.plots.push(plot("What is served meanwhile, first repetition", "MiB/s", rate));
     let against = first.iter().map(|moment| Point::at(resident(moment.resident), moment.hit_percent));
-    draft.file.plots.push(Plot {
-        x: Axis::linear("data set in the cache (%)"),
-        ..plot(
-            "Hits against what is there, first repetition",
-            "hits (%)",
-            vec![Series::ours("an empty cache gets warm", against.collect())],
-        )
-    });
-}
-
-/// Name, accounts of all repetitions, and why they must not be believed.
-type State<'a> = (&'static str, Vec<&'a PassAccount>, &'a [String]);
-
-fn states<'a>(ups: &'a [WarmUp], verdicts: &'a WarmUpVerdicts) -> Vec<State<'a>> {
-    let mut states = vec![
-        ("getting warm", ups.iter().map(|up| &up.cold).collect(), &verdicts.cold[..]),
-        ("warm", ups.iter().map(|up| &up.warm).collect(), &verdicts.warm[..]),
-    ];
-    let from_disk: Vec<&PassAccount> = ups.iter().filter_map(|up| up.from_disk.as_ref()).collect();
-    if !from_disk.is_empty() {
-        states.push(("warm, pages dropped", from_disk, &verdicts.from_disk[..]));
-    }
-    states
+    let against = vec![Series::ours("an empty cache gets warm", against.collect())];
+    let (time, there) = ("seconds after the first byte", "data set in the cache (%)");
+    draft.file.plots.extend([
+        plot("How the cache gets warm, first repetition", time, "%", percents),
+        plot("What is served meanwhile, first repetition", time, "MiB/s", rate),
+        plot("Hits against what is there, first repetition", there, "hits (%)", against),
+    ]);
 }
 
 /// Memory, disk or storage.
-fn sources(ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
-    let rows = states(ups, verdicts).into_iter().map(|(name, accounts, invalid)| {
-        let of = |value: fn(&PassAccount) -> f64| {
-            estimate(&accounts.iter().map(|account| value(account)).collect::<Vec<_>>())
-        };
-        let maybe = |value: fn(&PassAccount) -> Option<f64>| {
-            known(accounts.iter().map(|account| value(account)), "unknown")
-        };
-        let cells = vec![
-            Cell::text(name),
-            of(|a| a.served as f64 / MIB),
-            of(PassAccount::hit_percent),
-            maybe(PassAccount::memory_percent),
-            maybe(PassAccount::disk_percent),
-            of(PassAccount::waited_percent),
-        ];
-        row(cells, invalid)
-    });
-    let columns =
-        ["State", "served MiB", "hits %", "from memory %", "from the disk %", "waited for the storage %"];
-    Table::new("Where the bytes came from", columns, rows.collect()).noted([
+fn sources(states: &[WarmUpState]) -> Table {
+    columns::table(
+        "Where the bytes came from",
+        states,
+        |state| state.invalid.clone(),
+        &[
+            ("State", &|state| Cell::text(state.name)),
+            ("served MiB", &|state| state.passes.of(|a| a.served as f64 / MIB)),
+            ("hits %", &|state| state.passes.of(PassAccount::hit_percent)),
+            ("from memory %", &|state| state.passes.known("unknown", PassAccount::memory_percent)),
+            ("from the disk %", &|state| state.passes.known("unknown", PassAccount::disk_percent)),
+            ("waited for the storage %", &|state| state.passes.of(PassAccount::waited_percent)),
+        ],
+    )
+    .noted([
         "Disk: what the tier's process had block devices read (read_bytes of /proc/PID/io), at most the hits. The kernel reads \
          ahead, so that this is an upper bound; the rest of the hits came from the page cache.",
     ])
 }
 
 /// What the storage was asked for.
-fn storage(plan: &SweepPlan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table {
+fn storage(plan: &SweepPlan, states: &[WarmUpState]) -> Table {
     let all = plan.layout(WARM_UP).total_bytes();
-    let rows = states(ups, verdicts).into_iter().map(|(name, accounts, invalid)| {
-        let of = |value: &dyn Fn(&PassAccount) -> f64| {
-            estimate(&accounts.iter().map(|account| value(account)).collect::<Vec<_>>())
-        };
-        let calls = |kind: &'static str| of(&move |a| a.call(kind) as f64);
-        let named = ["read", "getattr", "lookup", "readdir"];
-        let cells = vec![
-            Cell::text(name),
-            of(&|a| a.origin_bytes as f64 / MIB),
-            of(&|a| a.duplicate(all) as f64 / MIB),
-            of(&PassAccount::amplification),
-            calls("read"),
-            calls("getattr"),
-            calls("lookup"),
-            calls("readdir"),
-            of(&|a| (a.all_calls() - named.iter().map(|kind| a.call(kind)).sum::<u64>()) as f64),
-            known(accounts.iter().map(|a| a.coalescing()), "nothing was read"),
-            of(&|a| a.ahead as f64 / MIB),
-            of(&|a| a.ahead_used as f64 / MIB),
-            of(&|a| a.ahead_evicted as f64 / MIB),
-            known(accounts.iter().map(|a| a.ahead_wasted_percent()), "nothing was fetched ahead"),
-            of(&PassAccount::revalidations_per_open),
-        ];
-        row(cells, invalid)
-    });
-    let columns = [
-        "State",
-        "from the storage MiB",
-        "thereof twice MiB",
-        "amplification",
-        "READ",
-        "GETATTR",
-        "LOOKUP",
-        "READDIR",
-        "other calls",
-        "coalescing",
-        "read ahead MiB",
-        "of that read later MiB",
-        "evicted unread MiB",
-        "not read so far %",
-        "revalidations per open",
-    ];
-    Table::new("What the storage was asked for", columns, rows.collect()).noted([
+    let calls = |state: &WarmUpState, kind: &str| state.passes.of(|a| a.call(kind) as f64);
+    let other = |a: &PassAccount| {
+        let named: u64 = ["read", "getattr", "lookup", "readdir"].iter().map(|kind| a.call(kind)).sum();
+        (a.calls.values().sum::<u64>() - named) as f64
+    };
+    columns::table(
+        "What the storage was asked for",
+        states,
+        |state| state.invalid.clone(),
+        &[
+            ("State", &|state| Cell::text(state.name)),
+            ("from the storage MiB", &|state| state.passes.of(|a| a.origin_bytes as f64 / MIB)),
+            ("thereof twice MiB", &|state| state.passes.of(|a| a.duplicate(all) as f64 / MIB)),
+            ("amplification", &|state| state.passes.of(PassAccount::amplification)),
+            ("READ", &|state| calls(state, "read")),
+            ("GETATTR", &|state| calls(state, "getattr")),
+            ("LOOKUP", &|state| calls(state, "lookup")),
+            ("READDIR", &|state| calls(state, "readdir")),
+            ("other calls", &|state| state.passes.of(other)),
+            ("coalescing", &|state| state.passes.known("nothing was read", PassAccount::coalescing)),
+            ("read ahead MiB", &|state| state.passes.of(|a| a.ahead as f64 / MIB)),
+            ("of that read later MiB", &|state| state.passes.of(|a| a.ahead_used as f64 / MIB)),
+            ("evicted unread MiB", &|state| state.passes.of(|a| a.ahead_evicted as f64 / MIB)),
+            ("not read so far %", &|state| {
+                state.passes.known("nothing was fetched ahead", PassAccount::ahead_wasted_percent)
+            }),
+            ("revalidations per open", &|state| state.passes.of(PassAccount::revalidations_per_open)),
+        ],
+    )
+    .noted([
         "From the tier's counters. Twice: bytes beyond the data set's and beyond what was read \
          ahead for nobody, such as files beside the data set. Amplification: bytes from the storage for each byte that a \
          client read. Coalescing: reads that waited, for each READ. Revalidations: GETATTR calls for each file that a client \
@@ -287,10 +276,30 @@ fn storage(plan: &SweepPlan, ups: &[WarmUp], verdicts: &WarmUpVerdicts) -> Table
     ])
 }
 
-/// Conditions of all repetitions with this size and order.
-fn of_condition(measured: &SweepRuns, factor: f64, order: OrderName) -> Vec<&SweepCondition> {
-    let all = measured.sweeps.iter().flatten();
-    all.filter(|condition| condition.factor == factor && condition.order == order).collect()
+/// A data set that is read in one order: the conditions of all repetitions.
+struct SweptSize<'a> {
+    order: OrderName,
+    factor: f64,
+    conditions: Vec<&'a SweepCondition>,
+    /// Of each condition, what was measured.
+    later: Passes<'a>,
+    invalid: Vec<String>,
+}
+
+impl<'a> SweptSize<'a> {
+    fn of(plan: &SweepPlan, measured: &'a SweepRuns, factor: f64, order: OrderName) -> SweptSize<'a> {
+        let all = measured.sweeps.iter().flatten();
+        let conditions: Vec<&SweepCondition> =
+            all.filter(|condition| condition.factor == factor && condition.order == order).collect();
+        let later = Passes(conditions.iter().map(|condition| &condition.later).collect());
+        SweptSize { order, factor, invalid: unproved(plan, &conditions), conditions, later }
+    }
+
+    /// Of all passes of a condition.
+    fn mib(&self, bytes: impl Fn(&SweepCondition) -> u64) -> Cell {
+        let mib = |condition: &&SweepCondition| bytes(condition) as f64 / MIB;
+        estimate(&self.conditions.iter().map(mib).collect::<Vec<_>>())
+    }
 }
 
 /// Why the row must not be believed.
@@ -299,20 +308,17 @@ pub fn unproved(plan: &SweepPlan, conditions: &[&SweepCondition]) -> Vec<String>
     for condition in conditions {
         let layout = plan.layout(condition.factor);
         let (first, later, all) = (&condition.first, &condition.later, layout.total_bytes());
-        let evicted = condition.evicted;
+        let (evicted, asked) = (condition.evicted, condition.first_unique);
         let first_reasons = first.contradictions(plan.demanded(&layout, first.passes));
         reasons.extend(first_reasons.into_iter().map(|why| format!("first pass: {why}")));
         reasons.extend(later.contradictions(plan.demanded(&layout, later.passes)));
-        reasons.extend(first.not_cold(condition.first_unique));
+        reasons.extend(first.not_cold(asked));
         if evicted == 0 {
-            reasons.extend(later.not_warm(condition.unique, all.saturating_sub(condition.first_unique)));
+            reasons.extend(later.not_warm(condition.unique, all.saturating_sub(asked)));
         }
-        if evicted == 0 && condition.first_unique > plan.cache_bytes {
-            let asked = condition.first_unique;
-            reasons.push(format!(
-                "{asked} bytes were read, the cache takes {}, and nothing left",
-                plan.cache_bytes
-            ));
+        if evicted == 0 && asked > plan.cache_bytes {
+            let taken = plan.cache_bytes;
+            reasons.push(format!("{asked} bytes were read, the cache takes {taken}, and nothing left"));
         }
         reasons.extend(sanity::too_short(later.seconds));
     }
@@ -321,30 +327,30 @@ pub fn unproved(plan: &SweepPlan, conditions: &[&SweepCondition]) -> Vec<String>
 
 fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
     let (mut rows, mut spared_lines, mut rate_lines) = (Vec::new(), Vec::new(), Vec::new());
+    let rate = |account: &PassAccount| account.rate() / MIB;
     for order in &plan.orders {
-        let (mut spared, mut believed, mut rates) = (Vec::new(), Vec::new(), Vec::new());
-        for factor in &plan.factors {
-            let conditions = of_condition(measured, *factor, *order);
-            let invalid = unproved(plan, &conditions);
-            let values = |value: &dyn Fn(&SweepCondition) -> f64| -> Vec<f64> {
-                conditions.iter().map(|condition| value(condition)).collect()
-            };
-            rows.push(row(sweep_cells(plan, *factor, *order, &conditions), &invalid));
-            let (hit, rate) = (values(&|c| c.later.hit_percent()), values(&|c| c.later.rate() / MIB));
-            let kept = values(&|c| c.later.spared_percent());
-            if invalid.is_empty() {
-                believed.extend(median(&kept).map(|kept| (*factor, kept)));
-                spared.extend(point(*factor, &kept));
-                rates.extend(point(*factor, &rate));
+        let sizes: Vec<SweptSize> =
+            plan.factors.iter().map(|factor| SweptSize::of(plan, measured, *factor, *order)).collect();
+        for size in &sizes {
+            for (what, unit, values) in [
+                ("hits", "%", size.later.values(PassAccount::hit_percent)),
+                ("spared", "%", size.later.values(PassAccount::spared_percent)),
+                ("rate", "MiB/s", size.later.values(rate)),
+            ] {
+                let name = format!("{what}, {}, {} x cache", order.name(), size.factor);
+                draft.measure(Measure::new(name, unit, Better::Higher, values), &size.invalid);
             }
-            let name = |what: &str| format!("{what}, {}, {factor} x cache", order.name());
-            draft.measure(Measure::new(name("hits"), "%", Better::Higher, hit), &invalid);
-            draft.measure(Measure::new(name("spared"), "%", Better::Higher, kept), &invalid);
-            draft.measure(Measure::new(name("rate"), "MiB/s", Better::Higher, rate), &invalid);
         }
-        cliff(draft, *order, &believed);
-        spared_lines.push(Series::ours(order.name(), spared));
-        rate_lines.push(Series::ours(order.name(), rates));
+        let believed = || sizes.iter().filter(|size| size.invalid.is_empty());
+        let spared = |size: &SweptSize| size.later.values(PassAccount::spared_percent);
+        let medians: Vec<(f64, f64)> =
+            believed().filter_map(|size| Some((size.factor, median(&spared(size))?))).collect();
+        cliff(draft, *order, &medians);
+        let points = believed().filter_map(|size| point(size.factor, &spared(size)));
+        spared_lines.push(Series::ours(order.name(), points.collect()));
+        let points = believed().filter_map(|size| point(size.factor, &size.later.values(rate)));
+        rate_lines.push(Series::ours(order.name(), points.collect()));
+        rows.extend(sizes);
     }
     let unkept: u64 = measured.sweeps.iter().flatten().map(|c| c.first.unkept + c.later.unkept).sum();
     if unkept > 0 {
@@ -353,23 +359,41 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
             unkept as f64 / MIB
         ));
     }
-    let columns = [
-        "Order",
-        "data set / cache",
-        "data set MiB",
-        "passes",
-        "hits %",
-        "MiB/s",
-        "from memory %",
-        "from the disk %",
-        "waited for the storage %",
-        "spared %",
-        "storage bytes per client byte",
-        "fetched again in all passes MiB",
-        "read ahead, not read %",
-        "evicted in all passes MiB",
-    ];
-    draft.file.tables.push(Table::new("How large a cache must be", columns, rows).noted([
+    draft.file.tables.push(how_large(plan, &rows));
+    let (size, spared) = ("data set / cache", "spared (% of bytes read)");
+    let title = "Bytes that the storage is spared, against the size of the data set";
+    draft.file.plots.extend([
+        plot(title, size, spared, spared_lines),
+        plot("Rate against the size of the data set", size, "all clients (MiB/s)", rate_lines),
+    ]);
+}
+
+fn how_large(plan: &SweepPlan, rows: &[SweptSize]) -> Table {
+    let data_set = |factor: f64| plan.layout(factor).total_bytes() as f64 / MIB;
+    columns::table(
+        "How large a cache must be",
+        rows,
+        |row| row.invalid.clone(),
+        &[
+            ("Order", &|row| Cell::text(row.order.name())),
+            ("data set / cache", &|row| Cell::Number(row.factor)),
+            ("data set MiB", &|row| Cell::Number((data_set(row.factor) * 10.0).round() / 10.0)),
+            ("passes", &|row| row.later.of(|a| a.passes as f64)),
+            ("hits %", &|row| row.later.of(PassAccount::hit_percent)),
+            ("MiB/s", &|row| row.later.of(|a| a.rate() / MIB)),
+            ("from memory %", &|row| row.later.known("unknown", PassAccount::memory_percent)),
+            ("from the disk %", &|row| row.later.known("unknown", PassAccount::disk_percent)),
+            ("waited for the storage %", &|row| row.later.of(PassAccount::waited_percent)),
+            ("spared %", &|row| row.later.of(PassAccount::spared_percent)),
+            ("storage bytes per client byte", &|row| row.later.of(PassAccount::amplification)),
+            ("fetched again in all passes MiB", &|row| row.mib(|condition| condition.again)),
+            ("read ahead, not read %", &|row| {
+                row.later.known("nothing was fetched ahead", PassAccount::ahead_wasted_percent)
+            }),
+            ("evicted in all passes MiB", &|row| row.mib(|condition| condition.evicted)),
+        ],
+    )
+    .noted([
         format!(
             "A later pass over the data set, through a cache of {:.0} MiB that had one pass before; short ones are repeated. zipf: \
              as many draws as there are files, theta {}; the popular files are the same for all.",
@@ -382,42 +406,7 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
         "Fetched again: bytes from the storage, from the first pass on, beyond those that were different from each other and \
          beyond those that were read ahead and that nobody read."
             .to_owned(),
-    ]));
-    let plot = |title: &str, y: &str, series: Vec<Series>| Plot {
-        title: title.to_owned(),
-        x: Axis::linear("data set / cache"),
-        y: Axis::linear(y),
-        kind: PlotKind::Lines,
-        series,
-    };
-    let title = "Bytes that the storage is spared, against the size of the data set";
-    draft.file.plots.push(plot(title, "spared (% of bytes read)", spared_lines));
-    draft.file.plots.push(plot("Rate against the size of the data set", "all clients (MiB/s)", rate_lines));
-}
-
-fn sweep_cells(plan: &SweepPlan, factor: f64, order: OrderName, conditions: &[&SweepCondition]) -> Vec<Cell> {
-    let of = |value: &dyn Fn(&SweepCondition) -> f64| {
-        estimate(&conditions.iter().map(|condition| value(condition)).collect::<Vec<_>>())
-    };
-    let maybe = |value: fn(&PassAccount) -> Option<f64>, why: &str| {
-        known(conditions.iter().map(|condition| value(&condition.later)), why)
-    };
-    vec![
-        Cell::text(order.name()),
-        Cell::Number(factor),
-        Cell::Number((plan.layout(factor).total_bytes() as f64 / MIB * 10.0).round() / 10.0),
-        of(&|c| c.later.passes as f64),
-        of(&|c| c.later.hit_percent()),
-        of(&|c| c.later.rate() / MIB),
-        maybe(PassAccount::memory_percent, "unknown"),
-        maybe(PassAccount::disk_percent, "unknown"),
-        of(&|c| c.later.waited_percent()),
-        of(&|c| c.later.spared_percent()),
-        of(&|c| c.later.amplification()),
-        of(&|c| c.again as f64 / MIB),
-        maybe(PassAccount::ahead_wasted_percent, "nothing was fetched ahead"),
-        of(&|c| c.evicted as f64 / MIB),
-    ]
+    ])
 }
 
 /// `spared`: of the rows that may be believed.

@@ -1,7 +1,6 @@
 //! The tier that is measured: one of our own with an empty cache for each condition, or one that is running.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bench_load::data::SeededData;
@@ -9,14 +8,15 @@ use bench_load::dataset::Dataset;
 use bench_load::safety::Cleanup;
 use bench_load::shape::Layout;
 use bench_load::target::{self, from_url};
+use origin_nfs::Config;
 use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};
 
 use super::{SweepPlan, WARM_UP, WorkingSetArgs};
 use crate::args::{CommonArgs, refuse};
-use crate::fixture::{CounterPage, TierProcess, evict, nfs_config};
+use crate::fixture::{CounterPage, TierProcess, evict};
 use crate::target_dir::{TargetArgs, TargetDir};
-use crate::testbed::{DataSet, Line, Testbed, tier_url};
+use crate::testbed::{DataSet, Line, Testbed};
 
 /// A tier makes room from 95 % of its quota on; the data set's blocks round up.
 const FULL: f64 = 0.9;
@@ -47,7 +47,6 @@ pub struct ColdTier {
     pub admin: SocketAddr,
     /// Where the files are, below the export.
     pub root: String,
-    pub content: SeededData,
     /// If it is ours.
     pub tier: Option<TierProcess>,
 }
@@ -80,11 +79,8 @@ impl TierUnderTest {
                 removed: Mutex::default(),
             })));
         }
-        let data = DataSet { layout: plan.largest(), content: content(plan.seed) };
-        let testbed = match args.origin.as_deref() {
-            Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await?,
-            other => Testbed::here(other.map(PathBuf::from), data).await?,
-        };
+        let data = DataSet { layout: plan.largest(), content: plan.content() };
+        let testbed = Testbed::at(args.origin.as_deref(), data).await?;
         match testbed.line(args.rtt, args.rate).await {
             Ok(line) => Ok(TierUnderTest::Own { testbed: Box::new(testbed), line }),
             Err(error) => {
@@ -106,10 +102,10 @@ impl TierUnderTest {
         match self {
             TierUnderTest::Own { testbed, line } => {
                 let tier = testbed.tier_of(line, plan.cache_bytes)?;
-                let (url, admin, root) = (tier_url(&tier), tier.admin, testbed.root());
-                Ok(ColdTier { url, admin, root, content: content(plan.seed), tier: Some(tier) })
+                let (url, admin, root) = (tier.url.clone(), tier.admin, testbed.root());
+                Ok(ColdTier { url, admin, root, tier: Some(tier) })
             }
-            TierUnderTest::Running(running) => running.cold_tier(layout, content(plan.seed)).await,
+            TierUnderTest::Running(running) => running.cold_tier(layout, plan.content()).await,
         }
     }
 
@@ -144,14 +140,14 @@ impl RunningTierUnderTest {
         let dataset = Dataset { layout: layout.clone(), content, version: 1, trees: 1 };
         target_dir.lay_out(&dataset, "").await?;
         visible(&self.url, &layout.path(&root, 0, layout.files - 1)).await?;
-        Ok(ColdTier { url: self.url.clone(), admin: self.admin, root, content, tier: None })
+        Ok(ColdTier { url: self.url.clone(), admin: self.admin, root, tier: None })
     }
 
     /// The files are removed, and their room in the cache is given back if that is allowed.
     async fn leave(&self, root: &str) -> Result<()> {
         if self.may_evict {
-            let export = nfs_config(&self.url)?.export;
-            let export = String::from_utf8_lossy(&export).into_owned();
+            let export = Config::from_url(&self.url)?.export;
+            let export = String::from_utf8_lossy(&export);
             evict(self.admin, &format!("{}/{root}", export.trim_end_matches('/')))?;
         }
         self.remove().await
@@ -169,10 +165,6 @@ impl RunningTierUnderTest {
         removed.seconds += done.seconds;
         Ok(())
     }
-}
-
-fn content(seed: u64) -> SeededData {
-    SeededData { seed, ..SeededData::default() }
 }
 
 /// Waits until clients of the tier see the file.

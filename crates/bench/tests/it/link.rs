@@ -3,26 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bench::link::{AgentConfig, Config, LinkServer, Pair, StreamDirection, run};
+use bench::link::{Config, LinkServer, Pair, StreamDirection, run};
 use bench_report::model::{Cell, ResultFile, TableRow};
 use quantity::ByteRate;
 use relay::Relay;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::quiet;
-
-fn any() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 0))
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::{any, ms, number, quiet};
 
 async fn agent(token: Option<&str>) -> LinkServer {
-    let config = AgentConfig { token: token.map(str::to_owned), ..AgentConfig::default() };
-    LinkServer::bind(any(), config).await.expect("bound")
+    LinkServer::bind(any(), token.map(str::to_owned)).await.expect("bound")
 }
 
 fn line(to: SocketAddr, rtt: Duration, mbit: u64) -> Relay {
@@ -45,13 +36,6 @@ fn config(pairs: Vec<Pair>) -> Config {
         omit: ms(500),
         repetitions: 1,
         ..Config::default()
-    }
-}
-
-fn number(cell: &Cell) -> f64 {
-    match cell {
-        Cell::Number(value) | Cell::Estimate { median: value, .. } => *value,
-        other => panic!("no number: {other:?}"),
     }
 }
 

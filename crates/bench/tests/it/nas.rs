@@ -10,6 +10,8 @@ use origin::memory::MemoryOrigin;
 use tokio::sync::watch;
 use vfs::Vfs;
 
+use crate::any;
+
 pub struct NasProcess {
     pub address: SocketAddr,
     _stop: watch::Sender<bool>,
@@ -27,9 +29,8 @@ impl NasProcess {
         let namespace = Namespace::open(names, vec![Junction::new("/", origin)]).expect("opened");
         let blocks = cache::Config { dir: dir.path().join("blocks"), free_floor: 0, ..Default::default() };
         let vfs = Vfs::new(namespace, cache::Cache::open(blocks).expect("opened"), vfs::Writing::default());
-        let any = ExportRule { squash: Squash::None, ..ExportRule::default() };
-        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let config = Config { listen, exports: ExportRules::new(vec![any]), ..Config::default() };
+        let all = ExportRule { squash: Squash::None, ..ExportRule::default() };
+        let config = Config { listen: any(), exports: ExportRules::new(vec![all]), ..Config::default() };
         let server = NfsServer::bind(config, vfs).await.expect("bound");
         let address = server.local_addr().expect("bound");
         let (stop, stopped) = watch::channel(false);

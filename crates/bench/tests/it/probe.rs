@@ -1,7 +1,5 @@
 //! The probe as a ruler: what it says of a server whose distance is known.
 
-use std::time::Duration;
-
 use bench::probe::{Config, run};
 use bench_load::target;
 use bench_report::model::{Cell, ResultFile, Severity, Table, TableRow};
@@ -9,11 +7,7 @@ use relay::Relay;
 use testkit::azfile::{StandIn, credentials};
 
 use crate::nas::NasProcess;
-use crate::quiet;
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::{ms, number, quiet};
 
 /// Short, and long enough for a slope.
 fn config(target: String) -> Config {
@@ -36,13 +30,6 @@ fn table<'a>(file: &'a ResultFile, title: &str) -> &'a Table {
 fn row<'a>(table: &'a Table, name: &str) -> &'a TableRow {
     let named = |row: &&TableRow| matches!(row.cells.first(), Some(Cell::Text(text)) if text == name);
     table.rows.iter().find(named).expect("the row is there")
-}
-
-fn number(cell: &Cell) -> f64 {
-    match cell {
-        Cell::Number(value) | Cell::Estimate { median: value, .. } => *value,
-        other => panic!("no number: {other:?}"),
-    }
 }
 
 fn round_trips(file: &ResultFile, operation: &str) -> f64 {

@@ -9,13 +9,7 @@ use relay::{Config, Profile, Relay};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-fn any() -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], 0))
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
+use crate::{any, ms};
 
 /// Echoes until the end of each connection.
 async fn echo() -> SocketAddr {

@@ -4,10 +4,11 @@ use bench_report::model::{Cell, Table, TableRow};
 use bench_report::published::PUBLISHED;
 use bench_report::summary::{estimate_or, median};
 
-use super::super::Config;
 use super::super::schedule::{Ran, Round};
+use super::super::{Config, Pair};
 use super::bounds::exceeded;
-use super::{Here, LinkCondition, StreamEnd, arrow, idle, loaded, phase, streams};
+use super::{Here, LinkCondition, StreamEnd, arrow, idle, in_mib, loaded, phase, streams};
+use crate::columns;
 
 pub fn of(config: &Config, conditions: &[LinkCondition], here: &Here) -> Vec<Table> {
     let mut tables = vec![seed(config, conditions), extended(config, conditions, here)];
@@ -30,75 +31,89 @@ fn mbits(rates: &[f64], why: Option<String>) -> Cell {
 }
 
 fn seed(config: &Config, conditions: &[LinkCondition]) -> Table {
+    let row = |name: String, of: &dyn Fn(StreamEnd) -> (Vec<f64>, Option<String>)| {
+        let cell = |end| {
+            let (rates, why) = of(end);
+            mbits(&rates, why)
+        };
+        TableRow::new(vec![Cell::text(name), cell(StreamEnd::Sender), cell(StreamEnd::Receiver)])
+    };
     let mut rows = Vec::new();
     for condition in conditions {
-        let both = |end| condition.rates_of_all(config, end);
-        for (at, pair) in condition.pairs().into_iter().enumerate() {
-            let of = |end| condition.rates(config, at, end);
-            let ((sent, no_sent), (received, no_received)) = (of(StreamEnd::Sender), of(StreamEnd::Receiver));
-            let cells =
-                vec![Cell::text(condition.name(pair)), mbits(&sent, no_sent), mbits(&received, no_received)];
-            rows.push(TableRow::new(cells));
+        for (at, pair) in condition.pairs().enumerate() {
+            rows.push(row(condition.name(pair), &|end| condition.rates(config, at, end)));
         }
-        if condition.together {
-            let ((sent, no_sent), (received, no_received)) =
-                (both(StreamEnd::Sender), both(StreamEnd::Receiver));
-            let name = Cell::text(condition.name_of_all());
-            rows.push(TableRow::new(vec![name, mbits(&sent, no_sent), mbits(&received, no_received)]));
+        if condition.first.together {
+            rows.push(row(condition.name_of_all(), &|end| condition.rates_of_all(config, end)));
         }
     }
-    Table::new("The link", &PUBLISHED.tryggve.link.columns, rows).noted(["Mbit/s in the window in which all streams of the row ran; all pairs together are measured in their common \
-         window, never added."
-            .to_owned()])
+    Table::new("The link", &PUBLISHED.tryggve.link.columns, rows).noted([
+        "Mbit/s in the window in which all streams of the row ran; all pairs together are measured in their common \
+         window, never added.",
+    ])
+}
+
+/// A pair in a condition.
+struct PairRow<'a> {
+    condition: &'a LinkCondition<'a>,
+    at: usize,
+    pair: &'a Pair,
+    /// Mbit/s, and why some are missing.
+    sent: (Vec<f64>, Option<String>),
+    received: (Vec<f64>, Option<String>),
+    /// Milliseconds, sorted.
+    loaded: Vec<f64>,
+}
+
+impl<'a> PairRow<'a> {
+    fn of(config: &Config, condition: &'a LinkCondition<'a>, (at, pair): (usize, &'a Pair)) -> PairRow<'a> {
+        let [sent, received] =
+            [StreamEnd::Sender, StreamEnd::Receiver].map(|end| condition.rates(config, at, end));
+        let mut loaded = condition.round_trips(at, loaded);
+        loaded.sort_by(f64::total_cmp);
+        PairRow { condition, at, pair, sent, received, loaded }
+    }
+
+    fn received(&self, unit: impl Fn(f64) -> f64) -> Cell {
+        let (rates, why) = &self.received;
+        value(&rates.iter().copied().map(unit).collect::<Vec<_>>(), why.clone())
+    }
 }
 
 fn extended(config: &Config, conditions: &[LinkCondition], here: &Here) -> Table {
-    let columns = [
-        "Pair",
-        "Streams",
-        "At once",
-        "Sender (Mbit/s)",
-        "Receiver (Mbit/s)",
-        "Receiver (MiB/s)",
-        "Slowest / fastest stream",
-        "Start skew (ms)",
-        "RTT idle (ms)",
-        "RTT loaded (ms)",
-        "RTT loaded p99 (ms)",
-        "Retransmits",
-    ];
-    let rows = conditions.iter().flat_map(|condition| {
-        let pairs = condition.pairs().into_iter().enumerate();
-        pairs.map(move |(at, _)| row(config, condition, at, here))
-    });
-    Table::new("Streams, round trips and losses", columns, rows.collect()).noted(["Sender: what its socket took. Receiver: what came out at the other end.".to_owned(), "RTT: one byte there and back on a connection of its own, before the streams and beside them. Retransmits: \
-         segments, of all streams and repetitions, as the sender's kernel counts them."
-            .to_owned()])
-}
-
-fn row(config: &Config, condition: &LinkCondition, at: usize, here: &Here) -> TableRow {
-    let (sent, no_sent) = condition.rates(config, at, StreamEnd::Sender);
-    let (received, no_received) = condition.rates(config, at, StreamEnd::Receiver);
-    let in_mib: Vec<f64> = received.iter().map(|mbit| mbit * 1e6 / 8.0 / (1 << 20) as f64).collect();
-    let mut loaded = condition.round_trips(at, loaded);
-    loaded.sort_by(f64::total_cmp);
-    let name = condition.pairs().get(at).map_or(String::new(), |pair| arrow(pair, condition.way));
-    let cells = vec![
-        Cell::text(name),
-        Cell::text(streams(condition.streams)),
-        Cell::text(if condition.together { "all pairs" } else { "alone" }),
-        value(&sent, no_sent),
-        value(&received, no_received.clone()),
-        value(&in_mib, no_received.clone()),
-        of_phases(config, condition, at, |phase| phase.fairness()),
-        skew(condition, at),
-        middle(&condition.round_trips(at, idle)),
-        middle(&loaded),
-        p99(&loaded),
-        retransmits(condition, at),
-    ];
-    let too_fast = condition.pairs().get(at).and_then(|pair| exceeded(here, pair, &received));
-    TableRow { cells, invalid: no_received.into_iter().chain(too_fast).collect() }
+    let mut rows = Vec::new();
+    for condition in conditions {
+        rows.extend(condition.pairs().enumerate().map(|pair| PairRow::of(config, condition, pair)));
+    }
+    columns::table(
+        "Streams, round trips and losses",
+        &rows,
+        |row| {
+            let too_fast = exceeded(here, row.pair, &row.received.0);
+            row.received.1.iter().cloned().chain(too_fast).collect()
+        },
+        &[
+            ("Pair", &|row| Cell::text(arrow(row.pair, row.condition.first.way))),
+            ("Streams", &|row| Cell::text(streams(row.condition.first.streams))),
+            ("At once", &|row| {
+                Cell::text(if row.condition.first.together { "all pairs" } else { "alone" })
+            }),
+            ("Sender (Mbit/s)", &|row| value(&row.sent.0, row.sent.1.clone())),
+            ("Receiver (Mbit/s)", &|row| row.received(|mbit| mbit)),
+            ("Receiver (MiB/s)", &|row| row.received(in_mib)),
+            ("Slowest / fastest stream", &|row| fairness(config, row.condition, row.at)),
+            ("Start skew (ms)", &|row| skew(row.condition, row.at)),
+            ("RTT idle (ms)", &|row| middle(&row.condition.round_trips(row.at, idle))),
+            ("RTT loaded (ms)", &|row| middle(&row.loaded)),
+            ("RTT loaded p99 (ms)", &|row| p99(&row.loaded)),
+            ("Retransmits", &|row| retransmits(row.condition, row.at)),
+        ],
+    )
+    .noted([
+        "Sender: what its socket took. Receiver: what came out at the other end.",
+        "RTT: one byte there and back on a connection of its own, before the streams and beside them. Retransmits: \
+         segments, of all streams and repetitions, as the sender's kernel counts them.",
+    ])
 }
 
 fn rounded(value: f64) -> Cell {
@@ -117,16 +132,11 @@ fn p99(sorted: &[f64]) -> Cell {
     }
 }
 
-fn of_phases(
-    config: &Config,
-    condition: &LinkCondition,
-    at: usize,
-    of: impl Fn(&bench_report::overlap::PhaseSpans) -> f64,
-) -> Cell {
-    let phases = condition
-        .each(at)
-        .filter_map(|(round, ran)| phase(config, round, std::slice::from_ref(ran), StreamEnd::Receiver).ok());
-    middle(&phases.map(|phase| of(&phase)).collect::<Vec<_>>())
+fn fairness(config: &Config, condition: &LinkCondition, at: usize) -> Cell {
+    let of_round = |(round, ran): (&Round, &Ran)| {
+        Some(phase(config, round, std::slice::from_ref(ran), StreamEnd::Receiver).ok()?.fairness())
+    };
+    middle(&condition.each(at).filter_map(of_round).collect::<Vec<_>>())
 }
 
 /// Between the first and the last stream that began to send.

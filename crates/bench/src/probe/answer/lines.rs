@@ -2,11 +2,12 @@
 
 use bench_report::model::{AnswerLine, AnswerPart, Cell};
 use bench_report::summary::{estimate, median};
+use relay::Profile;
 
 use super::super::operation::ProbeOperation;
 use super::super::posix;
 use super::super::streams::StreamRate;
-use super::{ProbeAnswer, digits, knee, mib, named, place};
+use super::{ProbeAnswer, digits, in_mib, in_ms, knee, place};
 
 const TIER: &str = "a probe sees no tier; bench render measures what one buys";
 
@@ -19,12 +20,9 @@ pub fn of_server(answer: &ProbeAnswer) -> Vec<AnswerLine> {
     lines.push(slow_down(answer));
     let here = small.map(|small| Cell::Number(digits(small.direct * 1e3)));
     lines.push(AnswerLine::one("open-read-close here", here.unwrap_or_else(none), "ms"));
-    lines.extend([None, answer.farthest()].into_iter().enumerate().filter_map(|(n, added)| {
-        // The second is the farthest, if there is one.
-        if n == 1 && added.is_none() { None } else { streams(answer, added) }
-    }));
+    lines.extend(answer.places().into_iter().filter_map(|added| streams(answer, added)));
     if let Some((near, rtt)) =
-        small.and_then(|small| Some((answer.config.near.clone()?, answer.break_even(small)?)))
+        small.and_then(|small| Some((answer.config.near.as_deref()?, answer.break_even(small)?)))
     {
         let from = Cell::Number(digits((rtt * 1e3).max(0.0)));
         lines.push(AnswerLine::one(format!("{near} is faster from a round trip of"), from, "ms"));
@@ -35,13 +33,12 @@ pub fn of_server(answer: &ProbeAnswer) -> Vec<AnswerLine> {
 
 fn slow_down(answer: &ProbeAnswer) -> AnswerLine {
     let what = "predicted slow-down, open-read-close";
-    let parts: Option<Vec<AnswerPart>> = answer.operation(ProbeOperation::OpenReadClose).and_then(|small| {
-        let at = named().into_iter().map(|profile| {
-            let times = small.predict(profile.rtt.as_secs_f64(), answer.rtt_here)? / small.direct;
-            Some(AnswerPart::new(profile.name, Cell::Number((times * 10.0).round() / 10.0), "x"))
-        });
-        at.collect()
-    });
+    let small = answer.operation(ProbeOperation::OpenReadClose);
+    let at = |profile: &Profile| {
+        let times = small?.predict(profile.rtt.as_secs_f64(), answer.rtt_here)? / small?.direct;
+        Some(AnswerPart::new(profile.name, Cell::Number((times * 10.0).round() / 10.0), "x"))
+    };
+    let parts: Option<Vec<AnswerPart>> = Profile::ALL.iter().map(at).collect();
     match parts {
         Some(parts) => AnswerLine::new(what, parts),
         None => AnswerLine::one(what, Cell::missing("there is no line through its times"), ""),
@@ -55,8 +52,7 @@ fn streams(answer: &ProbeAnswer, added: Option<std::time::Duration>) -> Option<A
     let part = |n: usize| {
         let rate: &StreamRate = rates.iter().find(|rate| rate.streams == n)?;
         let name = if n == 1 { "1 stream".to_owned() } else { format!("{n} streams") };
-        let values: Vec<f64> = rate.bytes_per_second.iter().copied().map(mib).collect();
-        Some(AnswerPart::new(name, estimate(&values), "MiB/s"))
+        Some(AnswerPart::new(name, estimate(&in_mib(&rate.bytes_per_second)), "MiB/s"))
     };
     let mut numbers = vec![1, knee];
     numbers.dedup();
@@ -68,18 +64,13 @@ pub fn of_path(measured: &posix::LocalProbe) -> Vec<AnswerLine> {
         Some((_, times)) => Cell::Number(digits(median(times).unwrap_or_default() * 1e3)),
         None => Cell::missing(format!("nothing tells how far {} is", measured.kind)),
     };
+    let trips = Cell::missing("no distance can be added in front of it");
     let mut lines = vec![
         AnswerLine::one("round trip", rtt, "ms"),
-        AnswerLine::one(
-            "round trips per open-read-close",
-            Cell::missing("no distance can be added in front of it"),
-            "",
-        ),
+        AnswerLine::one("round trips per open-read-close", trips, ""),
     ];
-    lines.extend(measured.operations.iter().map(|(name, times)| {
-        let ms: Vec<f64> = times.iter().map(|seconds| seconds * 1e3).collect();
-        AnswerLine::one(*name, estimate(&ms), "ms")
-    }));
+    let of = |(name, times): &(&'static str, Vec<f64>)| AnswerLine::one(*name, estimate(&in_ms(times)), "ms");
+    lines.extend(measured.operations.iter().map(of));
     lines.push(AnswerLine::one("direct, cold and warm", Cell::missing(TIER), ""));
     lines
 }

@@ -1,12 +1,16 @@
 //! The probe's tables.
 
+use bench_report::fit::Coefficient;
 use bench_report::model::{Cell, Table, TableRow};
 use bench_report::summary::{estimate, median};
+use relay::Profile;
 
 use super::super::operation::ProbeOperation;
+use super::super::samples::Timed;
 use super::super::streams::StreamRate;
 use super::super::{nfs, posix};
-use super::{ProbeAnswer, Understood, digits, histogram, mib, ms, named, place};
+use super::{ProbeAnswer, Understood, digits, histogram, in_mib, in_ms, mib, ms, place};
+use crate::columns;
 
 pub fn of_server(answer: &ProbeAnswer) -> Vec<Table> {
     let mut tables = vec![round_trips(answer), measured_back(answer), predictions(answer)];
@@ -21,10 +25,6 @@ fn milliseconds(seconds: Option<f64>, why_not: &str) -> Cell {
     seconds.map_or_else(|| Cell::missing(why_not), |s| Cell::Number(digits(s * 1e3)))
 }
 
-fn in_ms(seconds: &[f64]) -> Cell {
-    estimate(&seconds.iter().map(|s| s * 1e3).collect::<Vec<_>>())
-}
-
 fn p99(seconds: &[f64]) -> Cell {
     match histogram(seconds).percentile(99.0) {
         Some(us) => Cell::Number(us as f64 / 1e3),
@@ -33,34 +33,36 @@ fn p99(seconds: &[f64]) -> Cell {
 }
 
 fn round_trips(answer: &ProbeAnswer) -> Table {
-    let columns =
-        ["Operation", "Median here (ms)", "p99 here (ms)", "Round trips", "Without distance (ms)", "R2"];
-    let rows = answer.measured.timed.iter().filter_map(|timed| {
-        let understood = answer.operation(timed.operation)?;
-        let none = || Cell::missing("no line");
-        let slope = understood.line.map_or_else(none, |line| Cell::Estimate {
-            median: line.slope.value,
-            interval: line.slope.interval,
-            n: timed.far.iter().map(Vec::len).sum(),
-        });
-        let cells = vec![
-            Cell::text(timed.operation.to_string()),
-            in_ms(&timed.direct),
-            p99(&timed.direct),
-            slope,
-            milliseconds(understood.fixed(answer.rtt_here), "no line"),
-            understood.line.map_or_else(none, |line| Cell::Number(digits(line.r2))),
-        ];
-        Some(TableRow { cells, invalid: understood.problem(&answer.config.delays).into_iter().collect() })
-    });
-    let mut table = Table::new("Round trips of each operation", columns, rows.collect());
-    table.notes = notes(answer.measured);
-    table
+    let timed = answer.measured.timed.iter();
+    let rows: Vec<(&Timed, &Understood)> =
+        timed.filter_map(|timed| Some((timed, answer.operation(timed.operation)?))).collect();
+    let none = || Cell::missing("no line");
+    columns::table(
+        "Round trips of each operation",
+        &rows,
+        |(_, understood)| understood.problem(&answer.config.delays).into_iter().collect(),
+        &[
+            ("Operation", &|(timed, _)| Cell::text(timed.operation.to_string())),
+            ("Median here (ms)", &|(timed, _)| estimate(&in_ms(&timed.direct))),
+            ("p99 here (ms)", &|(timed, _)| p99(&timed.direct)),
+            ("Round trips", &|(timed, understood)| {
+                let n = timed.far.iter().map(Vec::len).sum();
+                understood.line.map_or_else(none, |line| line.slope.cell(n))
+            }),
+            ("Without distance (ms)", &|(_, understood)| {
+                milliseconds(understood.fixed(answer.rtt_here), "no line")
+            }),
+            ("R2", &|(_, understood)| {
+                understood.line.map_or_else(none, |line| Cell::Number(digits(line.r2)))
+            }),
+        ],
+    )
+    .noted(notes(answer.measured))
 }
 
-fn notes(measured: &nfs::NfsProbe) -> Vec<String> {
+fn notes(measured: &nfs::NfsProbe) -> [String; 5] {
     let found = measured.found;
-    let mut notes = vec![
+    [
         "Round trips: the slope of the medians over the distance that a relay adds, with the 95 % interval of the fit."
             .to_owned(),
         "Here: without a relay. Without distance: the median here, less its round trips at the round trip here."
@@ -68,32 +70,38 @@ fn notes(measured: &nfs::NfsProbe) -> Vec<String> {
         "Operations are those of our own client: open is one LOOKUP, close costs nothing after reading. A kernel's \
          client asks more (ACCESS, GETATTR)."
             .to_owned(),
-    ];
-    match found.small_bytes {
-        Some(bytes) => notes.push(format!("The small file has {bytes} bytes.")),
-        None => {
-            notes.push("No file of 1 byte to 64 KiB was found: open, read, close is not measured.".to_owned())
-        }
-    }
-    notes.push(format!("The directory that is listed has {} names.", found.names));
-    notes
+        match found.small_bytes {
+            Some(bytes) => format!("The small file has {bytes} bytes."),
+            None => "No file of 1 byte to 64 KiB was found: open, read, close is not measured.".to_owned(),
+        },
+        format!("The directory that is listed has {} names.", found.names),
+    ]
 }
 
 fn measured_back(answer: &ProbeAnswer) -> Table {
     let null = answer.measured.timed.iter().find(|timed| timed.operation == ProbeOperation::Null);
     let here = null.and_then(|timed| median(&timed.direct));
-    let rows = answer.config.delays.iter().enumerate().map(|(at, added)| {
-        let times = null.and_then(|timed| timed.far.get(at)).cloned().unwrap_or_default();
-        let more = median(&times).zip(here).map(|(far, here)| far - here);
-        TableRow::new(vec![Cell::Number(ms(*added)), in_ms(&times), milliseconds(more, "not measured")])
-    });
-    let columns = ["Added (ms)", "NULL through the relay (ms)", "More than without a relay (ms)"];
-    Table::new("The injected distances, measured back", columns, rows.collect())
+    let far = |at| null.and_then(|timed| timed.far.get(at)).cloned().unwrap_or_default();
+    let rows: Vec<(f64, Vec<f64>)> =
+        answer.config.delays.iter().enumerate().map(|(at, added)| (ms(*added), far(at))).collect();
+    columns::table(
+        "The injected distances, measured back",
+        &rows,
+        |_| Vec::new(),
+        &[
+            ("Added (ms)", &|(added, _)| Cell::Number(*added)),
+            ("NULL through the relay (ms)", &|(_, times)| estimate(&in_ms(times))),
+            ("More than without a relay (ms)", &|(_, times)| {
+                let more = median(times).zip(here).map(|(far, here)| far - here);
+                milliseconds(more, "not measured")
+            }),
+        ],
+    )
 }
 
 fn predictions(answer: &ProbeAnswer) -> Table {
     let mut columns = vec!["Operation".to_owned(), "Here (ms)".to_owned()];
-    columns.extend(named().iter().map(|p| format!("{} {} ms (ms)", short(p.name), ms(p.rtt))));
+    columns.extend(Profile::ALL.iter().map(|p| format!("{} {} ms (ms)", short(p.name), ms(p.rtt))));
     columns.push("Twice as long from RTT (ms)".to_owned());
     if !answer.near.is_empty() {
         columns.push("Near is faster from RTT (ms)".to_owned());
@@ -102,7 +110,7 @@ fn predictions(answer: &ProbeAnswer) -> Table {
         let mut cells =
             vec![Cell::text(understood.operation.to_string()), Cell::Number(digits(understood.direct * 1e3))];
         let at = |rtt| milliseconds(understood.predict(rtt, answer.rtt_here), "no line");
-        cells.extend(named().iter().map(|p| at(p.rtt.as_secs_f64())));
+        cells.extend(Profile::ALL.iter().map(|p| at(p.rtt.as_secs_f64())));
         cells.push(milliseconds(answer.doubled(understood), "hardly depends on it"));
         if !answer.near.is_empty() {
             let from = answer.break_even(understood).map(|rtt| rtt.max(0.0));
@@ -122,14 +130,8 @@ fn short(name: &str) -> &str {
 
 fn reads(answer: &ProbeAnswer) -> Option<Table> {
     let reads = answer.reads?;
-    let number = |c: Option<bench_report::fit::Coefficient>, factor: f64| {
-        c.map_or_else(
-            || Cell::missing("did not vary"),
-            |c| {
-                let c = c.times(factor);
-                Cell::Estimate { median: c.value, interval: c.interval, n: reads.n }
-            },
-        )
+    let number = |c: Option<Coefficient>, factor: f64| {
+        c.map_or_else(|| Cell::missing("did not vary"), |c| c.times(factor).cell(reads.n))
     };
     let bandwidth = match reads.bandwidth() {
         Some(bandwidth) => Cell::Number(digits(mib(bandwidth))),
@@ -142,66 +144,70 @@ fn reads(answer: &ProbeAnswer) -> Option<Table> {
         Cell::Number(digits(reads.r2)),
     ];
     let columns = ["a (ms)", "n, round trips", "BW (MiB/s)", "R2"];
-    let mut table = Table::new("One READ: T = a + n * RTT + bytes / BW", columns, vec![TableRow::new(cells)]);
-    table
-        .notes
-        .push("Fitted to the medians of READs of 4 KiB, 64 KiB and 1 MiB at all distances.".to_owned());
-    Some(table)
+    let table = Table::new("One READ: T = a + n * RTT + bytes / BW", columns, vec![TableRow::new(cells)]);
+    Some(table.noted(["Fitted to the medians of READs of 4 KiB, 64 KiB and 1 MiB at all distances."]))
 }
 
 fn streams(answer: &ProbeAnswer) -> Table {
-    let places: Vec<_> = std::iter::once(None).chain(answer.farthest().map(Some)).collect();
+    let places = answer.places();
     let mut columns = vec!["Streams".to_owned()];
     for added in &places {
         columns.push(format!("{} (MiB/s)", place(*added)));
-        columns.push("MB/s".to_owned());
-        columns.push("x one stream".to_owned());
-        columns.push("Out of order (%)".to_owned());
+        columns.extend(["MB/s", "x one stream", "Out of order (%)"].map(str::to_owned));
     }
     let row = |&streams: &usize| {
         let mut cells = vec![Cell::Count(streams as u64)];
         for added in &places {
             let rates = answer.rates(*added);
-            let of = |streams| rates.iter().find(|rate| rate.streams == streams);
+            let of = |streams| rates.iter().copied().find(|rate| rate.streams == streams);
             let missing = || Cell::missing("not measured");
-            let in_mib = |rate: &&StreamRate| {
-                estimate(&rate.bytes_per_second.iter().copied().map(mib).collect::<Vec<_>>())
-            };
-            cells.push(of(streams).map_or_else(missing, in_mib));
-            cells.push(of(streams).map_or_else(missing, |rate| Cell::Number(digits(rate.median() / 1e6))));
-            let times = of(streams).zip(of(1)).map(|(rate, one)| rate.median() / one.median());
-            cells.push(times.filter(|t| t.is_finite()).map_or_else(missing, |t| Cell::Number(digits(t))));
-            let losses = of(streams).and_then(|rate| median(&rate.out_of_order));
-            cells.push(losses.map_or_else(missing, |share| Cell::Number(digits(share * 100.0))));
+            let number = |value: Option<f64>| value.map_or_else(missing, |v| Cell::Number(digits(v)));
+            let rate: Option<&StreamRate> = of(streams);
+            let times = rate.zip(of(1)).map(|(rate, one)| rate.median() / one.median());
+            let losses = rate.and_then(|rate| median(&rate.out_of_order));
+            cells.push(rate.map_or_else(missing, |rate| estimate(&in_mib(&rate.bytes_per_second))));
+            cells.push(number(rate.map(|rate| rate.median() / 1e6)));
+            cells.push(number(times.filter(|times| times.is_finite())));
+            cells.push(number(losses.map(|share| share * 100.0)));
         }
         TableRow::new(cells)
     };
     let rows = answer.config.streams.iter().map(row).collect();
-    Table::new("What streams carry", columns, rows).noted([format!(
-        "Each stream is a connection with {} READs of {} bytes under way in a file of {} bytes; {} times {} s each, in \
-         turns.",
-        answer.config.read_ahead,
-        answer.measured.read_bytes,
-        answer.measured.found.big_bytes.unwrap_or_default(),
-        answer.config.stream_repetitions,
-        answer.config.stream_time.as_secs_f64()
-    ), "Out of order: segments that came late, of all TCP of this machine: a sign of loss, and an estimate from above."
-            .to_owned()])
+    Table::new("What streams carry", columns, rows).noted([
+        format!(
+            "Each stream is a connection with {} READs of {} bytes under way in a file of {} bytes; {} times {} s each, in \
+             turns.",
+            answer.config.read_ahead,
+            answer.measured.read_bytes,
+            answer.measured.found.big_bytes.unwrap_or_default(),
+            answer.config.stream_repetitions,
+            answer.config.stream_time.as_secs_f64()
+        ),
+        "Out of order: segments that came late, of all TCP of this machine: a sign of loss, and an estimate from above."
+            .to_owned(),
+    ])
 }
 
 pub fn of_path(measured: &posix::LocalProbe) -> Table {
     let rtt = measured.server.as_ref().and_then(|(_, times)| median(times));
-    let rows = measured.operations.iter().map(|(name, times)| {
-        // Below a fifth of a millisecond the kernel's own time would be taken for distance.
-        let trips = match (median(times), rtt.filter(|rtt| *rtt >= 0.0002)) {
-            (Some(time), Some(rtt)) => Cell::Number(digits(time / rtt)),
-            (_, Some(_)) => Cell::missing("not measured"),
-            (_, None) => Cell::missing("no server at a known distance"),
-        };
-        TableRow::new(vec![Cell::text(*name), in_ms(times), p99(times), trips])
-    });
-    let columns = ["Operation", "Median (ms)", "p99 (ms)", "At most so many round trips"];
-    Table::new(format!("Times of {}", measured.kind), columns, rows.collect()).noted([format!(
+    // Below a fifth of a millisecond the kernel's own time would be taken for distance.
+    let trips = |times: &[f64]| match (median(times), rtt.filter(|rtt| *rtt >= 0.0002)) {
+        (Some(time), Some(rtt)) => Cell::Number(digits(time / rtt)),
+        (_, Some(_)) => Cell::missing("not measured"),
+        (_, None) => Cell::missing("no server at a known distance"),
+    };
+    columns::table(
+        format!("Times of {}", measured.kind),
+        &measured.operations,
+        |_| Vec::new(),
+        &[
+            ("Operation", &|(name, _)| Cell::text(*name)),
+            ("Median (ms)", &|(_, times)| estimate(&in_ms(times))),
+            ("p99 (ms)", &|(_, times)| p99(times)),
+            ("At most so many round trips", &|(_, times)| trips(times)),
+        ],
+    )
+    .noted([format!(
         "{} {} are used in turn; what caches them on this side answers where it can.",
         measured.files, measured.small
     )])
