@@ -12,6 +12,7 @@ pub mod posix;
 
 mod nfs;
 mod server;
+mod transfer;
 mod url;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-pub use url::{from_url, without_options};
+pub use url::from_url;
 
 /// Clients that connect at the same time: a server's backlog of 128 must hold them.
 const CONNECTING_MAX: usize = 32;
@@ -231,6 +232,19 @@ pub(crate) fn components(path: &str) -> Result<impl Iterator<Item = &str>> {
 pub(crate) fn split_last(path: &str) -> (&str, &str) {
     let path = path.trim_end_matches('/');
     path.rsplit_once('/').unwrap_or(("", path))
+}
+
+/// The URL without those of its options that `take` takes.
+pub fn without_options(url: &str, mut take: impl FnMut(&str) -> Result<bool>) -> Result<String> {
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let mut rest = place.to_owned();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        if !take(pair)? {
+            rest.push(if rest.len() == place.len() { '?' } else { '&' });
+            rest.push_str(pair);
+        }
+    }
+    Ok(rest)
 }
 
 /// Bytes: a number with k, m, g or t for powers of 1024. `None` for anything else, signs and overflow included.

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use serde::de::DeserializeOwned;
 use types::{Error, ErrorKind, Result};
 
 /// The least that has a confidence interval.
@@ -137,4 +139,13 @@ pub fn typed<A: Args>(words: &[&str]) -> std::result::Result<A, clap::Error> {
 /// Wrong usage: one line, exit code 2.
 pub fn refuse<T>(message: impl std::fmt::Display) -> Result<T> {
     Err(Error::new(ErrorKind::Config, "bench:", message))
+}
+
+/// A parser of one of these names, which are those of `T` in JSON.
+pub fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
+where
+    T: DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    let names = PossibleValuesParser::new(names.iter().copied());
+    names.try_map(|name| serde_json::from_value::<T>(name.into()))
 }

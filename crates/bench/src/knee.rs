@@ -14,8 +14,8 @@ use bench_report::summary::median;
 use clap::Args;
 use types::Result;
 
+use crate::args::one_of;
 use crate::budget::{Budget, TimeCut};
-use crate::load::words::one_of;
 use crate::worker_phases::{MIB, p50_ms};
 
 pub use answer::fill;

@@ -19,7 +19,7 @@ use crate::mounts::is_http_store;
 use crate::nic::Nic;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
-use crate::sample::{CacheMode, Sample};
+use crate::sample::{self, CacheMode, Sample, Triple};
 use crate::testbed::Line;
 
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
@@ -268,6 +268,30 @@ pub fn sample_exceeded(
     over_a_line(sample.origin_bytes as f64 / seconds, line).or_else(|| {
         sanity::faster_than(sample.bytes_read as f64 / seconds, ceiling.memory_rate * MEMORY_DOUBT, MEMORY)
     })
+}
+
+/// Why these repetitions must not be believed. `unique` and `all` are as [`sample::unproved`] takes them, `rate` is what the line
+/// carries.
+pub fn invalid_samples(
+    triples: &[Triple],
+    unique: u64,
+    all: u64,
+    rate: Option<ByteRate>,
+    ceiling: &MachineCeiling,
+) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for triple in triples {
+        for mode in CacheMode::ALL {
+            let sample = triple.of(mode);
+            let faults = sample.faults.iter().cloned().chain(sanity::too_short(sample.makespan));
+            let faults = faults.chain(sample_exceeded(sample, mode, rate, ceiling));
+            reasons.extend(faults.map(|why| format!("{}: {why}", mode.name())));
+        }
+        reasons.extend(sample::unproved(triple, unique, all));
+    }
+    reasons.sort();
+    reasons.dedup();
+    reasons
 }
 
 fn over_a_line(rate: f64, line: Option<f64>) -> Option<String> {

@@ -220,7 +220,7 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
         TimeCut::tell(epochs.cut, draft, "repetitions");
         parameters(draft, plan, args);
         let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
-        let invalid = sample::invalid(triples, unique, all, args.rate, ceiling);
+        let invalid = limit::invalid_samples(triples, unique, all, args.rate, ceiling);
         fill(draft, plan, &epochs, &invalid);
         if testbed.is_bucket() {
             bucket::gets(draft, plan, triples, &invalid);

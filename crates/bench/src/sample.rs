@@ -7,14 +7,10 @@ use bench_load::outcome::ThroughputSeries;
 use bench_load::process::{Switches, Threads};
 use bench_load::shape::Amount;
 use bench_report::histogram::Histogram;
-use bench_report::sanity;
 use bench_report::summary::median;
-use quantity::ByteRate;
 use types::Result;
 
-use crate::ceiling::MachineCeiling;
 use crate::fixture::{CounterPage, TierProcess, Usage, relay_cpu_seconds};
-use crate::limit;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::testbed::{Line, Testbed};
@@ -92,30 +88,6 @@ impl Triple {
 /// A figure of a state, by repetition.
 pub fn values(triples: &[Triple], mode: CacheMode, value: impl Fn(&Sample) -> f64) -> Vec<f64> {
     triples.iter().map(|triple| value(triple.of(mode))).collect()
-}
-
-/// Why these repetitions must not be believed. `unique` and `all` are as [`unproved`] takes them, `rate` is what the line
-/// carries.
-pub fn invalid(
-    triples: &[Triple],
-    unique: u64,
-    all: u64,
-    rate: Option<ByteRate>,
-    ceiling: &MachineCeiling,
-) -> Vec<String> {
-    let mut reasons = Vec::new();
-    for triple in triples {
-        for mode in CacheMode::ALL {
-            let sample = triple.of(mode);
-            let faults = sample.faults.iter().cloned().chain(sanity::too_short(sample.makespan));
-            let faults = faults.chain(limit::sample_exceeded(sample, mode, rate, ceiling));
-            reasons.extend(faults.map(|why| format!("{}: {why}", mode.name())));
-        }
-        reasons.extend(unproved(triple, unique, all));
-    }
-    reasons.sort();
-    reasons.dedup();
-    reasons
 }
 
 /// What the medians of these repetitions are worth.

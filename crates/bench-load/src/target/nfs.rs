@@ -18,7 +18,7 @@ use origin::{Change, Changed, DirCursor, Object, Origin, Reference};
 use tokio::sync::OnceCell;
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
-use super::server::Transfer;
+use super::transfer::Transfer;
 use super::{Calls, Client, EntryKind, EntryStatus, Forgot, TargetEntry, TargetFile, components, split_last};
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about

@@ -10,7 +10,7 @@ use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::object::ObjectTarget;
 use super::posix::{DirectoryOptions, PosixTarget};
 use super::server::ServerTarget;
-use super::{Target, parse_size};
+use super::{Target, parse_size, without_options};
 
 const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
 
@@ -76,19 +76,6 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
         return Err(wrong(url, "expected file:///absolute/path"));
     }
     Ok(PosixTarget::open(Path::new(&path), options)?)
-}
-
-/// The URL without those of its options that `take` takes.
-pub fn without_options(url: &str, mut take: impl FnMut(&str) -> Result<bool>) -> Result<String> {
-    let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let mut rest = place.to_owned();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        if !take(pair)? {
-            rest.push(if rest.len() == place.len() { '?' } else { '&' });
-            rest.push_str(pair);
-        }
-    }
-    Ok(rest)
 }
 
 #[cfg(test)]

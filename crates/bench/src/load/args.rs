@@ -8,8 +8,8 @@ use bench_load::shape::{AccessOrder, Amount, Layout, LoadOperation, LoadWork, Sh
 use clap::Args;
 use types::Result;
 
-use super::words::{one_of, parse_operation, parse_order, parse_sizes};
-use crate::args::{CommonArgs, refuse};
+use super::words::{parse_operation, parse_order, parse_sizes};
+use crate::args::{CommonArgs, one_of, refuse};
 use crate::budget::Budget;
 use crate::driver;
 use crate::knee::KneeArgs;

@@ -2,20 +2,10 @@
 
 use bench_load::pace::LoadPace;
 use bench_load::shape::{AccessOrder, LoadOperation, Sizes};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 type Parsed<T> = std::result::Result<T, String>;
-
-/// A parser of one of these names, which are those of `T` in JSON.
-pub fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
-where
-    T: DeserializeOwned + Clone + Send + Sync + 'static,
-{
-    let names = PossibleValuesParser::new(names.iter().copied());
-    names.try_map(|name| serde_json::from_value::<T>(name.into()))
-}
 
 fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()

@@ -15,7 +15,9 @@ use tokio::net::TcpStream;
 use types::{Error, Result};
 
 use super::ports::Ports;
-use super::samples::Seconds;
+
+/// The times of one operation, in seconds.
+pub type Seconds = Vec<f64>;
 
 /// The longest wait for a connection, for which a lost SYN is sent again after 1 s and after 3 s, and for the answer to a
 /// call without work.

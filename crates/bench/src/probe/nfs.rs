@@ -4,10 +4,11 @@
 use types::Result;
 
 use super::Config;
+use super::far::Seconds;
 use super::far::{FarNfs, HANDSHAKES, View, handshake};
 use super::objects::ProbeObjects;
 use super::ports::Ports;
-use super::samples::{self, Seconds, Timed};
+use super::samples::{self, Timed};
 use super::streams::{self, StreamRate};
 
 pub struct NfsProbe {

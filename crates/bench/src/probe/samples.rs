@@ -6,16 +6,13 @@ use std::time::Instant;
 use relay::SplitMix;
 use types::{Error, Result};
 
-use super::far::View;
+use super::far::{Seconds, View};
 use super::objects::ProbeObjects;
 use super::operation::ProbeOperation;
 use super::{Config, wrong};
 
 /// Fewer have no confidence interval of the median.
 const SAMPLES_MIN: usize = 6;
-
-/// The times of one operation, in seconds.
-pub type Seconds = Vec<f64>;
 
 /// What was measured at one target.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,9 +9,10 @@ use bench_load::target::{self, Client, EntryKind, from_url};
 use bytes::Bytes;
 use types::{Error, ErrorKind, Result};
 
+use super::far::Seconds;
 use super::far::answered_handshakes;
 use super::posix::LocalProbe;
-use super::samples::{Sampling, Seconds};
+use super::samples::Sampling;
 use super::{Config, wrong};
 
 /// Names and directories that are looked at in search of objects.

@@ -82,9 +82,9 @@ pub fn through(
 }
 
 /// What a row is: a head, and the cell of a condition.
-type Head = (&'static str, fn(&ShapeCondition) -> Cell);
+type ConditionHead = (&'static str, fn(&ShapeCondition) -> Cell);
 
-fn heads(shape: Shape, sweep: Sweep) -> [Head; 2] {
+fn heads(shape: Shape, sweep: Sweep) -> [ConditionHead; 2] {
     let size = if shape.writes() { "Size(MiB) per Proc" } else { "File Size(MiB)" };
     match sweep {
         Sweep::Size => [

@@ -23,7 +23,7 @@ use super::alarms::Alarms;
 use super::flush_target::{BackFlushTarget, FlushNote};
 use super::interrupted_renames;
 use super::locks::Locks;
-use super::overlay::{AlteredObject, CleanBase, DirtyOverlay};
+use super::overlay::{CleanBase, DirtyOverlay, ObjectToFlush};
 use crate::change_results::AttrsAround;
 use crate::leaving::Leaving;
 use crate::version_chain::VersionChain;
@@ -194,8 +194,8 @@ impl Back {
     /// The origin's version that lies below what is shown of an object.
     pub fn base(&self, id: FileId) -> Option<Version> {
         match self.overlay.altered(id) {
-            Some(AlteredObject { below: CleanBase::Version(key), .. }) => Some(key.version),
-            Some(AlteredObject { below: CleanBase::Nothing, .. }) => None,
+            Some(ObjectToFlush { below: CleanBase::Version(key), .. }) => Some(key.version),
+            Some(ObjectToFlush { below: CleanBase::Nothing, .. }) => None,
             _ => known_version(&self.namespace, id),
         }
     }
@@ -372,7 +372,7 @@ pub(super) fn known_of(
     namespace: &Namespace,
     operation: &JournalOperation,
     again: bool,
-) -> Vec<(FileId, AlteredObject)> {
+) -> Vec<(FileId, ObjectToFlush)> {
     let replaced = match &operation.action {
         Action::Rename(rename) => rename.replaced.map(|replaced| (replaced.object, replaced.base)),
         _ => None,
@@ -400,7 +400,7 @@ pub(super) fn known_of(
             .as_ref()
             .and_then(|node| Some((node.parent(), types::Name::new(node.name().clone()).ok()?)));
         let names = place.iter().cloned().collect();
-        (id, AlteredObject { junction: operation.junction, below, place, names, last_write: 0 })
+        (id, ObjectToFlush { junction: operation.junction, below, place, names, last_write: 0 })
     };
     [Some((operation.object(), operation.base())), replaced].into_iter().flatten().map(of).collect()
 }

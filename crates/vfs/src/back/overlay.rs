@@ -21,7 +21,7 @@ const NAMES_MAX: usize = 64;
 
 /// An object that something is to be done to at its origin.
 #[derive(Clone, Debug)]
-pub struct AlteredObject {
+pub struct ObjectToFlush {
     pub junction: JunctionId,
     pub below: CleanBase,
     /// Where clients see it.
@@ -82,7 +82,7 @@ pub struct ReadPlan {
 #[derive(Default)]
 struct State {
     names: DirtyNames,
-    altered: HashMap<FileId, AlteredObject>,
+    altered: HashMap<FileId, ObjectToFlush>,
     /// How many operations wait for the journal that are to alter it.
     expected: HashMap<FileId, usize>,
     /// What lost its name to a rename, by the rename's sequence.
@@ -183,7 +183,7 @@ impl DirtyOverlay {
         self.state().names.since(id, now)
     }
 
-    pub fn altered(&self, id: FileId) -> Option<AlteredObject> {
+    pub fn altered(&self, id: FileId) -> Option<ObjectToFlush> {
         self.state().altered.get(&id).cloned()
     }
 
@@ -192,7 +192,7 @@ impl DirtyOverlay {
     }
 
     /// `known`: what the objects of an operation are, used for those that are not altered.
-    pub fn expect(&self, known: Vec<(FileId, AlteredObject)>) -> ExpectedOperation<'_> {
+    pub fn expect(&self, known: Vec<(FileId, ObjectToFlush)>) -> ExpectedOperation<'_> {
         let mut state = self.state();
         let ids = known.iter().map(|(id, _)| *id).collect();
         for (id, was) in known {
@@ -394,11 +394,11 @@ mod tests {
         CacheKey { file: FILE, version: Version([version; 16]), size: 10 }
     }
 
-    fn known() -> Vec<(FileId, AlteredObject)> {
+    fn known() -> Vec<(FileId, ObjectToFlush)> {
         let below = CleanBase::Version(key(1));
         vec![(
             FILE,
-            AlteredObject { junction: JunctionId(1), below, place: None, names: Vec::new(), last_write: 0 },
+            ObjectToFlush { junction: JunctionId(1), below, place: None, names: Vec::new(), last_write: 0 },
         )]
     }
 
