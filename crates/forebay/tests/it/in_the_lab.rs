@@ -1,5 +1,5 @@
 //! A real kernel NFS client, Forebay on this machine, and a real knfsd that is far away, in User-Mode Linux (`testkit::lab`). Only
-//! one lab runs at a time, and each test is one: `make test` runs them in a row of their own, beside the others (`scripts/limited.sh`).
+//! one lab runs at a time, and each test is one.
 
 mod figures;
 mod reads;
