@@ -11,6 +11,8 @@ of Forebay each way has its twin by that one, and is compared with it instead: w
 """
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
 
+import needs
+
 JOBS = {
     "sequential 1 MiB": ["--rw=read", "--bs=1M", "--ioengine=psync"],
     "random 4 KiB": ["--rw=randread", "--bs=4k", "--ioengine=psync", "--norandommap"],
@@ -63,6 +65,7 @@ def main():
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument("--against", help="an earlier forebay")
     args = parser.parse_args()
+    needs.programs({"fio": "fio", "setpriv": "util-linux"})
     base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
     os.chmod(base, 0o755)
     origin = os.path.join(base, "origin")

@@ -13,6 +13,8 @@ Congestion control is reno, which does not pace (cubic, Debian's, may not be cho
 """
 import argparse, glob, json, os, shutil, statistics, subprocess, sys, tempfile, time
 
+import needs
+
 INSIDE = "FOREBAY_MEASURE_INSIDE"
 GANESHA, TIER = 22149, 22050
 
@@ -98,6 +100,8 @@ def main():
     parser.add_argument("--against", help="an earlier forebay, in the place of ganesha")
     parser.add_argument("--congestion", default="reno", choices=["reno", "cubic", "bbr"])
     args = parser.parse_args()
+    peers = {} if args.against else {"ganesha.nfsd": "nfs-ganesha nfs-ganesha-vfs", "rpcbind": "rpcbind"}
+    needs.programs({"unshare": "util-linux", "ip": "iproute2", **peers})
     if INSIDE not in os.environ:
         script = f'ip link set lo up && sysctl -qw net.ipv4.tcp_congestion_control={args.congestion} && ' \
                  'mount -t tmpfs none /run && exec "$0" "$@"'

@@ -14,6 +14,7 @@ in the place of nginx and MinIO: what a change costs or gains.
 """
 import argparse, ctypes, hashlib, http.client, json, os, re, selectors, shutil, socket, statistics, subprocess, tempfile, time
 
+import needs
 from s3_requests import presigned as sign
 
 MIB = 1 << 20
@@ -227,6 +228,8 @@ def main():
     parser.add_argument("--unpinned", action="store_true")
     parser.add_argument("--against", help="an earlier forebay, in the place of the others")
     args = parser.parse_args()
+    peers = {} if args.against else {"nginx": "nginx-light"}
+    needs.programs({"wrk": "wrk", "taskset": "util-linux", **peers})
     base = tempfile.mkdtemp(prefix="measure-s3-", dir=args.dir)
     os.chmod(base, 0o755)
     os.makedirs(f"{base}/tree/{BUCKET}")
