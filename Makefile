@@ -56,7 +56,7 @@ release:
 	$(CARGO) build --locked --release $(PROGRAMS)
 	scripts/split-debug.sh $(TARGET)/release/forebay $(TARGET)/release/forebay-bench
 
-# DEB_PROFILE=quick: of the programs of `make run`, in less time.
+# DEB_PROFILE=quick: optimised as little as `make run`, in less time.
 DEB_PROFILE ?= release
 deb:
 	@scripts/setup.sh deb
