@@ -28,9 +28,9 @@ fn malformed(why: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it sent what is not of this protocol: {why}"))
 }
 
-/// The body of a message's frame. No message of ours has a map with keys that are no strings.
+/// The body of a message's frame. The keys of maps in our messages are strings or integers, which JSON can write.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(message).expect("messages have no maps with keys that are no strings")
+    serde_json::to_vec(message).expect("keys of maps are strings or integers")
 }
 
 /// The kinds of frames.

@@ -3,7 +3,7 @@
 
 mod answer;
 mod args;
-pub mod words;
+mod words;
 
 use std::process::ExitCode;
 
@@ -79,7 +79,7 @@ async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
     load.run(draft, measure, |draft, measured, bounds| match measured {
         LoadRuns::Runs(RepeatedLoad { runs, cut, .. }) => {
             TimeCut::tell(cut, draft, "repetitions");
-            answer::fill(draft, args, &runs.concat(), bounds);
+            answer::fill(draft, args, &runs.into_iter().flatten().collect::<Vec<_>>(), bounds);
         }
         LoadRuns::Knee(found) => {
             knee::fill(draft, &args.knee, &found, "touches");

@@ -5,6 +5,7 @@
 //! Start with `nfs.rs` (how a server is measured), then `answer.rs` (what follows from it).
 
 mod answer;
+mod calls;
 mod far;
 mod losses;
 mod nfs;

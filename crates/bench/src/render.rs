@@ -29,6 +29,7 @@ use crate::budget::{Budget, TimeCut};
 use crate::driver;
 use crate::fingerprint;
 use crate::fixture::TierProcess;
+use crate::limit;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::sample::{self, CacheMode, Triple};
@@ -231,7 +232,8 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
             draft.file.fingerprint.insert("tier".to_owned(), told);
         }
         for distance in &mut distances {
-            distance.invalid = table::invalid(plan, ceiling, &distance.triples);
+            let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
+            distance.invalid = limit::invalid_samples(&distance.triples, unique, all, plan.rate, ceiling);
         }
         table::fill(draft, plan, &distances, prices.as_ref());
         draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());

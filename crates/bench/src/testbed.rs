@@ -87,10 +87,14 @@ impl Testbed {
         data: DataSet,
         limits: Option<ServiceLimits>,
     ) -> Result<Testbed> {
-        let parent = dir.unwrap_or_else(std::env::temp_dir);
-        let scratch = scratch(&parent).map_err(|e| {
-            let why = format!("{}: {e}; name a directory with --dir", parent.display());
-            Error::new(ErrorKind::Config, "bench:", why)
+        let made = scratch(&dir.clone().unwrap_or_else(std::env::temp_dir));
+        let scratch = made.map_err(|e| match &dir {
+            Some(dir) => Error::new(
+                ErrorKind::Config,
+                "bench:",
+                format!("{}: {e}; name another directory", dir.display()),
+            ),
+            None => Error::io("make", "a temporary directory", e),
         })?;
         let tree = scratch.path().join("export");
         std::fs::create_dir(&tree).map_err(|e| Error::io("make", tree.display(), e))?;

@@ -4,8 +4,8 @@
 use types::Result;
 
 use super::Config;
-use super::far::Seconds;
-use super::far::{FarNfs, HANDSHAKES, View, handshake};
+use super::calls::{HANDSHAKES, Seconds, handshake};
+use super::far::{FarNfs, View};
 use super::objects::ProbeObjects;
 use super::ports::Ports;
 use super::samples::{self, Timed};

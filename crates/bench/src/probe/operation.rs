@@ -8,7 +8,8 @@ use origin::{Change, DirCursor, Object, Origin, Reference};
 use origin_nfs::NfsOrigin;
 use types::{ByteRange, CreateHow, Name, Result, SetAttr, Stability};
 
-use super::far::{View, null_on_a_new_connection};
+use super::calls::null_on_a_new_connection;
+use super::far::View;
 use super::objects::ProbeObjects;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

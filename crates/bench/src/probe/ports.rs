@@ -1,4 +1,4 @@
-//! Where a server's NFS and MOUNT listen: the relay stands in front of addresses, so they have to be known.
+//! Where a server's NFS and MOUNT listen, and relays in front of them: these need addresses, so they have to be known.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -10,8 +10,7 @@ use std::time::Instant;
 use rustix::fs::{Advice, fadvise};
 use types::{Error, Result};
 
-use super::far::Seconds;
-use super::far::answered_handshakes;
+use super::calls::{Seconds, answered_handshakes};
 use super::samples::Sampling;
 use super::{Config, wrong};
 use crate::mounts::TargetMount;

@@ -6,7 +6,8 @@ use std::time::Instant;
 use relay::SplitMix;
 use types::{Error, Result};
 
-use super::far::{Seconds, View};
+use super::calls::Seconds;
+use super::far::View;
 use super::objects::ProbeObjects;
 use super::operation::ProbeOperation;
 use super::{Config, wrong};

@@ -9,8 +9,7 @@ use bench_load::target::{self, Client, EntryKind, from_url};
 use bytes::Bytes;
 use types::{Error, ErrorKind, Result};
 
-use super::far::Seconds;
-use super::far::answered_handshakes;
+use super::calls::{Seconds, answered_handshakes};
 use super::posix::LocalProbe;
 use super::samples::Sampling;
 use super::{Config, wrong};

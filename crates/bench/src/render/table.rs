@@ -7,12 +7,10 @@ use bench_report::format::fixed;
 use bench_report::histogram::Histogram;
 use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
 use bench_report::published::PUBLISHED;
-use bench_report::sanity;
 use bench_report::summary::{estimate, median, noise_floor, point};
 use relay::Profile;
 
-use super::{GIB, RenderDistance, RenderPlan, demanded};
-use crate::ceiling::MachineCeiling;
+use super::{GIB, RenderDistance, RenderPlan};
 use crate::columns;
 use crate::limit;
 use crate::results::ResultBuilder;
@@ -64,32 +62,13 @@ fn parameters(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderD
     draft.parameter("stagger_seconds", plan.stagger.map_or(0.0, |stagger| stagger.every_s));
 }
 
-/// Why a row must not be believed.
-pub fn invalid(plan: &RenderPlan, ceiling: &MachineCeiling, triples: &[Triple]) -> Vec<String> {
-    let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
-    let mut reasons = Vec::new();
-    for triple in triples {
-        for mode in CacheMode::ALL {
-            let sample = triple.of(mode);
-            let why = sample.faults.iter().cloned();
-            let why = why.chain(sanity::too_short(sample.makespan));
-            let why = why.chain(limit::sample_exceeded(sample, mode, plan.rate, ceiling));
-            reasons.extend(why.map(|why| format!("{}: {why}", mode.name())));
-        }
-        reasons.extend(sample::unproved(triple, unique, all));
-    }
-    reasons.sort();
-    reasons.dedup();
-    reasons
-}
-
 impl RenderDistance {
     pub fn nominal_ms(&self) -> f64 {
         self.line.nominal.as_secs_f64() * 1000.0
     }
 
     fn values(&self, mode: CacheMode, value: impl Fn(&Sample) -> f64) -> Vec<f64> {
-        self.triples.iter().map(|triple| value(triple.of(mode))).collect()
+        sample::values(&self.triples, mode, value)
     }
 
     pub fn middle(&self, mode: CacheMode, value: impl Fn(&Sample) -> f64) -> Option<f64> {

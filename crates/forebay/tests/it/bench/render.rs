@@ -157,7 +157,7 @@ fn five_hundred_clients_fit_one_process() {
     for cell in column(extended, "origin req D/C/W") {
         let [direct, cold, warm] = three(cell);
         // On a busy machine the ttl runs out meanwhile, and the tier asks for a file's state again.
-        assert!(direct >= 500.0 * 4.0 && cold < 40.0 && warm < 40.0, "few fetches for 500 nodes: {cell}");
+        assert!(direct >= 500.0 * 4.0 && cold < 40.0 && warm <= cold, "few fetches for 500 nodes: {cell}");
     }
     let tier = findings(&result).into_iter().find(|text| text.contains("resident")).unwrap_or("no peak told");
     eprintln!("500 clients: {:.1} s, peak resident {} MiB; {tier}", took.as_secs_f64(), ended.peak_mib);
