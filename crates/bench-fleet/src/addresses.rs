@@ -6,6 +6,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::InterfaceFlags;
 
 /// This machine's name, as the kernel knows it.
 pub fn host_name() -> String {
@@ -17,8 +18,14 @@ pub fn host_name() -> String {
 /// `HOST:PORT` for each way in: the name, then addresses, without loopback and those of one link.
 pub fn ways_in(port: u16) -> Vec<String> {
     let mut ways = vec![format!("{}:{port}", host_name())];
-    let addresses = getifaddrs().into_iter().flatten().filter_map(address_of).filter(is_reachable);
-    ways.extend(addresses.map(|address| SocketAddr::new(address, port).to_string()));
+    let up = getifaddrs().into_iter().flatten().filter(|it| it.flags.contains(InterfaceFlags::IFF_UP));
+    for address in up.filter_map(address_of).filter(is_reachable) {
+        let way = SocketAddr::new(address, port).to_string();
+        // Two interfaces may have one address.
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
     ways
 }
 

@@ -37,7 +37,7 @@ impl LoadOperation {
     }
 }
 
-/// Weights: `read: 70, write: 30` writes three times in ten.
+/// Weights: `read: 70, write: 30` writes three times in ten. As it is typed with `--operation`: what is not named has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mix {

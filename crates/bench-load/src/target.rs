@@ -164,10 +164,8 @@ pub trait TargetFile: Send + Sync + 'static {
     /// May return before the bytes are durable.
     async fn write(&self, offset: u64, data: Bytes) -> Result<()>;
 
-    /// Returns when all that was written is durable: at once where it always is.
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
+    /// Returns when all that was written is durable.
+    async fn sync(&self) -> Result<()>;
 
     /// Ends the use; a file that was written is durable afterwards.
     async fn close(&self) -> Result<()> {

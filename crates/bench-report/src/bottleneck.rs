@@ -38,17 +38,30 @@ pub enum LimitingPart {
 pub type Pressure = (LimitingPart, Option<f64>);
 
 impl LimitingPart {
-    /// In the order of the path.
-    const NAMES: [(LimitingPart, &str); 8] = [
-        (LimitingPart::ClientCpu, "client CPU"),
-        (LimitingPart::ClientNic, "client NIC"),
-        (LimitingPart::CacheCpu, "cache CPU"),
-        (LimitingPart::CacheNic, "cache NIC"),
-        (LimitingPart::CacheDisk, "cache disk"),
-        (LimitingPart::WanRtt, "WAN RTT"),
-        (LimitingPart::WanBandwidth, "WAN bandwidth"),
-        (LimitingPart::Origin, "origin"),
+    /// All of them, in the order of the path.
+    const ALL: [LimitingPart; LimitingPart::Origin as usize + 1] = [
+        LimitingPart::ClientCpu,
+        LimitingPart::ClientNic,
+        LimitingPart::CacheCpu,
+        LimitingPart::CacheNic,
+        LimitingPart::CacheDisk,
+        LimitingPart::WanRtt,
+        LimitingPart::WanBandwidth,
+        LimitingPart::Origin,
     ];
+
+    fn name(self) -> &'static str {
+        match self {
+            LimitingPart::ClientCpu => "client CPU",
+            LimitingPart::ClientNic => "client NIC",
+            LimitingPart::CacheCpu => "cache CPU",
+            LimitingPart::CacheNic => "cache NIC",
+            LimitingPart::CacheDisk => "cache disk",
+            LimitingPart::WanRtt => "WAN RTT",
+            LimitingPart::WanBandwidth => "WAN bandwidth",
+            LimitingPart::Origin => "origin",
+        }
+    }
 
     fn is_client(self) -> bool {
         matches!(self, LimitingPart::ClientCpu | LimitingPart::ClientNic)
@@ -57,8 +70,7 @@ impl LimitingPart {
 
 impl fmt::Display for LimitingPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = LimitingPart::NAMES.iter().find(|(part, _)| part == self);
-        f.write_str(named.map_or("", |(_, name)| name))
+        f.write_str(self.name())
     }
 }
 
@@ -90,11 +102,12 @@ impl fmt::Display for Bottleneck {
 /// The verdict. A pressure that is no number was not measured.
 pub fn bottleneck(measured: &[Pressure]) -> Bottleneck {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
-    for (limit, name) in LimitingPart::NAMES {
-        let pressure = measured.iter().find(|(part, _)| *part == limit).and_then(|(_, pressure)| *pressure);
-        match pressure.filter(|pressure| pressure.is_finite()) {
+    for limit in LimitingPart::ALL {
+        let pressures =
+            measured.iter().filter(|(part, _)| *part == limit).filter_map(|(_, pressure)| *pressure);
+        match pressures.filter(|pressure| pressure.is_finite()).max_by(f64::total_cmp) {
             Some(pressure) => known.push(BusyPart { limit, pressure }),
-            None => unknown.push(name),
+            None => unknown.push(limit.name()),
         }
     }
     let busiest = |of: &dyn Fn(LimitingPart) -> bool| {
@@ -157,12 +170,14 @@ mod tests {
     #[test]
     fn each_part_can_be_the_limit() {
         let pressures = [0.2, 0.3, 0.1, 0.3, 0.4, 0.1, 0.2, 0.5];
-        let parts = LimitingPart::NAMES.map(|(part, _)| part);
+        let parts = LimitingPart::ALL;
         let with = |busy: Option<LimitingPart>| {
             let one = |(part, low)| (part, Some(if busy == Some(part) { 0.95 } else { low }));
             bottleneck(&parts.into_iter().zip(pressures).map(one).collect::<Vec<_>>())
         };
         assert_eq!(with(None).limit, None);
+        let twice = [(LimitingPart::Origin, Some(0.1)), (LimitingPart::Origin, Some(0.95))];
+        assert_eq!(bottleneck(&twice).limit, Some(LimitingPart::Origin), "the busiest counts");
         for limit in parts {
             let found = with(Some(limit));
             assert_eq!(found.limit, Some(limit));

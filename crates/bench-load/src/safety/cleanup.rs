@@ -42,14 +42,14 @@ impl Cleanup {
         }
     }
 
-    fn file(&mut self, removed: Result<()>) {
+    fn count_file(&mut self, removed: Result<()>) {
         match removed {
             Ok(()) => self.files += 1,
             Err(error) => self.fail(&error),
         }
     }
 
-    fn directory(&mut self, removed: Result<()>) {
+    fn count_directory(&mut self, removed: Result<()>) {
         match removed {
             Ok(()) => self.directories += 1,
             Err(error) => self.fail(&error),
@@ -69,8 +69,8 @@ pub async fn remove(dir: &RunDir, client: &dyn Client, clients: &[Arc<dyn Client
     // Depth first; the marker is the last to go, so that a cleanup cut short can be taken up again.
     below(client, clients, &root, 0, &mut done).await?;
     if done.complete() {
-        done.file(client.remove(&dir.marker()).await);
-        done.directory(client.rmdir(&root).await);
+        done.count_file(client.remove(&dir.marker()).await);
+        done.count_directory(client.rmdir(&root).await);
     }
     done.seconds = began.elapsed().as_secs_f64();
     Ok(done)
@@ -87,7 +87,7 @@ async fn below(
     let mut entries = client.list(path).await?;
     if let (Some(at), 0 | 1) = (entries.iter().position(|entry| entry.name == DESCRIPTION), depth) {
         // Before the first of its files, so that a data set that has lost some does not say that it is whole.
-        done.file(client.remove(&format!("{path}/{}", entries.swap_remove(at).name)).await);
+        done.count_file(client.remove(&format!("{path}/{}", entries.swap_remove(at).name)).await);
     }
     for entry in entries {
         let full = format!("{path}/{}", entry.name);
@@ -102,13 +102,13 @@ async fn below(
     let removing = removing.map(|(file, client)| async move { client.remove(&file).await });
     let mut removed = stream::iter(removing).buffer_unordered(REMOVING_MAX);
     while let Some(result) = removed.next().await {
-        done.file(result);
+        done.count_file(result);
     }
     for directory in directories {
         let left = done.left;
         Box::pin(below(client, clients, &directory, depth + 1, done)).await?;
         if done.left == left {
-            done.directory(client.rmdir(&directory).await);
+            done.count_directory(client.rmdir(&directory).await);
         }
     }
     Ok(())

@@ -229,6 +229,11 @@ impl TargetFile for OpenMemoryFile {
         state.used = state.used.saturating_sub(replaced);
         Ok(())
     }
+
+    /// Memory is as durable as it gets.
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl MemoryExtents {

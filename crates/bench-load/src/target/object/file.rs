@@ -42,6 +42,10 @@ impl TargetFile for BucketReader {
     async fn write(&self, _offset: u64, _data: Bytes) -> Result<()> {
         Err(Error::new(ErrorKind::NotSupported, "write to an object that was opened to be read", &self.key))
     }
+
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 pub struct BucketWriter {
@@ -80,7 +84,12 @@ impl TargetFile for BucketWriter {
         Ok(())
     }
 
-    /// An object is durable when it is complete. A file that nothing was written to is there afterwards, as it was or empty.
+    /// An object is durable when it is complete.
+    async fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// A file that nothing was written to is there afterwards, as it was or empty.
     async fn close(&self) -> Result<()> {
         if self.shared {
             return Ok(());
