@@ -1,12 +1,15 @@
 //! Arguments that several experiments take, and how a wrong one is refused.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
 use types::{Error, ErrorKind, Result};
 
+/// What a row lasts if nobody says otherwise: long enough for its rate to settle.
+pub const ROW_TIME: Duration = Duration::from_secs(2);
 /// The least that has a confidence interval.
 const REPETITIONS: u32 = 6;
 
@@ -39,9 +42,12 @@ pub struct CommonArgs {
     /// Of contents and orders
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Go through a row's files again until it lasts so long; less is a quick look, whose short rows are marked as such
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = quantity::duration)]
+    pub row_time: Duration,
     /// End the run, with what it has, after this time
     #[arg(long, value_name = "TIME", default_value = "2h", value_parser = quantity::duration)]
-    pub time_budget: std::time::Duration,
+    pub time_budget: Duration,
     /// Most bytes that may be written to a target
     #[arg(long, value_name = "SIZE", default_value = "64GiB", value_parser = quantity::size)]
     pub byte_budget: u64,
@@ -89,6 +95,13 @@ pub struct Scale {
 }
 
 impl CommonArgs {
+    /// Seconds that a row is to last, and the least that is taken for it: it is planned by a first look, which may be slower or faster
+    /// than what follows.
+    pub fn row_seconds(&self) -> (f64, f64) {
+        let wanted = self.row_time.as_secs_f64();
+        (wanted, wanted * 0.55)
+    }
+
     /// `study`: how often the original ran it.
     pub fn repetitions(&self, study: u32) -> u32 {
         self.repetitions.unwrap_or(if self.faithful { study } else { REPETITIONS })

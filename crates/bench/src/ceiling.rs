@@ -1,6 +1,8 @@
 //! What the bench itself can do on this machine, so that a reader can see whether a figure is the storage's or ours:
 //! with storage that costs nothing, and with a server at the other end of the loopback.
 
+use std::time::Duration;
+
 use bench_load::ceiling::ceiling;
 use bench_load::data::SeededData;
 use bench_load::engine::{self, Control, LoadJob, LoadLimits, LoadPhase, LocalGate};
@@ -12,8 +14,8 @@ use types::Result;
 use crate::ranks::unless_interrupted;
 use crate::testbed::{DataSet, Testbed};
 
-/// The time of each measurement: long enough for the rate to settle, short enough to be taken with each result.
-const SECONDS: f64 = 0.5;
+/// The time of each measurement, as a share of a row's: long enough for the rate to settle, short enough to be taken with each result.
+const ROW_SHARE: f64 = 0.25;
 const FILE_BYTES: u64 = 64 << 20;
 /// More workers than this bring nothing: memory is slower than so many cores.
 const WORKERS_MAX: u32 = 64;
@@ -35,18 +37,20 @@ pub struct MachineCeiling {
     pub loopback_rate: Option<f64>,
 }
 
-pub async fn measure() -> Result<MachineCeiling> {
+/// Beside rows that last `row_time`.
+pub async fn measure(row_time: Duration) -> Result<MachineCeiling> {
+    let seconds = row_time.as_secs_f64() * ROW_SHARE;
     let all = async {
         Ok(MachineCeiling {
-            memory_rate: ceiling(workers(), 1 << 20, 100, SECONDS).await?.bytes_per_second,
-            memory_operations: ceiling(workers(), 4 << 10, 100, SECONDS).await?.blocks_per_second,
-            loopback_rate: loopback().await?,
+            memory_rate: ceiling(workers(), 1 << 20, 100, seconds).await?.bytes_per_second,
+            memory_operations: ceiling(workers(), 4 << 10, 100, seconds).await?.blocks_per_second,
+            loopback_rate: loopback(seconds).await?,
         })
     };
     unless_interrupted(all).await
 }
 
-async fn loopback() -> Result<Option<f64>> {
+async fn loopback(seconds: f64) -> Result<Option<f64>> {
     let layout = Layout { files: 1, sizes: Sizes::Equal(FILE_BYTES), ..Layout::default() };
     let testbed = Testbed::limited(None, DataSet { layout, content: SeededData::default() }, None).await?;
     let server = from_url(&format!("{}&readahead=4", testbed.near_url()))?;
@@ -59,7 +63,7 @@ async fn loopback() -> Result<Option<f64>> {
         ..LoadWork::default()
     };
     let fleet = ClientSet { clients: 1, first_client: 0, workers: workers() };
-    let limits = LoadLimits { seconds: SECONDS, asked: true, bytes: u64::MAX, ..LoadLimits::default() };
+    let limits = LoadLimits { seconds, asked: true, bytes: u64::MAX, ..LoadLimits::default() };
     let job = LoadJob { limits, ..testbed.job(fleet, LoadPhase { work, ..LoadPhase::default() }) };
     let outcome = engine::run(&job, &clients, &LocalGate, &Control::new()).await?;
     let phase = outcome.phases.first().filter(|phase| phase.faults().is_empty() && phase.bytes_read > 0);

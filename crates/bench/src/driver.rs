@@ -92,7 +92,7 @@ impl TargetLoad<'_> {
     ) -> Result<ResultFile> {
         self.target.check_ranks(self.ranks)?;
         self.target.tell(&mut draft);
-        let ceiling = ceiling::measure().await?;
+        let ceiling = ceiling::measure(self.common.row_time).await?;
         let mut target_dir = TargetDir::make(self.target, self.common, self.bytes).await?;
         let measured = unless_interrupted(measure(&mut target_dir)).await;
         self.ranks.settle(&measured).await;
@@ -109,12 +109,13 @@ impl TargetLoad<'_> {
 /// A measurement on storage that the bench puts up, or a part of the user's: it is removed however that ends, and what was measured
 /// is filled into the result.
 pub async fn on_testbed<T>(
+    common: &CommonArgs,
     mut draft: ResultBuilder,
     testbed: impl Future<Output = Result<Testbed>>,
     measure: impl AsyncFnOnce(&Testbed) -> Result<T>,
     fill: impl FnOnce(&mut ResultBuilder, &Testbed, &MachineCeiling, T),
 ) -> Result<ResultFile> {
-    let ceiling = ceiling::measure().await?;
+    let ceiling = ceiling::measure(common.row_time).await?;
     let testbed = testbed.await?;
     let measured = unless_interrupted(measure(&testbed)).await;
     let filled = measured.map(|measured| fill(&mut draft, &testbed, &ceiling, measured));

@@ -47,9 +47,6 @@ const STUDY_REPETITIONS: u32 = 1;
 /// The fewest, which "small" means of the study's objects: 640 MiB, of which ten clients read ten times as much.
 const OBJECTS_MIN: u64 = 64;
 const FAITHFUL_SMALL: f64 = 3e-5;
-/// An epoch that is shorter is repeated until it takes this long.
-const ROW_SECONDS_MIN: f64 = 1.1;
-const ROW_SECONDS: f64 = 2.0;
 const GIB: f64 = 1_073_741_824.0;
 /// The least round trips of an object that is read directly as a file: one to open it, one to read it.
 const ROUND_TRIPS: f64 = 2.0;
@@ -215,7 +212,7 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
         }
     };
     let measure = async |testbed: &Testbed| all(ranks, testbed, plan, args).await;
-    driver::on_testbed(draft, testbed, measure, |draft, testbed, ceiling, epochs| {
+    driver::on_testbed(&args.common, draft, testbed, measure, |draft, testbed, ceiling, epochs| {
         let triples = &epochs.triples;
         TimeCut::tell(epochs.cut, draft, "repetitions");
         parameters(draft, plan, args);
@@ -274,9 +271,10 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
             curve = seen;
         }
         let mut warm = run(CacheMode::Warm, 1, &tier.url, Some(&tier)).await?;
-        if warm.makespan < ROW_SECONDS_MIN {
+        let (wanted, least) = args.common.row_seconds();
+        if warm.makespan < least {
             // As often as it takes to be believed.
-            let epochs = (ROW_SECONDS / warm.makespan.max(1e-3)).ceil() as u64;
+            let epochs = (wanted / warm.makespan.max(1e-3)).ceil() as u64;
             warm = run(CacheMode::Warm, epochs, &tier.url, Some(&tier)).await?;
         }
         triples.push(Triple { direct, cold, warm });

@@ -130,7 +130,7 @@ fn wrong(what: impl std::fmt::Display) -> Error {
 /// Probes and publishes the result.
 pub async fn command(args: ProbeArgs) -> Result<ExitCode> {
     let mut file = run(args.config).await?;
-    crate::ceiling::measure().await?.tell(&mut file);
+    crate::ceiling::measure(crate::args::ROW_TIME).await?.tell(&mut file);
     results::publish(&file, &args.output)
 }
 

@@ -225,7 +225,7 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
     }
     let testbed = Testbed::at(args.origin.as_deref(), data);
     let measure = async |testbed: &Testbed| all(ranks, testbed, plan, &args.common).await;
-    driver::on_testbed(draft, testbed, measure, |draft, _, ceiling, measured| {
+    driver::on_testbed(&args.common, draft, testbed, measure, |draft, _, ceiling, measured| {
         let RenderRuns { mut distances, tier, cut } = measured;
         TimeCut::tell(cut, draft, "repetitions");
         if let Some(told) = tier {

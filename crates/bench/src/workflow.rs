@@ -210,7 +210,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         let inputs = Inputs { graph, layout, content, root: testbed.root(), poll };
         all(args, testbed, &Arc::new(inputs), repetitions).await
     };
-    driver::on_testbed(draft, testbed, measure, |draft, _, _, measured| {
+    driver::on_testbed(&args.common, draft, testbed, measure, |draft, _, _, measured| {
         let WorkflowRuns { line, partitions, cut } = measured;
         TimeCut::tell(cut, draft, "pairs of runs");
         fill(draft, args, &partitions);

@@ -47,9 +47,6 @@ const WARM_UP: f64 = 0.75;
 /// Even a single client finds something from the second one on, and a small cache shows by several looks that it is warm.
 const WARM_UP_PASSES: u64 = 4;
 const FACTORS: &str = "0.25,0.5,0.75,0.9,1,1.25,1.5,2,4";
-/// A pass that is shorter is repeated until it takes this long.
-const ROW_SECONDS_MIN: f64 = 1.1;
-const ROW_SECONDS: f64 = 2.0;
 /// What the time is estimated by: bytes a second, and seconds until a tier serves.
 const GUESSED_RATE: f64 = 200.0 * 1_048_576.0;
 const TIER_SECONDS: f64 = 1.0;
@@ -136,6 +133,8 @@ struct SweepPlan {
     orders: Vec<OrderName>,
     theta: f64,
     repetitions: u32,
+    /// Seconds of a row, and the least that is taken for it.
+    row_seconds: (f64, f64),
     seed: u64,
 }
 
@@ -161,6 +160,7 @@ impl SweepPlan {
             orders: args.orders.clone(),
             theta: args.theta,
             repetitions: args.common.repetitions(1),
+            row_seconds: args.common.row_seconds(),
             seed: args.common.seed,
         };
         plan.largest().check()?;
@@ -260,7 +260,7 @@ impl SweepPlan {
     /// and each row for as long as it takes to be believed.
     fn predicted_seconds(&self) -> f64 {
         let rows = (self.factors.len() * self.orders.len() + 3) as f64 * f64::from(self.repetitions);
-        self.predicted_bytes() as f64 / GUESSED_RATE + rows * (ROW_SECONDS + TIER_SECONDS)
+        self.predicted_bytes() as f64 / GUESSED_RATE + rows * (self.row_seconds.0 + TIER_SECONDS)
     }
 }
 
@@ -338,7 +338,7 @@ async fn measure(ranks: &Ranks, plan: &SweepPlan, args: &WorkingSetArgs) -> Resu
         plan.repetitions,
     );
     eprintln!("working-set: about {}", format::duration(plan.predicted_seconds()));
-    let ceiling = ceiling::measure().await?;
+    let ceiling = ceiling::measure(args.common.row_time).await?;
     let tier_under_test = TierUnderTest::make(args, plan).await?;
     let measured = unless_interrupted(all(ranks, &tier_under_test, plan, &args.common)).await;
     ranks.settle(&measured).await;
@@ -415,9 +415,10 @@ impl SweepRun<'_> {
         let before = CounterPage::of(cold_tier.admin)?;
         let first = self.pass(&cold_tier, &layout, order, 1, 0, &what).await?;
         let mut later = self.pass(&cold_tier, &layout, order, 1, 1, &what).await?;
-        if later.seconds < ROW_SECONDS_MIN {
+        let (wanted, least) = plan.row_seconds;
+        if later.seconds < least {
             // As often as it takes to be believed.
-            let passes = (ROW_SECONDS / later.seconds.max(1e-3)).ceil() as u64;
+            let passes = (wanted / later.seconds.max(1e-3)).ceil() as u64;
             later = self.pass(&cold_tier, &layout, order, passes, 2, &what).await?;
         }
         let life = CounterPage::of(cold_tier.admin)?.since(&before);

@@ -102,7 +102,7 @@ pub async fn command(args: LinkTestArgs) -> Result<ExitCode> {
 
 async fn measure(args: LinkClientArgs) -> Result<ExitCode> {
     let mut file = super::run(args.config()).await?;
-    crate::ceiling::measure().await?.tell(&mut file);
+    crate::ceiling::measure(crate::args::ROW_TIME).await?.tell(&mut file);
     results::publish(&file, &args.output)
 }
 

@@ -16,9 +16,6 @@ use crate::ranks::Ranks;
 use crate::target_dir::TargetDir;
 use crate::worker_phases::{LoadRow, p50_ms};
 
-/// A row is repeated until it takes this long: a second, and some for a run that is faster than the first look.
-const ROW_SECONDS: f64 = 2.5;
-const ROW_SECONDS_MIN: f64 = 1.6;
 const LOOKS_MAX: u32 = 5;
 const EPOCHS_MAX: u64 = 100_000;
 
@@ -137,16 +134,17 @@ impl<'a> ShapeMeasurement<'a> {
 
     /// How often it must be gone through.
     async fn look(&self, condition: &ShapeCondition) -> Result<u64> {
+        let (wanted, least) = self.common.row_seconds();
         let mut epochs = 1;
         for look in 1..=LOOKS_MAX {
             let what = format!("{}: look {look}", condition.name());
             let seconds =
                 self.once(condition, epochs, 1, &what).await?.last_done_s().unwrap_or(0.0).max(1e-6);
-            if seconds >= ROW_SECONDS_MIN || epochs == EPOCHS_MAX {
+            if seconds >= least || epochs == EPOCHS_MAX {
                 break;
             }
             // The first goes are slower than those that follow: an estimate from a few is too low.
-            epochs = ((epochs as f64 * ROW_SECONDS / seconds).ceil() as u64).max(epochs + 1).min(EPOCHS_MAX);
+            epochs = ((epochs as f64 * wanted / seconds).ceil() as u64).max(epochs + 1).min(EPOCHS_MAX);
         }
         Ok(epochs)
     }

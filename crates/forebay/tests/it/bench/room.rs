@@ -15,6 +15,9 @@ const DEADLINE: Duration = Duration::from_secs(240);
 /// A tier that is told to end has 8 s for calls under way, and 4 s more.
 const AFTERMATH: Duration = Duration::from_secs(15);
 
+/// Experiments that go through a row's files until it has lasted long enough.
+const LOADS: [&str; 7] = ["sob", "load", "loader", "render", "shapes", "workflow", "working-set"];
+
 pub struct Room(tempfile::TempDir);
 
 /// How a command ended.
@@ -62,7 +65,13 @@ impl Room {
     }
 
     fn under(&self, mut command: Command, arguments: &[&str]) -> Command {
-        command.args(arguments).env("TMPDIR", self.path("tmp")).env("FOREBAY_LOG", "off");
+        command.args(arguments);
+        // A test that wants figures says how long.
+        let is_measurement = arguments.first().is_some_and(|experiment| LOADS.contains(experiment));
+        if is_measurement && !arguments.contains(&"--row-time") {
+            command.args(["--row-time", "200ms"]);
+        }
+        command.env("TMPDIR", self.path("tmp")).env("FOREBAY_LOG", "off");
         command.current_dir(self.0.path());
         command
     }
