@@ -7,9 +7,11 @@
 //! - [`Stripe`] (`stripe.rs`): 64 MiB of a file, the unit of placement.
 //! - [`Placement`] (`placement.rs`): a map as one junction sees it, which may be bound to a part of the labels. It
 //!   answers with the [`StripeRanks`] of a stripe, and with the [`AskTarget`]s of a gateway.
+//! - [`MapHistory`] (`map_history.rs`): the map in force and those shortly before it, of whose primaries a primary
+//!   asks before it asks the origin.
 //! - `logarithm.rs`: the fixed-point logarithm of the scores.
 //!
-//! The way of the data: nodes become a [`ClusterMap`], and for each junction and
+//! The way of the data: nodes become a [`ClusterMap`], which a node gives to its [`MapHistory`]. For each junction and
 //! map there is one [`Placement`]; for a read, the offset gives a [`Stripe`], the placement its [`StripeRanks`]
 //! (callers may keep them for as long as the map stays), and [`Placement::ask_order`] whom to ask for the bytes.
 //!
@@ -28,10 +30,12 @@
 mod label;
 mod logarithm;
 mod map;
+mod map_history;
 mod placement;
 mod stripe;
 
 pub use label::NodeLabel;
 pub use map::{ADDRESSES_MAX, ClusterMap, MAP_BYTES_MAX, MapNode, NODES_MAX, NodeState};
+pub use map_history::{FORMER_MAPS_MAX, FORMER_MAPS_TIME, MapHistory};
 pub use placement::{AskTarget, Nearness, Placement, StripeRanks};
 pub use stripe::{STRIPE_BYTES, Stripe};
