@@ -52,7 +52,7 @@ impl Applicant {
     }
 
     fn proof(&self, what: &[u8]) -> Proof {
-        self.token.prove(Side::Coordinator, &self.nonce, &self.hello.nonce, what)
+        self.token.prove(Side::FleetCoordinator, &self.nonce, &self.hello.nonce, what)
     }
 }
 
@@ -116,7 +116,7 @@ async fn answer(stream: TcpStream, member: &MemberIdentity<'_>) -> Result<Connec
     let mut hello = Hello { build: build.into(), place: place.clone(), size, nonce, proof: [0; 16] };
     hello.proof = token.prove(Side::Member, &theirs, &nonce, &meant(&hello));
     send(&mut connection, Message::Hello(hello)).await.map_err(NotIn::Try)?;
-    let proven = |proof, what: &[u8]| token.is_proven(&proof, Side::Coordinator, &theirs, &nonce, what);
+    let proven = |proof, what: &[u8]| token.is_proven(&proof, Side::FleetCoordinator, &theirs, &nonce, what);
     match *connection.reader.next().await.map_err(NotIn::Try)? {
         Message::Welcome { proof } if proven(proof, b"welcome") => Ok(connection),
         Message::Refused { reason, proof } if proven(proof, reason.as_bytes()) => Err(NotIn::Refused(reason)),

@@ -53,7 +53,7 @@ struct Participant {
     writer: Option<JoinHandle<()>>,
 }
 
-pub struct Coordinator {
+pub struct FleetCoordinator {
     size: u32,
     /// The ranks that this process has started or called, and where.
     started: BTreeMap<u32, String>,
@@ -73,7 +73,7 @@ pub struct Coordinator {
     on_complete: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl Coordinator {
+impl FleetCoordinator {
     /// `rank_0` is the outbox to this process's own rank.
     pub fn new(
         (size, started): (u32, BTreeMap<u32, String>),
@@ -81,9 +81,9 @@ impl Coordinator {
         (sender, events): (mpsc::Sender<Event>, mpsc::Receiver<Event>),
         (place, rank_0): (RankPlace, mpsc::Sender<Message>),
         on_complete: Box<dyn FnOnce() + Send>,
-    ) -> Coordinator {
+    ) -> FleetCoordinator {
         let own = Participant { place, outbox: rank_0, heard: Instant::now(), writer: None };
-        Coordinator {
+        FleetCoordinator {
             size,
             started,
             options,

@@ -16,7 +16,7 @@ use crate::admission::{Connection, MemberIdentity, NotIn, WRONG_TOKEN, admit, en
 use crate::agent::{Agent, CoordinatorLink, Ends};
 use crate::children::{Children, Orders};
 use crate::clock::FleetClock;
-use crate::coordinator::{Coordinator, Event};
+use crate::coordinator::{Event, FleetCoordinator};
 use crate::launch::{Launch, Meeting, RankStart, detect, node_name};
 use crate::member::{AgentHandle, Member, run_ended};
 use crate::options::FleetOptions;
@@ -260,7 +260,7 @@ impl ProcessRole {
         let clock = FleetClock::exact(self.epoch);
         let (planned, rank_0) = ((self.size, started), (self.place.clone(), own));
         let coordinator =
-            Coordinator::new(planned, (self.options.clone(), clock), events, rank_0, on_complete);
+            FleetCoordinator::new(planned, (self.options.clone(), clock), events, rank_0, on_complete);
         let agent = self.agent(link, ends);
         // At an early end the coordinator tells the others first, then our agent.
         tokio::join!(coordinator.run(), agent.run());

@@ -27,7 +27,7 @@ pub struct RunToken {
 #[derive(Clone, Copy)]
 pub enum Side {
     Member,
-    Coordinator,
+    FleetCoordinator,
 }
 
 impl RunToken {
@@ -63,7 +63,7 @@ impl RunToken {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(match side {
             Side::Member => b"member-",
-            Side::Coordinator => b"coordin",
+            Side::FleetCoordinator => b"coordin",
         });
         hasher.write(coordinator);
         hasher.write(member);
@@ -103,7 +103,7 @@ mod tests {
         let proof = token.prove(Side::Member, &c, &m, b"rank 1");
         assert!(token.is_proven(&proof, Side::Member, &c, &m, b"rank 1"));
         assert!(!other.is_proven(&proof, Side::Member, &c, &m, b"rank 1"));
-        assert!(!token.is_proven(&proof, Side::Coordinator, &c, &m, b"rank 1"));
+        assert!(!token.is_proven(&proof, Side::FleetCoordinator, &c, &m, b"rank 1"));
         assert!(!token.is_proven(&proof, Side::Member, &[3; 16], &m, b"rank 1"));
         assert!(!token.is_proven(&proof, Side::Member, &c, &[3; 16], b"rank 1"));
         assert!(!token.is_proven(&proof, Side::Member, &c, &m, b"rank 2"));

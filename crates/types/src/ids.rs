@@ -67,6 +67,11 @@ impl FileId {
     }
 }
 
+/// One node of a cluster: a Forebay process and its directory. Given out at random when the node joins, kept in that
+/// directory, and shown as 16 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
 /// One state of a file's contents. Two reads under the same `Version` see the same bytes.
 ///
 /// Opaque to everyone but the origin that made it; file origins digest size, mtime, ctime (and the
@@ -117,6 +122,33 @@ impl fmt::Display for Version {
 impl fmt::Debug for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Version({self})")
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({self})")
+    }
+}
+
+impl std::str::FromStr for NodeId {
+    type Err = crate::Error;
+
+    /// Exactly 16 hexadecimal digits.
+    fn from_str(text: &str) -> crate::Result<NodeId> {
+        let is_id = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = is_id.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        let wrong = || {
+            let what = format!("{text:?}: a node's id is 16 hexadecimal digits");
+            crate::Error::new(crate::ErrorKind::InvalidArgument, "read a node's id", what)
+        };
+        id.map(NodeId).ok_or_else(wrong)
     }
 }
 
