@@ -153,7 +153,10 @@ pub(crate) fn explain(failed: &std::io::Error) -> Option<String> {
                 "its certificate is not valid yet; compare the clocks".to_owned()
             }
             CertificateError::NotValidForNameContext { expected, presented } => {
-                let (expected, presented) = (expected.to_str(), presented.join(", "));
+                // As rustls writes the names of a certificate.
+                let dns = |name: &str| Some(name.strip_prefix("DnsName(\"")?.strip_suffix("\")")?.to_owned());
+                let presented = presented.iter().find_map(|name| dns(name)).unwrap_or(presented.join(", "));
+                let expected = expected.to_str();
                 format!("its certificate is for {presented}, not for {expected}")
             }
             why => format!("its certificate is not good: {why}"),

@@ -38,7 +38,7 @@ pub use small::{
     Heartbeat, NOTICE_FILES_MAX,
 };
 
-pub use fields::{CLAIMED_CLUSTER, CLAIMED_NODE};
+pub use fields::{CALLED_NODE, CLAIMED_CLUSTER, CLAIMED_NODE};
 
 /// The longest head of a call or an answer: a reference in base64, and room for the rest.
 pub const HEAD_MAX: usize = 32 << 10;
@@ -103,8 +103,7 @@ impl PeerCall {
             PeerCall::Corrupt(report) => post("/v1/corrupt", report.encode()?),
         };
         let mut request = request.map_err(|e| fields::wrong(format!("no request can be made of it: {e}")))?;
-        let ms = u64::try_from(deadline.min(DEADLINE_MAX).as_millis()).unwrap_or(u64::MAX);
-        request.headers_mut().insert(fields::DEADLINE, ms.into());
+        set_deadline(&mut request, deadline);
         Ok(request)
     }
 
@@ -118,6 +117,12 @@ impl PeerCall {
             CallKind::Corrupt => CorruptReport::decode(body).map(PeerCall::Corrupt),
         }
     }
+}
+
+/// Sets how long the caller waits from now on.
+pub fn set_deadline(request: &mut Request<Bytes>, deadline: Duration) {
+    let ms = u64::try_from(deadline.min(DEADLINE_MAX).as_millis()).unwrap_or(u64::MAX);
+    request.headers_mut().insert(fields::DEADLINE, ms.into());
 }
 
 /// How long the caller waits, from the moment at which the head was sent.

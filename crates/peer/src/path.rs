@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The time for which a path that failed is left.
 pub const LEFT_FOR: Duration = Duration::from_secs(5);
 /// The most paths to one node: more addresses of it are not used.
-pub const PATHS_MAX: usize = 64;
+pub const PATHS_MAX: usize = 16;
 
 /// An address of this machine, and how many of its bits name the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +84,8 @@ struct PathState {
     carried: u64,
     failures: u64,
     failed: Option<Duration>,
+    /// Somebody tries it again.
+    is_tried: bool,
     /// The order in which paths were chosen last.
     chosen: u64,
     chosen_for_heartbeat: u64,
@@ -107,7 +109,7 @@ impl PathTable {
             if !self.paths.iter().any(|state| state.path == *path) {
                 let (id, path) = (PathId(self.next_id), *path);
                 self.next_id += 1;
-                let (outstanding, carried, failures, failed) = (0, 0, 0, None);
+                let (outstanding, carried, failures, failed, is_tried) = (0, 0, 0, None, false);
                 let (chosen, chosen_for_heartbeat) = (0, 0);
                 self.paths.push(PathState {
                     id,
@@ -116,6 +118,7 @@ impl PathTable {
                     carried,
                     failures,
                     failed,
+                    is_tried,
                     chosen,
                     chosen_for_heartbeat,
                 });
@@ -158,18 +161,35 @@ impl PathTable {
         }
     }
 
-    /// Records that nothing comes through. `true`: nobody knew, and it is to be tried from [`LEFT_FOR`] on.
+    /// Records that nothing comes through. `true`: nobody tries it again yet; the caller has to, by [`Self::next_try`].
     pub fn failed(&mut self, id: PathId, now: Duration) -> bool {
         let Some(state) = self.state(id) else { return false };
         state.failures += 1;
-        state.failed.replace(now).is_none()
+        state.failed = Some(now);
+        !std::mem::replace(&mut state.is_tried, true)
     }
 
-    /// The path, if it is left and to be tried with a heartbeat; how long until then, if that is later. `None`: it is not
-    /// left any more, or gone.
+    pub fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    pub fn is_left(&mut self, id: PathId) -> bool {
+        self.state(id).is_none_or(|state| state.failed.is_some())
+    }
+
+    /// For who tries it again: the path, if the time has come, or how long to wait. `None`: it is not left any more, or
+    /// gone, and there is nothing to try.
     pub fn next_try(&mut self, id: PathId, now: Duration) -> Option<Result<PeerPath, Duration>> {
         let state = self.state(id)?;
-        let wait = (state.failed? + LEFT_FOR).saturating_sub(now);
+        let Some(failed) = state.failed else {
+            state.is_tried = false;
+            return None;
+        };
+        let wait = (failed + LEFT_FOR).saturating_sub(now);
         Some(if wait.is_zero() { Ok(state.path) } else { Err(wait) })
     }
 

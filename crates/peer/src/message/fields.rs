@@ -10,6 +10,8 @@ use types::{Error, ErrorKind, FileId, Result, Version};
 /// Who calls and who answers, where there are no certificates.
 pub const CLAIMED_NODE: HeaderName = HeaderName::from_static("forebay-node");
 pub const CLAIMED_CLUSTER: HeaderName = HeaderName::from_static("forebay-cluster");
+/// Which node is meant, where there are no certificates.
+pub const CALLED_NODE: HeaderName = HeaderName::from_static("forebay-called");
 
 pub const CHECKSUMS: HeaderName = HeaderName::from_static("forebay-crc32c");
 pub const DEADLINE: HeaderName = HeaderName::from_static("forebay-deadline-ms");
