@@ -56,6 +56,9 @@ impl PeerServer {
             let why = "no address to listen on is configured";
             return Err(Error::new(ErrorKind::Config, "listen for other nodes:", why));
         }
+        if !identity.is_secure() {
+            warn!("other nodes are believed what they claim to be: there are no certificates");
+        }
         let shared = Arc::new(PeerPort::new(config, identity, service));
         Ok(PeerServer { listeners, shared })
     }

@@ -144,9 +144,12 @@ async fn who_does_not_take_its_answer_or_does_not_send_on_is_cut() {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(8 << 10).expect("set");
     let mut slow = socket.connect(node.addresses[0]).await.expect("connected");
-    slow.write_all(head.as_bytes()).await.expect("sent");
+    // More than the kernel keeps for it.
+    slow.write_all(head.repeat(8).as_bytes()).await.expect("sent");
     eventually("its bytes are held", || (node.in_flight)(ReadRole::Primary) > 0).await;
+    let begun = std::time::Instant::now();
     eventually("it is cut", || (node.in_flight)(ReadRole::Primary) == 0).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "the kernel cut it, and not the node");
     let unfinished = format!("POST /v1/ping HTTP/1.1\r\n{CLAIM}content-length: 100\r\n\r\n{{");
     let answer = sent(&node, unfinished.as_bytes()).await.expect("it is cut");
     assert!(answer.contains("its body does not arrive"), "{answer}");
