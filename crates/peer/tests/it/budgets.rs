@@ -36,7 +36,7 @@ fn serve(node: &TestNode, other: PeerClient, both: Arc<Barrier>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_that_pull_from_each_other_never_stop() {
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 6;
     let authority = authority();
     // One connection in each lane, and budgets of one part: whatever could run out does.
     let narrow = PeerClientConfig { bulk_connections: 1, ..PeerClientConfig::default() };
@@ -63,6 +63,61 @@ async fn two_nodes_that_pull_from_each_other_never_stop() {
     assert_eq!(done.load(Ordering::Relaxed), 2 * ROUNDS);
     let reads = |node: &TestNode| node.service.reads.load(Ordering::Relaxed);
     assert_eq!((reads(&a), reads(&b)), (2 * ROUNDS as u64, 2 * ROUNDS as u64));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_hand_reads_on_and_none_of_them_stops() {
+    const NODES: usize = 3;
+    const READS: usize = 10;
+    let authority = authority();
+    let narrow = PeerClientConfig { bulk_connections: 1, ..PeerClientConfig::default() };
+    let mut nodes = Vec::new();
+    for node in 0..NODES {
+        let config = PeerServerConfig { calls_per_peer: 2, ..one_part() };
+        nodes.push(TestNode::start(identity(&authority, node as u64), config).await);
+    }
+    let clients: Vec<Vec<PeerClient>> =
+        nodes.iter().map(|us| nodes.iter().map(|node| node.client_with(&us.us, narrow)).collect()).collect();
+    // The primary of a READ follows from its map number: each node is it for a third of them.
+    let origin_reads = Arc::new(AtomicUsize::new(0));
+    for (own, node) in nodes.iter().enumerate() {
+        let (others, origin_reads) = (clients[own].clone(), origin_reads.clone());
+        node.service.read_by(move |_, request| {
+            let (others, origin_reads) = (others.clone(), origin_reads.clone());
+            async move {
+                let primary = request.map as usize % NODES;
+                if primary == own {
+                    origin_reads.fetch_add(1, Ordering::Relaxed);
+                    return Ok(good_answer(&request));
+                }
+                assert_eq!(request.role, ReadRole::Rank, "a primary that is none was asked");
+                let asked = ReadRequest { role: ReadRole::Primary, hops: request.hops + 1, ..request };
+                let answer = others[primary].read(&asked, SOON * 4).await?;
+                let head = (answer.served_from, answer.distance, answer.map);
+                Ok(peer::ReadAnswer::new(&asked, vec![answer.bytes], head.0, head.1, head.2))
+            }
+        });
+    }
+    let mut readers = tokio::task::JoinSet::new();
+    for at in 0..NODES * READS {
+        let (own, map) = (at % NODES, at as u64 / 7);
+        let client = clients[own][(own + 1 + at / NODES % 2) % NODES].clone();
+        let request = ReadRequest { map, ..part(ReadRole::Rank) };
+        readers.spawn(async move {
+            let answer = client.read(&request, SOON * 6).await.expect("it goes on");
+            assert!(answer.bytes == bytes_at(request.range));
+        });
+    }
+    let mut done = 0;
+    while let Some(reader) = readers.join_next().await {
+        reader.expect("no panic");
+        done += 1;
+    }
+    assert_eq!((done, origin_reads.load(Ordering::Relaxed)), (NODES * READS, NODES * READS));
+    // What was handed on too often goes no further.
+    let circle = ReadRequest { hops: 3, ..part(ReadRole::Rank) };
+    let error = clients[0][1].read(&circle, SOON).await.expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
