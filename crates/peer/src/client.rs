@@ -21,8 +21,8 @@ use crate::identity::PeerIdentity;
 use crate::lane::CallLane;
 use crate::message::checksum::block_checksum;
 use crate::message::{
-    CORRUPT_BLOCKS_MAX, ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat,
-    PeerCall, ReadHead, ReadRequest, SMALL_BODY_MAX, ServedFrom, decode_refusal, set_deadline,
+    CORRUPT_BLOCKS_MAX, ChangeNotice, CorruptReport, DEADLINE_MAX, FeedNotice, HaveAnswer, HaveRequest,
+    Heartbeat, PeerCall, ReadHead, ReadRequest, SMALL_BODY_MAX, ServedFrom, decode_refusal, set_deadline,
 };
 use crate::outbound::{Correspondents, Exchange};
 use crate::path::{LocalAddress, PathId, PathReport, PathTable, PeerPath, paths_between};
@@ -214,7 +214,7 @@ impl ClientState {
         body_max: usize,
         deadline: Duration,
     ) -> Result<(Parts, Bytes)> {
-        let until = Instant::now() + deadline;
+        let until = Instant::now() + deadline.min(DEADLINE_MAX);
         let outgoing = Outgoing { lane: CallLane::of(call), request: call.encode(deadline)?, body_max };
         let is_heartbeat = outgoing.lane == CallLane::Heartbeat;
         let mut tried = Vec::new();
@@ -245,7 +245,7 @@ impl ClientState {
     }
 
     /// Makes the call over one path, and leaves the path when nothing comes through. When the time is up nobody knows
-    /// whether that is so: only a heartbeat is answered at once by a node that is well.
+    /// whether that is so: only heartbeats are answered at once by a node that is well.
     async fn over(
         self: &Arc<ClientState>,
         id: PathId,
@@ -265,7 +265,8 @@ impl ClientState {
                 Err(e)
             }
             Err(_) => {
-                if outgoing.lane == CallLane::Heartbeat {
+                let is_heartbeat = outgoing.lane == CallLane::Heartbeat;
+                if is_heartbeat && self.paths().table.is_too_late(id) {
                     self.leave(id, &pool);
                 }
                 Err(self.ends.unavailable(format!("{} does not answer in time", path.remote)))

@@ -44,8 +44,8 @@ pub use fields::{CALLED_NODE, CLAIMED_CLUSTER, CLAIMED_NODE};
 pub const HEAD_MAX: usize = 32 << 10;
 /// The longest body of a call, and of an answer other than one with bytes of a file.
 pub const SMALL_BODY_MAX: usize = 1 << 20;
-/// The longest deadline that is believed.
-const DEADLINE_MAX: Duration = Duration::from_secs(600);
+/// The longest deadline that is asked for, and believed.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(600);
 
 /// Which call it is, by its method and path alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,8 @@ use std::time::Duration;
 pub const LEFT_FOR: Duration = Duration::from_secs(5);
 /// The most paths to one node: more addresses of it are not used.
 pub const PATHS_MAX: usize = 16;
+/// So many heartbeats in a row without an answer in time, and the path has failed: a node that is busy may be late once.
+const LATE_MAX: u32 = 2;
 
 /// An address of this machine, and how many of its bits name the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,6 +86,8 @@ struct PathState {
     carried: u64,
     failures: u64,
     failed: Option<Duration>,
+    /// The heartbeats since the last answer that had none in time.
+    late: u32,
     /// Somebody tries it again.
     is_tried: bool,
     /// The order in which paths were chosen last.
@@ -109,7 +113,7 @@ impl PathTable {
             if !self.paths.iter().any(|state| state.path == *path) {
                 let (id, path) = (PathId(self.next_id), *path);
                 self.next_id += 1;
-                let (outstanding, carried, failures, failed, is_tried) = (0, 0, 0, None, false);
+                let (outstanding, carried, failures, failed, is_tried, late) = (0, 0, 0, None, false, 0);
                 let (chosen, chosen_for_heartbeat) = (0, 0);
                 self.paths.push(PathState {
                     id,
@@ -118,6 +122,7 @@ impl PathTable {
                     carried,
                     failures,
                     failed,
+                    late,
                     is_tried,
                     chosen,
                     chosen_for_heartbeat,
@@ -157,8 +162,16 @@ impl PathTable {
     /// Records that a call over it was answered, with so many bytes: it is good.
     pub fn answered(&mut self, id: PathId, bytes: u64) {
         if let Some(state) = self.state(id) {
-            (state.failed, state.carried) = (None, state.carried.saturating_add(bytes));
+            (state.failed, state.late) = (None, 0);
+            state.carried = state.carried.saturating_add(bytes);
         }
+    }
+
+    /// Records that a heartbeat had no answer in time. `true`: that was one too many, and the path has failed.
+    pub fn is_too_late(&mut self, id: PathId) -> bool {
+        let Some(state) = self.state(id) else { return false };
+        state.late = state.late.saturating_add(1);
+        state.failed.is_some() || state.late >= LATE_MAX
     }
 
     /// Records that nothing comes through. `true`: nobody tries it again yet; the caller has to, by [`Self::next_try`].
@@ -283,6 +296,20 @@ mod tests {
         let reports = table.reports();
         assert_eq!(reports.iter().map(|it| it.is_left).collect::<Vec<_>>(), [false, true]);
         assert_eq!(reports.iter().map(|it| (it.failures, it.carried_bytes)).next(), Some((2, 5)));
+    }
+
+    #[test]
+    fn a_path_that_is_late_once_is_not_left() {
+        let mut table = table(&["10.0.0.1:7"]);
+        let (id, _) = table.choose(0, &[]).expect("a path");
+        assert!(!table.is_too_late(id));
+        table.answered(id, 0);
+        assert!(!table.is_too_late(id) && table.is_too_late(id));
+        table.failed(id, Duration::ZERO);
+        table.answered(id, 0);
+        assert!(!table.is_too_late(id));
+        table.failed(id, Duration::ZERO);
+        assert!(table.is_too_late(id), "one that is tried again stays left");
     }
 
     #[test]
