@@ -7,7 +7,8 @@
 //! - [`MemoryBudget`] (`memory_budget.rs`) gives out [`MemoryPermit`]s for the bytes of requests and answers; each
 //!   client draws on its [`ClientBudget`]. `ledger.rs` decides who gets how much, and who is first.
 //! - [`StallPolicy`] and [`StallTimer`] (`peer_pace.rs`) say how fast the other end of a connection must go on,
-//!   faster while others wait for memory that it holds.
+//!   faster while others wait for memory that it holds; [`WriteTimeoutStream`] (`write_timeout.rs`) is a connection
+//!   that ends by it.
 //! - [`Offenders`] (`offenders.rs`) counts the clients that were cut short, for metrics, status and log.
 //! - [`SharedBudgets`] is what the fronts of a tier have in common of these.
 //!
@@ -27,6 +28,7 @@ mod ledger;
 mod memory_budget;
 mod offenders;
 mod peer_pace;
+mod write_timeout;
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub use connection_slots::{ConnectionSlot, ConnectionSlots, SlotAdmission, SlotG
 pub use memory_budget::{ClientBudget, MemoryBudget, MemoryPermit};
 pub use offenders::{ALARM_COUNT, Offence, Offender, Offenders};
 pub use peer_pace::{PeerPace, StallPolicy, StallTimer};
+pub use write_timeout::{AnswerReader, WriteTimeoutStream};
 
 /// The budgets and the list of offenders that all fronts of a tier share.
 #[derive(Clone, Debug)]

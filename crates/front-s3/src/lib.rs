@@ -60,7 +60,6 @@ mod tls;
 mod unique_ids;
 mod vhost;
 mod write_fence;
-mod write_timeout;
 mod zero_copy_get;
 
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{ConnectionSlots, Offence, Offenders, SlotAdmission, SlotLimits};
+use fair::{ConnectionSlots, Offence, Offenders, SlotAdmission, SlotLimits, WriteTimeoutStream};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -24,7 +24,6 @@ use crate::metrics::Metrics;
 use crate::peer::{FRONT, S3Peer};
 use crate::rewind::Rewind;
 use crate::unique_ids::UniqueIds;
-use crate::write_timeout::WriteTimeoutStream;
 use crate::{Config, S3State, protocol, request_gate, tls, zero_copy_get};
 
 /// The pause after a failed accept (no descriptors left): other tasks may close theirs meanwhile.

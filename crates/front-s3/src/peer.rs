@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use fair::{ClientBudget, ConnectionSlot, MemoryPermit, Offence, Offenders, SharedBudgets};
+use fair::{AnswerReader, ClientBudget, ConnectionSlot, MemoryPermit, Offence, Offenders, SharedBudgets};
 
 /// This front's name in metrics and logs.
 pub const FRONT: &str = "s3";
@@ -45,6 +45,16 @@ impl S3Peer {
     /// Whether the connection must be closed after the answer that is being sent.
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::Relaxed)
+    }
+}
+
+impl AnswerReader for S3Peer {
+    fn is_contended(&self) -> bool {
+        self.replies.is_contended()
+    }
+
+    fn record_slow(&self) {
+        self.record_offence(Offence::SlowReader);
     }
 }
 

@@ -7,30 +7,48 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use fair::{Offence, StallTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::peer::S3Peer;
+use crate::StallTimer;
 
-pub struct WriteTimeoutStream<T> {
+/// What a connection with a write timeout has to know of the client at its other end.
+pub trait AnswerReader {
+    /// Whether others wait for memory that this client holds.
+    fn is_contended(&self) -> bool;
+
+    /// Records that the client did not take its answers in time; the connection ends.
+    fn record_slow(&self);
+}
+
+impl<R: AnswerReader + ?Sized> AnswerReader for Arc<R> {
+    fn is_contended(&self) -> bool {
+        (**self).is_contended()
+    }
+
+    fn record_slow(&self) {
+        (**self).record_slow();
+    }
+}
+
+pub struct WriteTimeoutStream<T, R> {
     inner: T,
-    peer: Arc<S3Peer>,
+    reader: R,
     waiting: StallTimer,
 }
 
-impl<T> WriteTimeoutStream<T> {
-    pub fn new(inner: T, peer: Arc<S3Peer>, patience: Duration) -> WriteTimeoutStream<T> {
-        WriteTimeoutStream { inner, peer, waiting: StallTimer::new(patience) }
+impl<T, R: AnswerReader> WriteTimeoutStream<T, R> {
+    pub fn new(inner: T, reader: R, patience: Duration) -> WriteTimeoutStream<T, R> {
+        WriteTimeoutStream { inner, reader, waiting: StallTimer::new(patience) }
     }
 
-    fn or_timed_out<R>(&mut self, cx: &mut Context<'_>, outcome: Poll<Result<R>>) -> Poll<Result<R>> {
+    fn or_timed_out<O>(&mut self, cx: &mut Context<'_>, outcome: Poll<Result<O>>) -> Poll<Result<O>> {
         if outcome.is_ready() {
             return outcome;
         }
-        if self.waiting.poll_too_slow(cx, self.peer.replies.is_contended()).is_pending() {
+        if self.waiting.poll_too_slow(cx, self.reader.is_contended()).is_pending() {
             return Poll::Pending;
         }
-        self.peer.record_offence(Offence::SlowReader);
+        self.reader.record_slow();
         Poll::Ready(Err(Error::from(ErrorKind::TimedOut)))
     }
 
@@ -47,7 +65,7 @@ impl<T> WriteTimeoutStream<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<T> {
+impl<T: AsyncRead + Unpin, R: Unpin> AsyncRead for WriteTimeoutStream<T, R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -57,7 +75,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for WriteTimeoutStream<T> {
+impl<T: AsyncWrite + Unpin, R: AnswerReader + Unpin> AsyncWrite for WriteTimeoutStream<T, R> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
         let outcome = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.written(&outcome);

@@ -1,0 +1,31 @@
+//! How calls to other nodes are made.
+
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+pub struct PeerClientConfig {
+    /// The most connections of one path for READs, in each of the two roles.
+    pub bulk_connections: usize,
+    /// The most connections of one path for small calls; heartbeats have one of their own.
+    pub small_connections: usize,
+    /// A connection that was idle for longer is not used again. Less than the other node's `idle_timeout`.
+    pub idle_timeout: Duration,
+    pub connect_timeout: Duration,
+    /// A path on which nothing of an answer moves for this long, once it has begun, has failed.
+    pub stall_timeout: Duration,
+    /// A node whose machine or link is gone without a word is noticed after this time.
+    pub dead_after: Duration,
+}
+
+impl Default for PeerClientConfig {
+    fn default() -> PeerClientConfig {
+        PeerClientConfig {
+            bulk_connections: 8,
+            small_connections: 2,
+            idle_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(1),
+            stall_timeout: Duration::from_secs(5),
+            dead_after: Duration::from_secs(2),
+        }
+    }
+}

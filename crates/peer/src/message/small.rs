@@ -1,0 +1,229 @@
+//! The calls whose body is JSON. Fields that a later version adds are passed over.
+
+use bytes::Bytes;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use types::{FileId, JunctionId, NodeId, Result, Version};
+
+use super::SMALL_BODY_MAX;
+use super::fields::{self, wrong};
+use super::read::REFERENCE_MAX;
+
+/// The longest name of a build.
+pub const BUILD_MAX: usize = 64;
+/// The most files of one notice.
+pub const NOTICE_FILES_MAX: usize = 1024;
+/// The most stripes of one feed.
+pub const FEED_MAX: usize = 32;
+/// The most blocks of one report: those of the largest READ.
+pub const CORRUPT_BLOCKS_MAX: usize = 64;
+
+/// PING and its answer: that a node is there, and as which.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    #[serde(with = "in_text")]
+    pub node: NodeId,
+    /// New at each start of the node.
+    #[serde(with = "in_text")]
+    pub incarnation: u64,
+    /// The number of the map that the node goes by.
+    pub map: u64,
+    pub build: String,
+}
+
+/// NOTICE: these files changed. Best effort: who does not hear of it goes by the junction's ttl.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeNotice {
+    #[serde(with = "list_in_text")]
+    pub files: Vec<FileId>,
+}
+
+/// FEED: stripes that a primary has filled, told to the other ranks, which pull them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeedNotice {
+    pub filled: Vec<FilledStripe>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilledStripe {
+    #[serde(with = "in_text")]
+    pub file: FileId,
+    #[serde(with = "in_text")]
+    pub version: Version,
+    pub size: u64,
+    #[serde(with = "in_text")]
+    pub junction: JunctionId,
+    #[serde(with = "in_text")]
+    pub reference: Bytes,
+    pub stripe: u64,
+}
+
+/// CORRUPT: blocks that arrived from the called node and did not pass; it checks its own copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorruptReport {
+    #[serde(with = "in_text")]
+    pub file: FileId,
+    #[serde(with = "in_text")]
+    pub version: Version,
+    pub size: u64,
+    pub blocks: Vec<u64>,
+}
+
+/// What a call's lists and texts may hold.
+trait Bounded {
+    fn is_bounded(&self) -> bool;
+}
+
+impl Bounded for Heartbeat {
+    fn is_bounded(&self) -> bool {
+        self.build.len() <= BUILD_MAX
+    }
+}
+
+impl Bounded for ChangeNotice {
+    fn is_bounded(&self) -> bool {
+        self.files.len() <= NOTICE_FILES_MAX
+    }
+}
+
+impl Bounded for FeedNotice {
+    fn is_bounded(&self) -> bool {
+        self.filled.len() <= FEED_MAX && self.filled.iter().all(|it| it.reference.len() <= REFERENCE_MAX)
+    }
+}
+
+impl Bounded for CorruptReport {
+    fn is_bounded(&self) -> bool {
+        self.blocks.len() <= CORRUPT_BLOCKS_MAX
+    }
+}
+
+fn demand_bounded<T: Bounded>(call: T) -> Result<T> {
+    if call.is_bounded() { Ok(call) } else { Err(wrong("it holds more than one call may")) }
+}
+
+fn to_json<T: Bounded + Serialize>(call: &T) -> Result<Bytes> {
+    if !call.is_bounded() {
+        return Err(wrong("it holds more than one call may"));
+    }
+    serde_json::to_vec(call).map(Bytes::from).map_err(wrong)
+}
+
+fn from_json<T: Bounded + DeserializeOwned>(body: &[u8]) -> Result<T> {
+    if body.len() > SMALL_BODY_MAX {
+        return Err(wrong("its body is too long"));
+    }
+    demand_bounded(serde_json::from_slice(body).map_err(wrong)?)
+}
+
+macro_rules! json {
+    ($($type:ty),+) => {
+        $(impl $type {
+            pub fn encode(&self) -> Result<Bytes> {
+                to_json(self)
+            }
+
+            pub fn decode(body: &[u8]) -> Result<$type> {
+                from_json(body)
+            }
+        })+
+    };
+}
+
+json!(Heartbeat, ChangeNotice, FeedNotice, CorruptReport);
+
+/// A value whose JSON is a text.
+trait InText: Sized {
+    fn write(&self) -> String;
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl InText for FileId {
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<FileId> {
+        fields::sixteen(text).map(FileId)
+    }
+}
+
+impl InText for Version {
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<Version> {
+        fields::sixteen(text).map(Version)
+    }
+}
+
+impl InText for NodeId {
+    fn write(&self) -> String {
+        self.to_string()
+    }
+
+    fn read(text: &str) -> Option<NodeId> {
+        text.parse().ok()
+    }
+}
+
+/// 16 hexadecimal digits: many programs keep a number of JSON as one of 53 bits.
+impl InText for u64 {
+    fn write(&self) -> String {
+        NodeId(*self).to_string()
+    }
+
+    fn read(text: &str) -> Option<u64> {
+        NodeId::read(text).map(|same| same.0)
+    }
+}
+
+impl InText for JunctionId {
+    fn write(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn read(text: &str) -> Option<JunctionId> {
+        fields::digits(text).and_then(|id| u32::try_from(id).ok()).map(JunctionId)
+    }
+}
+
+impl InText for Bytes {
+    fn write(&self) -> String {
+        fields::base64(self)
+    }
+
+    fn read(text: &str) -> Option<Bytes> {
+        fields::from_base64(text, REFERENCE_MAX)
+    }
+}
+
+mod in_text {
+    use super::*;
+
+    pub fn serialize<T: InText, S: Serializer>(value: &T, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(&value.write())
+    }
+
+    pub fn deserialize<'de, T: InText, D: Deserializer<'de>>(from: D) -> std::result::Result<T, D::Error> {
+        let text = String::deserialize(from)?;
+        T::read(&text).ok_or_else(|| D::Error::custom("an id or a reference is not written as it must be"))
+    }
+}
+
+mod list_in_text {
+    use super::*;
+
+    pub fn serialize<T: InText, S: Serializer>(values: &[T], to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.collect_seq(values.iter().map(InText::write))
+    }
+
+    pub fn deserialize<'de, T: InText, D: Deserializer<'de>>(
+        from: D,
+    ) -> std::result::Result<Vec<T>, D::Error> {
+        let texts = Vec::<String>::deserialize(from)?;
+        let values: Option<Vec<T>> = texts.iter().map(|text| T::read(text)).collect();
+        values.ok_or_else(|| D::Error::custom("an id is not written as it must be"))
+    }
+}
