@@ -8,6 +8,8 @@ set -euo pipefail
 packages=(
     "cc:gcc:links Rust programs"
     "make:make:runs this"
+    "protoc:protobuf-compiler:compiles the messages of etcd"
+    "/usr/include/google/protobuf/descriptor.proto:libprotobuf-dev:messages that those import"
 )
 if [ "${1:-run}" = test ]; then
     packages+=(
