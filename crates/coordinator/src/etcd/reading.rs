@@ -96,10 +96,20 @@ impl EtcdShared {
         let Some((first, rest)) = keys.split_first() else {
             return Ok((Vec::new(), Revision(0)));
         };
-        let (first, revision) = self.look_at(first, Revision(0)).await?;
-        let rest = try_join_all(rest.iter().map(|key| self.look_at(key, revision))).await?;
-        let all = std::iter::once(first).chain(rest.into_iter().map(|(entry, _)| entry)).collect();
-        Ok((all, revision))
+        let mut tries = READ_TRIES;
+        loop {
+            tries -= 1;
+            let (first, revision) = self.look_at(first, Revision(0)).await?;
+            match try_join_all(rest.iter().map(|key| self.look_at(key, revision))).await {
+                Ok(rest) => {
+                    let rest = rest.into_iter().map(|(entry, _)| entry);
+                    return Ok((std::iter::once(first).chain(rest).collect(), revision));
+                }
+                // It was compacted meanwhile.
+                Err(failures) if tries > 0 && failures.iter().any(|f| f.missing.is_some()) => {}
+                Err(failures) => return Err(failures),
+            }
+        }
     }
 
     /// One key, as it was at a revision; now, if that is 0.

@@ -4,6 +4,8 @@
 //! the prefix at the last revision that was told must look as it did ([`Fingerprint`]). If that revision is compacted, or of
 //! the future (etcd was restored from a backup, or wiped), or looks otherwise, the prefix is read and the consumer gets a reset.
 //! The check comes behind the opening of the stream: a restored etcd is another process, so the stream cannot outlive it.
+//! What the check cannot tell: that a restored etcd has overtaken what was told and was compacted beyond it before the watch
+//! came back. The reset is as complete as any then, and does not say that etcd went back.
 
 use std::sync::Arc;
 use std::time::Duration;

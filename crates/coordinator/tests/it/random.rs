@@ -64,9 +64,9 @@ async fn random_operations_of_several_nodes_have_one_order_in_etcd() {
     .await;
 }
 
-/// `FOREBAY_SEED` is the one that a failed run has printed.
+/// `FOREBAY_TEST_SEED` is the one that a failed run has printed.
 fn seeds(count: u64) -> Vec<u64> {
-    if let Some(seed) = std::env::var("FOREBAY_SEED").ok().and_then(|seed| seed.parse().ok()) {
+    if let Some(seed) = std::env::var("FOREBAY_TEST_SEED").ok().and_then(|seed| seed.parse().ok()) {
         return vec![seed];
     }
     let now = types::timeline::wall_clock().as_nanos() as u64;
