@@ -18,27 +18,34 @@ async fn a_stopped_member_holds_up_no_keepalive() {
         let mut addresses = etcd.addresses();
         addresses.swap(0, leader);
         let asks_leader = etcd_client(&url_of(&addresses)).await;
+        // A client that does nothing else: no other call finds out for the keepalive that the server is stopped.
+        let keeps_only = etcd_client(&url_of(&addresses)).await;
         addresses.rotate_left(1);
         let asks_another = etcd_client(&url_of(&addresses)).await;
         let mut leases = Vec::new();
-        for (n, client) in [asks_leader, asks_another].into_iter().enumerate() {
+        for (n, client) in [&asks_leader, &keeps_only, &asks_another].into_iter().enumerate() {
             // A keepalive that waits for its deadline, and an election, leave some of this.
             let lease = client.grant(3 * TTL).await.expect("a lease");
             let swap = Swap::new().create(format!("alive/{n}"), "v", Some(lease.id()));
-            let made = won(client.swap(&swap).await.expect("an outcome"));
-            leases.push((client.watch("alive/", Some(made)), lease, client));
+            won(client.swap(&swap).await.expect("an outcome"));
+            leases.push(lease);
+        }
+        let mut watches = Vec::new();
+        for client in [&*asks_leader, &*asks_another] {
+            let made = client.read("alive/").await.expect("read").revision;
+            watches.push((client.watch("alive/", Some(made)), client));
         }
         etcd.stop(leader);
         let begun = Instant::now();
         while begun.elapsed() < 5 * TTL {
-            for (_, lease, _) in &leases {
+            for lease in &leases {
                 assert_eq!(lease.state(), LeaseState::Held, "after {:?}", begun.elapsed());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        for (watch, _, client) in &mut leases {
+        for (watch, client) in &mut watches {
             // Watches at the stopped one have moved on, too.
-            let revision = put(&**client, "alive/more", "v").await;
+            let revision = put(*client, "alive/more", "v").await;
             loop {
                 match next(watch).await {
                     WatchEvent::Changed { revision: told, .. } if told == revision => break,
