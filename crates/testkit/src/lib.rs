@@ -3,6 +3,7 @@
 pub mod aws;
 pub mod azfile;
 pub mod azurite;
+pub mod etcd;
 pub mod fake_gcs;
 pub mod far_origin;
 pub mod ganesha;

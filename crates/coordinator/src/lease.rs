@@ -1,0 +1,108 @@
+//! A lease as its holder has it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{oneshot, watch};
+use types::Result;
+
+/// As etcd names it. Unique among all leases of one etcd.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseId(pub i64);
+
+/// As `etcdctl` shows it.
+impl fmt::Debug for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lease {:016x}", self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseState {
+    /// A keepalive was answered less than the lease's length ago.
+    Held,
+    /// None was: the lease may have ended, or etcd may be away and have it still. It is `Held` again if a later keepalive finds
+    /// it alive.
+    Doubtful,
+    /// etcd says that there is no such lease, and its keys are gone. This is final.
+    Lost,
+}
+
+/// A lease that is kept alive. Dropped, it is kept no longer, and ends by itself.
+pub struct Lease {
+    id: LeaseId,
+    ttl: Duration,
+    states: watch::Receiver<LeaseState>,
+    keeper: Arc<dyn LeaseKeeper>,
+    /// The task that keeps it ends with this.
+    _stop: oneshot::Sender<()>,
+}
+
+/// What stands behind a lease: the task that keeps it alive, seen from its holder.
+#[async_trait]
+pub(crate) trait LeaseKeeper: Send + Sync {
+    /// What is left of the lease, as far as the last keepalive that was answered reaches. Zero if nothing is.
+    fn remaining(&self) -> Duration;
+
+    async fn revoke(&self) -> Result<()>;
+}
+
+impl Lease {
+    pub(crate) fn new(
+        id: LeaseId,
+        ttl: Duration,
+        states: watch::Receiver<LeaseState>,
+        keeper: Arc<dyn LeaseKeeper>,
+        stop: oneshot::Sender<()>,
+    ) -> Lease {
+        Lease { id, ttl, states, keeper, _stop: stop }
+    }
+
+    /// For what is put under it.
+    pub fn id(&self) -> LeaseId {
+        self.id
+    }
+
+    /// As etcd granted it.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Tells when the state changes. Its sender is gone once the lease is lost or dropped.
+    pub fn states(&self) -> watch::Receiver<LeaseState> {
+        self.states.clone()
+    }
+
+    /// As the clock says now, which goes on while the machine sleeps: a process that was stopped learns from this, before any
+    /// task has run, that its lease may have ended.
+    pub fn state(&self) -> LeaseState {
+        match *self.states.borrow() {
+            LeaseState::Held if self.keeper.remaining().is_zero() => LeaseState::Doubtful,
+            state => state,
+        }
+    }
+
+    /// How long the lease lasts at least if nothing is heard from now on, etcd willing.
+    pub fn remaining(&self) -> Duration {
+        match *self.states.borrow() {
+            LeaseState::Lost => Duration::ZERO,
+            _ => self.keeper.remaining(),
+        }
+    }
+
+    /// Ends it, and removes its keys. After an error it is kept no longer, and ends by itself. One that has ended already is no
+    /// error.
+    pub async fn revoke(self) -> Result<()> {
+        let Lease { keeper, _stop: stop, .. } = self;
+        drop(stop);
+        keeper.revoke().await
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({:?}, {:?} left)", self.id, self.state(), self.remaining())
+    }
+}
