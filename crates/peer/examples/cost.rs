@@ -130,7 +130,7 @@ impl Wire {
                         urgency: ReadUrgency::Demand,
                         map: 1,
                     };
-                    client.read(&request, DEADLINE).await?;
+                    client.read(&request, DEADLINE).await.flatten()?;
                 }
             }
             Wire::Bare(address) => {

@@ -18,14 +18,16 @@ const SMALL_CALLS_MAX: usize = 16;
 
 /// The nodes that are connected, and what they share.
 ///
-/// Bytes in flight are counted in three budgets that wait in one direction: those for our own clients are the caller's
+/// Bytes in flight are counted in four budgets that wait in one direction: those for our own clients are the caller's
 /// affair and may wait for any node; those to serve others as rank are counted here, and wait for a primary; those to
-/// serve others as primary are counted here by themselves, and wait for the far origin alone. With one budget, two nodes
+/// serve others as primary are counted here by themselves, and wait for holders and for the far origin; those to serve others
+/// as holder wait for nobody. With one budget, two nodes
 /// that pull from each other could stop for ever.
 pub struct KnownPeers {
     slots: Arc<ConnectionSlots>,
     as_rank: MemoryBudget,
     as_primary: MemoryBudget,
+    as_holder: MemoryBudget,
     calls_max: usize,
     peers: Mutex<HashMap<NodeId, Weak<KnownPeer>>>,
 }
@@ -36,6 +38,7 @@ pub struct KnownPeer {
     calls: PerLane<Arc<Semaphore>>,
     as_rank: ClientBudget,
     as_primary: ClientBudget,
+    as_holder: ClientBudget,
 }
 
 /// A connection's node, and its slot among those of the node.
@@ -54,6 +57,7 @@ impl KnownPeers {
             slots: ConnectionSlots::new(limits),
             as_rank: budget(config.rank_bytes),
             as_primary: budget(config.primary_bytes),
+            as_holder: budget(config.holder_bytes),
             calls_max: config.calls_per_peer.max(1),
             peers: Mutex::default(),
         }
@@ -79,7 +83,7 @@ impl KnownPeers {
             Arc::new(Semaphore::new(match lane {
                 CallLane::Heartbeat => HEARTBEATS_MAX,
                 CallLane::Small => SMALL_CALLS_MAX,
-                CallLane::Rank | CallLane::Primary => self.calls_max,
+                CallLane::Rank | CallLane::Primary | CallLane::Holder => self.calls_max,
             }))
         };
         let account = account_of(node);
@@ -88,6 +92,7 @@ impl KnownPeers {
             calls: PerLane::new(calls),
             as_rank: self.as_rank.share(account),
             as_primary: self.as_primary.share(account),
+            as_holder: self.as_holder.share(account),
         });
         peers.retain(|_, known| known.strong_count() > 0);
         peers.insert(node, Arc::downgrade(&peer));
@@ -99,6 +104,7 @@ impl KnownPeers {
         match role {
             ReadRole::Rank => self.as_rank.used(),
             ReadRole::Primary => self.as_primary.used(),
+            ReadRole::Holder => self.as_holder.used(),
         }
     }
 }
@@ -112,6 +118,7 @@ impl KnownPeer {
         match role {
             ReadRole::Rank => &self.as_rank,
             ReadRole::Primary => &self.as_primary,
+            ReadRole::Holder => &self.as_holder,
         }
     }
 }

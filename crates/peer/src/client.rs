@@ -110,18 +110,21 @@ impl PeerClient {
         self.paths().iter().map(|path| path.outstanding_bytes).sum()
     }
 
-    /// Exactly the bytes of the range. `Corrupt`: they arrived and did not pass; the node is told.
-    pub async fn read(&self, request: &ReadRequest, deadline: Duration) -> Result<CheckedBytes> {
+    /// Exactly the bytes of the range, or what the node says in their place. An error of the outer result is of the node itself:
+    /// it could not be asked, or what it sent is not fit to use (`Corrupt`: bytes that did not pass; the node is told).
+    pub async fn read(&self, request: &ReadRequest, deadline: Duration) -> Result<Result<CheckedBytes>> {
         let length = request.range.length;
         let body_max = usize::try_from(length).unwrap_or(usize::MAX).max(SMALL_BODY_MAX);
         let call = PeerCall::Read(request.clone());
         let (head, bytes) = self.shared.call(&call, length, body_max, deadline).await?;
-        self.expect(&head, StatusCode::PARTIAL_CONTENT, &bytes)?;
+        if let Err(told) = self.expect(&head, StatusCode::PARTIAL_CONTENT, &bytes) {
+            return Ok(Err(told));
+        }
         let head = ReadHead::decode(request, &head.headers).map_err(|e| self.corrupt(e))?;
         let bad = blocks_that_fail(request, &head, &bytes);
         if bad.is_empty() && bytes.len() as u64 == length {
             let ReadHead { checksums, served_from, distance, map } = head;
-            return Ok(CheckedBytes { bytes, checksums, served_from, distance, map });
+            return Ok(Ok(CheckedBytes { bytes, checksums, served_from, distance, map }));
         }
         let blocks: Vec<u64> = bad.into_iter().take(CORRUPT_BLOCKS_MAX).collect();
         let (file, version, size) = (request.file, request.version, request.size);

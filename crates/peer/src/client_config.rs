@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug)]
 pub struct PeerClientConfig {
-    /// The most connections of one path for READs, in each of the two roles.
+    /// The most connections of one path for READs, in each role.
     pub bulk_connections: usize,
     /// The most connections of one path for small calls; heartbeats have one of their own.
     pub small_connections: usize,
@@ -20,7 +20,7 @@ pub struct PeerClientConfig {
 impl Default for PeerClientConfig {
     fn default() -> PeerClientConfig {
         PeerClientConfig {
-            bulk_connections: 8,
+            bulk_connections: 64,
             small_connections: 2,
             idle_timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(1),

@@ -147,7 +147,9 @@ impl InboundConnection {
 impl AnswerReader for InboundConnection {
     fn is_contended(&self) -> bool {
         let is_contended = |known: &ConnectedPeer| {
-            [ReadRole::Rank, ReadRole::Primary].iter().any(|role| known.peer.share(*role).is_contended())
+            [ReadRole::Rank, ReadRole::Primary, ReadRole::Holder]
+                .iter()
+                .any(|role| known.peer.share(*role).is_contended())
         };
         self.known.get().is_some_and(is_contended)
     }

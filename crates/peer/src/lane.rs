@@ -1,8 +1,8 @@
 //! Lanes: which calls share connections and places, and which never wait for each other.
 //!
-//! A READ as rank may wait until its node has asked the primary with a READ as primary; that one waits for the far origin
-//! alone. So the two never share a connection or a place: otherwise two nodes that pull from each other would stop for
-//! ever. Small calls do not wait behind bulk, and heartbeats wait for nothing.
+//! A READ as rank may wait until its node has asked the primary with a READ as primary; that one may wait until its node has
+//! asked others with READs as holder, which wait for nobody. So the three never share a connection or a place: otherwise two
+//! nodes that pull from each other would stop for ever. Small calls do not wait behind bulk, and heartbeats wait for nothing.
 
 use crate::message::{PeerCall, ReadRole};
 
@@ -12,6 +12,7 @@ pub enum CallLane {
     Small,
     Rank,
     Primary,
+    Holder,
 }
 
 impl CallLane {
@@ -29,6 +30,7 @@ impl CallLane {
         match role {
             ReadRole::Rank => CallLane::Rank,
             ReadRole::Primary => CallLane::Primary,
+            ReadRole::Holder => CallLane::Holder,
         }
     }
 }
@@ -40,6 +42,7 @@ pub struct PerLane<T> {
     small: T,
     rank: T,
     primary: T,
+    holder: T,
 }
 
 impl<T> PerLane<T> {
@@ -49,6 +52,7 @@ impl<T> PerLane<T> {
             small: make(CallLane::Small),
             rank: make(CallLane::Rank),
             primary: make(CallLane::Primary),
+            holder: make(CallLane::Holder),
         }
     }
 
@@ -58,10 +62,11 @@ impl<T> PerLane<T> {
             CallLane::Small => &self.small,
             CallLane::Rank => &self.rank,
             CallLane::Primary => &self.primary,
+            CallLane::Holder => &self.holder,
         }
     }
 
-    pub fn all(&self) -> [&T; 4] {
-        [&self.heartbeat, &self.small, &self.rank, &self.primary]
+    pub fn all(&self) -> [&T; 5] {
+        [&self.heartbeat, &self.small, &self.rank, &self.primary, &self.holder]
     }
 }

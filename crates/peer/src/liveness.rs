@@ -58,7 +58,7 @@ impl Liveness {
         true
     }
 
-    /// Records that `node` answered a heartbeat, or sent one.
+    /// Records that `node` answered a heartbeat.
     pub fn heard(&mut self, node: NodeId, incarnation: u64) -> IncarnationSeen {
         let life = self.nodes.entry(node).or_default();
         (life.is_awaited, life.missed) = (false, 0);
@@ -75,6 +75,24 @@ impl Liveness {
                 }
                 if was_over { IncarnationSeen::Twice } else { IncarnationSeen::Restarted }
             }
+        }
+    }
+
+    /// Records that a heartbeat of `node` arrived. That it can be heard does not mean that it can be reached.
+    pub fn noticed(&mut self, node: NodeId, incarnation: u64) -> IncarnationSeen {
+        let life = self.nodes.entry(node).or_default();
+        let (is_awaited, missed) = (life.is_awaited, life.missed);
+        let seen = self.heard(node, incarnation);
+        if let Some(life) = self.nodes.get_mut(&node) {
+            (life.is_awaited, life.missed) = (is_awaited, missed);
+        }
+        seen
+    }
+
+    /// Records that `node` answered another call: a busy node may be late with its heartbeats.
+    pub fn answered(&mut self, node: NodeId) {
+        if let Some(life) = self.nodes.get_mut(&node) {
+            (life.is_awaited, life.missed) = (false, 0);
         }
     }
 
@@ -114,6 +132,11 @@ mod tests {
         assert!(!liveness.is_passed_over(NODE));
         assert!(liveness.is_due(NODE, ms(4000)) && liveness.is_due(NODE, ms(5000)));
         assert!(!liveness.is_passed_over(NODE), "one was answered, and one missed");
+        assert!(liveness.is_due(NODE, ms(6000)) && liveness.is_passed_over(NODE));
+        liveness.noticed(NODE, 1);
+        assert!(liveness.is_passed_over(NODE), "it is heard, and cannot be reached");
+        liveness.answered(NODE);
+        assert!(!liveness.is_passed_over(NODE), "it answered another call");
         assert!(!liveness.is_passed_over(NodeId(8)));
         liveness.retain(|node| node != NODE);
         assert!(!liveness.is_passed_over(NODE) && liveness.nodes.is_empty());

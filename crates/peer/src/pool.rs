@@ -32,7 +32,7 @@ impl PathPool {
         let most = |lane| match lane {
             CallLane::Heartbeat => 1,
             CallLane::Small => config.small_connections.max(1),
-            CallLane::Rank | CallLane::Primary => config.bulk_connections.max(1),
+            CallLane::Rank | CallLane::Primary | CallLane::Holder => config.bulk_connections.max(1),
         };
         PathPool {
             lanes: PerLane::new(|lane| LaneConnections {

@@ -13,12 +13,14 @@ pub struct PeerServerConfig {
     pub connections_max: usize,
     /// The most connections of one node, and of one address before its node is known.
     pub connections_per_peer: usize,
-    /// The most READs of one node in flight, in each of the two roles.
+    /// The most READs of one node in flight, in each role.
     pub calls_per_peer: usize,
     /// The bytes in flight to serve others as rank; a node has a quarter at most. There is room for one READ at least.
     pub rank_bytes: u64,
     /// The same to serve others as primary.
     pub primary_bytes: u64,
+    /// The same to serve others with what is held here.
+    pub holder_bytes: u64,
     /// A connection without a complete head of a call for this long is closed.
     pub idle_timeout: Duration,
     /// A client that takes nothing of its answer for this long, or sends nothing of its call, is cut.
@@ -35,10 +37,11 @@ impl Default for PeerServerConfig {
         PeerServerConfig {
             listen: Vec::new(),
             connections_max: 4096,
-            connections_per_peer: 512,
+            connections_per_peer: 1024,
             calls_per_peer: 128,
             rank_bytes: 256 << 20,
             primary_bytes: 256 << 20,
+            holder_bytes: 64 << 20,
             idle_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(10),
             dead_after: Duration::from_secs(10),

@@ -11,6 +11,8 @@ use super::fields::{self, wrong};
 
 /// The most bytes of one READ.
 pub const READ_MAX: u64 = 4 << 20;
+/// The longest file, 1 PiB: what is longer is a mistake.
+pub const FILE_BYTES_MAX: u64 = 1 << 50;
 /// The longest reference of an origin (`origin::REFERENCE_MAX`), and 16 bytes that a cluster puts in front of it.
 pub const REFERENCE_MAX: usize = 4 * 4096 + 64 + 16;
 /// How often a READ is handed on: nodes whose maps differ make no circle.
@@ -23,6 +25,9 @@ pub enum ReadRole {
     Rank,
     /// The one node that asks the far origin.
     Primary,
+    /// A node that may have the bytes from before the map changed, or from when it stood in for another one. It asks nobody,
+    /// and says `NotFound` if it does not have them all.
+    Holder,
 }
 
 /// Who waits for the bytes.
@@ -93,7 +98,7 @@ macro_rules! named {
     };
 }
 
-named!(ReadRole, ReadRole::Rank => "rank", ReadRole::Primary => "primary");
+named!(ReadRole, ReadRole::Rank => "rank", ReadRole::Primary => "primary", ReadRole::Holder => "holder");
 named!(ReadUrgency, ReadUrgency::Demand => "demand", ReadUrgency::Ahead => "ahead", ReadUrgency::Warm => "warm");
 named!(ServedFrom, ServedFrom::Hit => "hit", ServedFrom::Filled => "filled", ServedFrom::Origin => "origin");
 
@@ -108,6 +113,9 @@ impl ReadRequest {
         if !is_whole || end > self.size {
             let (first, size) = (range.offset, self.size);
             return Err(wrong(format!("{first}-{end} are not whole blocks of a file of {size} bytes")));
+        }
+        if self.size > FILE_BYTES_MAX {
+            return Err(wrong(format!("a file of {} bytes; {FILE_BYTES_MAX} are the most", self.size)));
         }
         if self.reference.len() > REFERENCE_MAX {
             return Err(wrong(format!("a reference of {} bytes", self.reference.len())));

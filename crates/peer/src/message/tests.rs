@@ -56,7 +56,7 @@ impl Dice {
             range: ByteRange::new(first * BLOCK_SIZE, blocks * BLOCK_SIZE).clamp_to(size),
             junction: JunctionId(self.next() as u32),
             reference: self.reference(),
-            role: [ReadRole::Rank, ReadRole::Primary][self.below(2) as usize],
+            role: [ReadRole::Rank, ReadRole::Primary, ReadRole::Holder][self.below(3) as usize],
             hops: self.below(3) as u8,
             urgency: [ReadUrgency::Demand, ReadUrgency::Ahead, ReadUrgency::Warm][self.below(3) as usize],
             map: self.next(),

@@ -27,7 +27,7 @@ fn serve(node: &TestNode, other: PeerClient, both: Arc<Barrier>) {
             }
             both.wait().await;
             let asked = ReadRequest { role: ReadRole::Primary, hops: request.hops + 1, ..request.clone() };
-            let answer = other.read(&asked, SOON * 4).await?;
+            let answer = other.read(&asked, SOON * 4).await.flatten()?;
             assert!(answer.bytes == bytes_at(request.range));
             Ok(good_answer(&request))
         }
@@ -53,7 +53,7 @@ async fn two_nodes_that_pull_from_each_other_never_stop() {
         for _ in 0..ROUNDS {
             let (client, done) = (client.clone(), done.clone());
             readers.spawn(async move {
-                client.read(&part(ReadRole::Rank), SOON * 6).await.expect("it goes on");
+                client.read(&part(ReadRole::Rank), SOON * 6).await.flatten().expect("it goes on");
                 done.fetch_add(1, Ordering::Relaxed);
             });
         }
@@ -92,7 +92,7 @@ async fn three_nodes_hand_reads_on_and_none_of_them_stops() {
                 }
                 assert_eq!(request.role, ReadRole::Rank, "a primary that is none was asked");
                 let asked = ReadRequest { role: ReadRole::Primary, hops: request.hops + 1, ..request };
-                let answer = others[primary].read(&asked, SOON * 4).await?;
+                let answer = others[primary].read(&asked, SOON * 4).await.flatten()?;
                 let head = (answer.served_from, answer.distance, answer.map);
                 Ok(peer::ReadAnswer::new(&asked, vec![answer.bytes], head.0, head.1, head.2))
             }
@@ -104,7 +104,7 @@ async fn three_nodes_hand_reads_on_and_none_of_them_stops() {
         let client = clients[own][(own + 1 + at / NODES % 2) % NODES].clone();
         let request = ReadRequest { map, ..part(ReadRole::Rank) };
         readers.spawn(async move {
-            let answer = client.read(&request, SOON * 6).await.expect("it goes on");
+            let answer = client.read(&request, SOON * 6).await.flatten().expect("it goes on");
             assert!(answer.bytes == bytes_at(request.range));
         });
     }
@@ -116,7 +116,7 @@ async fn three_nodes_hand_reads_on_and_none_of_them_stops() {
     assert_eq!((done, origin_reads.load(Ordering::Relaxed)), (NODES * READS, NODES * READS));
     // What was handed on too often goes no further.
     let circle = ReadRequest { hops: 3, ..part(ReadRole::Rank) };
-    let error = clients[0][1].read(&circle, SOON).await.expect_err("refused");
+    let error = clients[0][1].read(&circle, SOON).await.flatten().expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
 }
 
@@ -137,7 +137,7 @@ async fn one_budget_for_both_roles_would_stop_them() {
                 }
                 both.wait().await;
                 let asked = ReadRequest { hops: 2, ..request.clone() };
-                other.read(&asked, Duration::from_secs(1)).await?;
+                other.read(&asked, Duration::from_secs(1)).await.flatten()?;
                 Ok(good_answer(&request))
             }
         });
@@ -148,6 +148,7 @@ async fn one_budget_for_both_roles_would_stop_them() {
         to_a.read(&request, Duration::from_secs(2)),
         to_b.read(&request, Duration::from_secs(2))
     );
+    let (one, other) = (one.flatten(), other.flatten());
     assert!(
         one.is_err() || other.is_err(),
         "the budgets hold more than one part: the other test shows nothing"
@@ -169,12 +170,14 @@ async fn one_node_cannot_use_up_the_bytes_of_the_others() {
     let reads: Vec<_> = (0..40)
         .map(|_| {
             let greedy = greedy.clone();
-            tokio::spawn(async move { greedy.read(&part(ReadRole::Rank), SOON * 10).await.map(drop) })
+            tokio::spawn(
+                async move { greedy.read(&part(ReadRole::Rank), SOON * 10).await.flatten().map(drop) },
+            )
         })
         .collect();
     eventually("it holds what it gets", || (node.in_flight)(ReadRole::Rank) >= PART as usize).await;
     for _ in 0..5 {
-        modest.read(&part(ReadRole::Rank), SOON).await.expect("there is room for others");
+        modest.read(&part(ReadRole::Rank), SOON).await.flatten().expect("there is room for others");
     }
     assert!((node.in_flight)(ReadRole::Rank) <= 2 * PART as usize);
     reads.iter().for_each(|read| read.abort());
@@ -191,14 +194,21 @@ async fn calls_of_one_node_are_bounded_and_the_surplus_is_told_to_come_later() {
     let reads: Vec<_> = (0..3)
         .map(|_| {
             let client = client.clone();
-            tokio::spawn(async move { client.read(&small_part(), SOON * 10).await.map(drop) })
+            tokio::spawn(async move { client.read(&small_part(), SOON * 10).await.flatten().map(drop) })
         })
         .collect();
     eventually("three calls run", || node.service.reads.load(Ordering::Relaxed) == 3).await;
-    assert_eq!(client.read(&small_part(), SOON).await.expect_err("the fourth").kind(), ErrorKind::Busy);
+    assert_eq!(
+        client.read(&small_part(), SOON).await.flatten().expect_err("the fourth").kind(),
+        ErrorKind::Busy
+    );
     let other = node.client(&identity(&authority, 2));
     node.service.read_by(|_, request| async move { Ok(good_answer(&request)) });
-    other.read(&small_part(), SOON).await.expect("another node has places of its own");
-    client.read(&read_of(small_part().range, ReadRole::Primary), SOON).await.expect("so has the other role");
+    other.read(&small_part(), SOON).await.flatten().expect("another node has places of its own");
+    client
+        .read(&read_of(small_part().range, ReadRole::Primary), SOON)
+        .await
+        .flatten()
+        .expect("so has the other role");
     reads.iter().for_each(|read| read.abort());
 }

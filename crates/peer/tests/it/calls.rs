@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use peer::PeerClientConfig;
 use peer::message::{
     ChangeNotice, CorruptReport, FeedNotice, FilledStripe, HaveRequest, ReadRole, ServedFrom,
 };
@@ -57,16 +58,16 @@ async fn bytes_arrive_whole_with_what_is_told_of_them() {
         for (offset, length) in
             [(0, 64 << 10), (0, PART), (PART, PART), (PART + (64 << 10), 512 << 10), (8 << 20, 1000)]
         {
-            for role in [ReadRole::Rank, ReadRole::Primary] {
+            for role in [ReadRole::Rank, ReadRole::Primary, ReadRole::Holder] {
                 let request = read_of(ByteRange::new(offset, length), role);
-                let answer = client.read(&request, SOON).await.expect("bytes");
+                let answer = client.read(&request, SOON).await.flatten().expect("bytes");
                 assert!(answer.bytes == bytes_at(request.range), "{length} from {offset}");
                 assert_eq!((answer.served_from, answer.map), (ServedFrom::Origin, MAP));
                 assert_eq!(answer.distance.expect("it is known").latency, Duration::from_millis(221));
                 assert_eq!(answer.checksums.len(), request.range.blocks().count());
             }
         }
-        assert_eq!(node.service.reads.load(Ordering::Relaxed), 10);
+        assert_eq!(node.service.reads.load(Ordering::Relaxed), 15);
         let left = || (node.in_flight)(ReadRole::Rank) + (node.in_flight)(ReadRole::Primary);
         eventually("nothing is in flight", || left() == 0).await;
     }
@@ -79,19 +80,20 @@ async fn an_error_of_the_service_is_the_same_error_here_and_no_failed_path() {
     let client = node.client(&identity(&authority, 1));
     for kind in [ErrorKind::VersionChanged, ErrorKind::Stale, ErrorKind::Busy, ErrorKind::Corrupt] {
         node.service.read_by(move |_, _| async move { Err(Error::new(kind, "read", "it is as it is")) });
-        let error = client.read(&small_part(), SOON).await.expect_err("refused");
+        let error = client.read(&small_part(), SOON).await.flatten().expect_err("refused");
         assert_eq!(error.kind(), kind);
         assert!(error.to_string().contains("node 0000000000000002 says: read it is as it is"), "{error}");
     }
     let gone = || Error::outage(OutageReason::Credentials, "read", "the key was revoked");
     node.service.read_by(move |_, _| async move { Err(gone()) });
-    let error = client.read(&small_part(), SOON).await.expect_err("refused");
+    let error = client.read(&small_part(), SOON).await.flatten().expect_err("refused");
     assert_eq!(error.outage_reason(), Some(OutageReason::Credentials));
     node.service.read_by(|_, mut request| async move {
         request.range.length -= 1;
         Ok(good_answer(&request))
     });
-    let error = client.read(&small_part(), SOON).await.expect_err("a service that gives too little");
+    let error =
+        client.read(&small_part(), SOON).await.flatten().expect_err("a service that gives too little");
     assert_eq!(error.kind(), ErrorKind::Io);
     let paths = client.paths();
     assert_eq!((paths[0].failures, paths[0].is_left, paths[0].outstanding_bytes), (0, false, 0));
@@ -103,14 +105,16 @@ async fn neither_heartbeats_nor_small_calls_wait_behind_bulk() {
     let node = TestNode::start(identity(&authority, 2), one()).await;
     let client = node.client(&identity(&authority, 1));
     node.service.read_by(|_, _| std::future::pending());
-    let reads: Vec<_> = (0..30)
+    let bulk = PeerClientConfig::default().bulk_connections as u64;
+    let calls = bulk + 22;
+    let reads: Vec<_> = (0..calls)
         .map(|_| {
             let client = client.clone();
-            tokio::spawn(async move { client.read(&small_part(), SOON * 10).await.map(drop) })
+            tokio::spawn(async move { client.read(&small_part(), SOON * 10).await.flatten().map(drop) })
         })
         .collect();
-    eventually("all bulk connections are busy", || node.service.reads.load(Ordering::Relaxed) == 8).await;
-    assert_eq!(client.outstanding_bytes(), 30 * (64 << 10));
+    eventually("all bulk connections are busy", || node.service.reads.load(Ordering::Relaxed) == bulk).await;
+    assert_eq!(client.outstanding_bytes(), calls * (64 << 10));
     for _ in 0..10 {
         client.ping(Duration::from_secs(1)).await.expect("answered");
         client.notice(ChangeNotice { files: vec![FILE] }, Duration::from_secs(1)).await.expect("taken");
@@ -143,7 +147,8 @@ async fn a_call_whose_deadline_passed_is_dropped_on_both_sides() {
         }
     });
     let begun = std::time::Instant::now();
-    let error = client.read(&small_part(), Duration::from_millis(300)).await.expect_err("no answer");
+    let error =
+        client.read(&small_part(), Duration::from_millis(300)).await.flatten().expect_err("no answer");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     eventually("the service's work is dropped", || dropped.load(Ordering::Relaxed) == 1).await;

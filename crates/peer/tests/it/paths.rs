@@ -13,7 +13,7 @@ async fn read_many(client: &PeerClient, reads: usize) {
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..reads {
         let client = client.clone();
-        running.spawn(async move { client.read(&part(ReadRole::Rank), SOON).await.map(drop) });
+        running.spawn(async move { client.read(&part(ReadRole::Rank), SOON).await.flatten().map(drop) });
     }
     while let Some(read) = running.join_next().await {
         read.expect("no panic").expect("bytes, over whichever path is good");
@@ -94,5 +94,5 @@ async fn connections_begin_at_our_address_in_the_network_and_are_so_many() {
     // An address that is gone: its path, too.
     client.set_addresses(&node.addresses[..1], &[]);
     assert_eq!(client.paths().len(), 1);
-    client.read(&small_part(), SOON).await.expect("over the other");
+    client.read(&small_part(), SOON).await.flatten().expect("over the other");
 }

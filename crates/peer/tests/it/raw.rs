@@ -125,8 +125,13 @@ async fn random_bytes_at_the_port_hurt_nobody() {
         assert!(ended.is_ok(), "round {round}: a connection without a call stays");
     }
     assert!(plain.service.reads.load(Ordering::Relaxed) > 0, "none of them was a call: this shows nothing");
-    secure.client(&identity(&authority, 1)).read(&small_part(), SOON).await.expect("others are served");
-    plain.client(&insecure(1)).read(&small_part(), SOON).await.expect("others are served");
+    secure
+        .client(&identity(&authority, 1))
+        .read(&small_part(), SOON)
+        .await
+        .flatten()
+        .expect("others are served");
+    plain.client(&insecure(1)).read(&small_part(), SOON).await.flatten().expect("others are served");
     eventually("nothing is held", || (plain.in_flight)(ReadRole::Rank) == 0).await;
 }
 
@@ -191,7 +196,7 @@ async fn an_answer_that_claims_too_much_or_makes_no_sense_is_refused() {
     for (answer, kind) in cases {
         let address = impostor(answer.clone()).await;
         let client = client_to(types::NodeId(2), &[address], &insecure(1), Default::default());
-        let error = client.read(&small_part(), SOON).await.expect_err("no bytes");
+        let error = client.read(&small_part(), SOON).await.flatten().expect_err("no bytes");
         assert_eq!(error.kind(), kind, "{error}\n{answer:.100}");
     }
 }
