@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use types::range::bytes_of_blocks;
-use types::{Error, ErrorKind, Result, Turn};
+use types::{ByteRange, Error, ErrorKind, Result, Turn};
 
-use crate::fetch_in_flight::{FetchInFlight, Landed};
+use crate::fetch_in_flight::{FetchInFlight, FetchSupplier, Landed};
 use crate::file::CachedFile;
 use crate::{Cache, CacheKey, Source};
 
@@ -42,14 +42,17 @@ impl Cache {
         source: &Arc<dyn Source>,
         urgency: Urgency,
     ) -> Option<Arc<FetchInFlight>> {
-        let length = bytes_of_blocks(blocks.clone(), file.key.size).length;
+        let range = bytes_of_blocks(blocks.clone(), file.key.size);
+        let length = range.length;
+        let supplier = source.supplier(&file.key, range);
         let (room, ahead, leave) = match urgency {
             Urgency::Demand => (None, false, None),
-            Urgency::Ahead => (Some(self.spare_budget(length)?), true, None),
+            Urgency::Ahead => (Some(self.budgets.try_spare(supplier, length)?), true, None),
             Urgency::Warm(leave) => (None, false, Some(leave)),
         };
         let (sender, landed) = watch::channel(None);
-        let flight = Arc::new(FetchInFlight { blocks: blocks.clone(), landed });
+        let asked = FetchSupplier::new(supplier);
+        let flight = Arc::new(FetchInFlight::new(blocks.clone(), asked.clone(), landed));
         let (cache, file, source) = (self.clone(), file.clone(), source.clone());
         tokio::spawn(async move {
             // Not made before: a runtime that shuts down drops a task at once, here, under the lock that `land` takes.
@@ -57,7 +60,7 @@ impl Cache {
             let room = match room {
                 Some(room) => room,
                 None => {
-                    let room = cache.budget(length).await;
+                    let room = cache.room(&file.key, range, &source, &asked).await;
                     if file.abandon(blocks.start) {
                         landing.disarm();
                         cache.metrics.abandoned_fetches.inc();
@@ -75,6 +78,25 @@ impl Cache {
             let _ = sender.send(Some(result));
         });
         Some(flight)
+    }
+
+    /// Room for a fetch, in the budget of whom it will ask. Who that is may change while it waits.
+    async fn room(
+        &self,
+        key: &CacheKey,
+        range: ByteRange,
+        source: &Arc<dyn Source>,
+        asked: &FetchSupplier,
+    ) -> OwnedSemaphorePermit {
+        loop {
+            let supplier = asked.get();
+            let room = self.budgets.acquire(supplier, range.length).await;
+            let now = source.supplier(key, range);
+            if now <= supplier {
+                return room;
+            }
+            asked.set(now);
+        }
     }
 
     async fn fetch(
@@ -112,7 +134,7 @@ impl Cache {
     pub(crate) async fn ask(
         &self,
         key: &CacheKey,
-        range: types::ByteRange,
+        range: ByteRange,
         source: &Arc<dyn Source>,
     ) -> Result<Bytes> {
         let length = i64::try_from(range.length).unwrap_or(i64::MAX);
@@ -152,22 +174,6 @@ impl Cache {
         let budget = self.warm_budget.clone().acquire_many_owned(wanted).await;
         let budget = budget.expect("the budget is never closed");
         Arc::new(Leave { _budget: budget, _turn: source.turn(key).await })
-    }
-
-    /// Room for `length` bytes, waited for in turn. A request larger than the whole budget takes all of it.
-    pub(crate) async fn budget(&self, length: u64) -> OwnedSemaphorePermit {
-        let wanted = self.permits(length);
-        self.budget.clone().acquire_many_owned(wanted).await.expect("the budget is never closed")
-    }
-
-    /// Room that demand will hardly miss: a quarter of the budget stays free for it.
-    fn spare_budget(&self, length: u64) -> Option<OwnedSemaphorePermit> {
-        let wanted = self.permits(length);
-        let reserve = usize::try_from(self.config.inflight_max / 1024 / 4).unwrap_or(usize::MAX);
-        if self.budget.available_permits() < reserve.saturating_add(wanted as usize) {
-            return None;
-        }
-        self.budget.clone().try_acquire_many_owned(wanted).ok()
     }
 
     fn permits(&self, length: u64) -> u32 {

@@ -1,10 +1,11 @@
 //! A fetch on its way, as those who wait for its bytes see it.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use types::{Error, ErrorKind, Result};
+use types::{Error, ErrorKind, Result, Supplier};
 
 /// Where the bytes of a flight are when it has landed.
 #[derive(Clone, Debug)]
@@ -18,10 +19,41 @@ pub enum Landed {
 /// One part on its way.
 pub struct FetchInFlight {
     pub blocks: Range<u64>,
+    supplier: Arc<FetchSupplier>,
     pub(crate) landed: watch::Receiver<Option<Result<Landed>>>,
 }
 
+/// Whom a fetch waits for. That may change while it waits for room.
+pub struct FetchSupplier(Mutex<Supplier>);
+
+impl FetchSupplier {
+    pub fn new(supplier: Supplier) -> Arc<FetchSupplier> {
+        Arc::new(FetchSupplier(Mutex::new(supplier)))
+    }
+
+    pub fn get(&self) -> Supplier {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn set(&self, supplier: Supplier) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = supplier;
+    }
+}
+
 impl FetchInFlight {
+    /// Shares `supplier` with the task that fetches. That task does not hold the flight itself: who holds it waits for it.
+    pub fn new(
+        blocks: Range<u64>,
+        supplier: Arc<FetchSupplier>,
+        landed: watch::Receiver<Option<Result<Landed>>>,
+    ) -> FetchInFlight {
+        FetchInFlight { blocks, supplier, landed }
+    }
+
+    pub fn supplier(&self) -> Supplier {
+        self.supplier.get()
+    }
+
     pub async fn wait(&self) -> Result<Landed> {
         let mut landed = self.landed.clone();
         match landed.wait_for(Option::is_some).await {

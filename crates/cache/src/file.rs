@@ -98,6 +98,9 @@ impl CachedFile {
         let found = data.metadata()?;
         let mut left = found.modified().ok();
         let label = label.filter(|_| found.len() == key.size);
+        if label.is_none() && !create {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
         if label.is_none() {
             // Never filled, or damaged: begin anew.
             map.set_len(0)?;
@@ -364,16 +367,31 @@ impl CachedFile {
 
     /// Bytes on disk. Reads the whole map, and leaves memory as it is.
     pub fn present_bytes(&self) -> u64 {
+        self.present_bytes_in(self.blocks())
+    }
+
+    /// As `present_bytes`, in these blocks.
+    pub fn present_bytes_in(&self, blocks: Range<u64>) -> u64 {
         let total = self.blocks().end;
         let in_piece = |piece: u64| {
             let start = piece * PIECE;
             (start..(start + PIECE).min(total))
                 .zip(load_entries(&self.map, piece, self.blocks().end).iter())
-                .filter(|(_, entry)| format::decode_entry(**entry).is_some())
+                .filter(|(block, entry)| blocks.contains(block) && format::decode_entry(**entry).is_some())
                 .map(|(block, _)| bytes_of_blocks(block..block + 1, self.key.size).length)
                 .sum::<u64>()
         };
-        (0..total.div_ceil(PIECE)).map(in_piece).sum()
+        (blocks.start / PIECE..blocks.end.min(total).div_ceil(PIECE)).map(in_piece).sum()
+    }
+
+    /// Checks a block again, whatever was found before; one that is bad is not here any more. `true`: it was bad.
+    pub fn recheck(&self, block: u64) -> std::io::Result<bool> {
+        if block >= self.blocks().end {
+            return Ok(false);
+        }
+        self.lock().verified.set(block, false);
+        let read = self.read(bytes_of_blocks(block..block + 1, self.key.size), false)?;
+        Ok(matches!(read, Some(ReadBack::Missing { corrupt: 1.. })))
     }
 
     /// Give back about `wanted` bytes by punching holes, round and round from where the last call stopped;

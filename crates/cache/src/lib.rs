@@ -8,7 +8,7 @@
 //! - `CachedFile` (`file.rs`): one version of one file on disk, with its map of blocks (`format.rs`); `open_files.rs`: those
 //!   that are open; `verified.rs`: blocks whose checksum was checked; [`Extent`]: a range of it that the kernel sends
 //! - `fetch.rs`: a task for each missing part, which all that want it wait for (`fetch_in_flight.rs`); [`Source`]: where the
-//!   bytes come from
+//!   bytes come from; `budgets.rs`: how many may be in flight
 //! - `readahead.rs` (pure): what else a reader will want; `unread.rs`: what was fetched so and never read
 //! - `DiskSpace` (`space.rs`): what is on disk, and what leaves it, in the order of `eviction.rs`; `recovery.rs`: what a start
 //!   finds; `health.rs`: a disk that fails; `limits.rs`: how much may be kept
@@ -20,6 +20,7 @@
 //! Data is written before its map entry. A block is checked against its checksum before it is first served after a start.
 //! A pinned block is not evicted. Begin with `read.rs`.
 
+mod budgets;
 mod config;
 mod disk_usage;
 mod eviction;
@@ -50,7 +51,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::Semaphore;
-use types::{ByteRange, Distance, FileId, Result, Turn, Version};
+use types::{ByteRange, Distance, FileId, Result, Supplier, Turn, Version};
 
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use extent::{Extent, Lend, Piece};
@@ -58,6 +59,7 @@ pub use metrics::Metrics;
 pub use pins::room_for;
 pub use whole::WholeFile;
 
+use budgets::FetchBudgets;
 use config::{IN_FLIGHT_SHARE, READAHEAD_SHARE};
 use health::DiskHealth;
 use limits::CacheLimits;
@@ -83,6 +85,16 @@ pub trait Source: Send + Sync {
 
     /// Most bytes that one `read` should ask for; a multiple of the block size.
     fn read_max(&self) -> u32;
+
+    /// Whom `read` will ask for these bytes.
+    fn supplier(&self, _key: &CacheKey, _range: ByteRange) -> Supplier {
+        Supplier::Origin
+    }
+
+    /// Whether what follows is fetched, too. Who asks for another node leaves that to it.
+    fn reads_ahead(&self) -> bool {
+        true
+    }
 
     /// How far the origin of this file is, as far as that is known: read-ahead is sized by it.
     fn distance(&self, _key: &CacheKey) -> Option<Distance> {
@@ -123,9 +135,9 @@ pub struct Cache {
     limits: CacheLimits,
     files: OpenFiles,
     space: Mutex<DiskSpace>,
-    /// Bytes that may be in flight, in KiB.
-    budget: Arc<Semaphore>,
-    /// The half of it that warm-up may take, in KiB.
+    /// Bytes that may be in flight.
+    budgets: FetchBudgets,
+    /// Of what is in flight, the half that warm-up may take, in KiB.
     warm_budget: Arc<Semaphore>,
     readers: Mutex<Readers>,
     opened: Instant,
@@ -164,9 +176,7 @@ impl Cache {
         let cache = Arc::new(Cache {
             files: OpenFiles::new(config.dir.clone(), config.open_files_max / 2),
             space: Mutex::new(DiskSpace::new(config.same_visit, pins)),
-            budget: Arc::new(Semaphore::new(
-                usize::try_from(config.inflight_max / 1024).unwrap_or(usize::MAX >> 4),
-            )),
+            budgets: FetchBudgets::new(config.inflight_max),
             warm_budget: Arc::new(Semaphore::new(
                 usize::try_from(config.inflight_max / 2 / 1024).unwrap_or(usize::MAX >> 4),
             )),
@@ -207,6 +217,41 @@ impl Cache {
         let (cache, key) = (self.clone(), *key);
         let count = move || cache.files.open_existing(&key).map_or(0, |file| file.present_bytes());
         tokio::task::spawn_blocking(count).await.unwrap_or(0) // the runtime is being shut down
+    }
+
+    /// Bytes of each of these ranges of this version that are on disk.
+    pub async fn held_bytes(self: &Arc<Self>, key: &CacheKey, ranges: Vec<ByteRange>) -> Vec<u64> {
+        let none = vec![0; ranges.len()];
+        if self.config.bypass {
+            return none;
+        }
+        let (cache, key) = (self.clone(), *key);
+        let count = move || {
+            let file = cache.files.open_existing(&key)?;
+            let held =
+                |range: &ByteRange| if range.is_empty() { 0 } else { file.present_bytes_in(range.blocks()) };
+            Some(ranges.iter().map(held).collect())
+        };
+        // An error: the runtime is being shut down.
+        tokio::task::spawn_blocking(count).await.ok().flatten().unwrap_or(none)
+    }
+
+    /// Check these blocks again: bytes that left here did not pass where they arrived. Those that are bad here are dropped.
+    pub async fn recheck(self: &Arc<Self>, key: &CacheKey, blocks: &[u64]) {
+        if self.config.bypass {
+            return;
+        }
+        let (cache, key, blocks) = (self.clone(), *key, blocks.to_vec());
+        let check = move || {
+            let Some(file) = cache.files.open_existing(&key) else { return };
+            for block in blocks {
+                match file.recheck(block) {
+                    Ok(is_bad) => cache.note_corrupt(&file, u64::from(is_bad)),
+                    Err(e) => cache.health.failed(format!("read {}: {e}", cache.config.dir.display())),
+                }
+            }
+        };
+        let _ = tokio::task::spawn_blocking(check).await; // the runtime is being shut down
     }
 
     /// Drop this version of a file; reads that are under way finish, and what is fetched of it now is not kept.

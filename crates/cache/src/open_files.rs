@@ -68,6 +68,9 @@ impl OpenFiles {
         }
         // The same version with another size: no origin does that; do not mix the two.
         let other = self.map().contains_key(&id);
+        if other && !create {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
         if other {
             drop(self.unlink_pair(id));
         }

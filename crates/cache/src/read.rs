@@ -47,6 +47,10 @@ impl Cache {
         let file = match opened {
             Ok(Some(file)) => file,
             Ok(None) => return self.read_through(key, range, source).await,
+            // It is longer than a file of this disk can be: no fault of the disk's.
+            Err(e) if matches!(e.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidArgument) => {
+                return self.read_through(key, range, source).await;
+            }
             Err(e) => {
                 self.health.failed(e.to_string());
                 return self.read_through(key, range, source).await;
@@ -56,8 +60,13 @@ impl Cache {
         let mut waited = false;
         for _ in 0..TRIES_MAX {
             let flights = self.demand(&file, range, source, &Urgency::Demand);
-            if !ailing {
+            if !ailing && source.reads_ahead() {
                 self.read_ahead(&file, range, source); // else nothing of it would be kept
+            }
+            // A fetch for somebody else may wait for a node that waits for this one.
+            let may_wait_for = source.supplier(key, range);
+            if flights.iter().any(|flight| flight.supplier() > may_wait_for) {
+                return self.read_through(key, range, source).await;
             }
             let mut passed = BTreeMap::new();
             for flight in flights {
@@ -293,7 +302,7 @@ impl Cache {
             let part = ByteRange::new(at, step.min(range.end() - at));
             let (cache, key, source, index) = (self.clone(), *key, source.clone(), count);
             parts.spawn(async move {
-                let _permit = cache.budget(part.length).await;
+                let _permit = cache.budgets.acquire(source.supplier(&key, part), part.length).await;
                 (index, cache.ask(&key, part, &source).await)
             });
             at = part.end();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cache::{Lend, Source};
 use tokio::sync::Semaphore;
-use types::{BLOCK_SIZE, ByteRange};
+use types::{BLOCK_SIZE, ByteRange, Supplier};
 
 use crate::harness::*;
 
@@ -72,6 +72,34 @@ fn bytes_in_flight_stay_within_the_budget() {
     let peak = source.in_flight_peak.load(Relaxed);
     assert!(peak <= budget, "{peak} bytes were in flight, the budget is {budget}");
     assert_eq!(source.most_often(), 1);
+}
+
+#[test]
+fn who_waits_for_other_nodes_takes_no_room_from_who_waits_for_the_origin() {
+    for (stuck, free) in [
+        (Supplier::Copy, Supplier::Primary),
+        (Supplier::Copy, Supplier::Origin),
+        (Supplier::Primary, Supplier::Origin),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let tier = Tier::open_with(dir.path(), |config| config.inflight_max = 4 * MIB);
+        // For longer than any test: a node that waits for this one.
+        let away = TestSource::slow(3_600_000);
+        *away.supplier.lock().unwrap() = stuck;
+        let tasks: Vec<_> = (0..32)
+            .map(|file| {
+                let key = key(file, 1, 2 * MIB);
+                tier.spawn(read(tier.cache().clone(), away.clone(), key, whole(&key)))
+            })
+            .collect();
+        eventually("the budget is used up", || away.in_flight.load(Relaxed) == 2 * MIB);
+        let near = TestSource::new();
+        *near.supplier.lock().unwrap() = free;
+        let key = key(100, 1, 3 * MIB);
+        tier.check(&near, &key, whole(&key));
+        assert_eq!(away.in_flight.load(Relaxed), 2 * MIB, "as many as before, {stuck:?}");
+        tasks.iter().for_each(|task| task.abort());
+    }
 }
 
 #[test]

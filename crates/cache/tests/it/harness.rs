@@ -12,7 +12,7 @@ use bytes::Bytes;
 use cache::{Cache, CacheKey, Config, Lend, Piece, Source};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
-use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, FileId, Result, Turn, Version};
+use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, FileId, Result, Supplier, Turn, Version};
 
 pub const MIB: u64 = 1 << 20;
 
@@ -81,6 +81,7 @@ pub struct TestSource {
     /// Files whose version at the origin is only this one.
     pub now: Mutex<HashMap<FileId, Version>>,
     pub read_max: AtomicU32,
+    pub supplier: Mutex<Supplier>,
     pub in_flight: AtomicU64,
     pub in_flight_peak: AtomicU64,
     /// Reads that nobody waits for at a time.
@@ -97,6 +98,7 @@ impl TestSource {
             delay_ms: AtomicU64::new(0),
             now: Mutex::default(),
             read_max: AtomicU32::new(1 << 20),
+            supplier: Mutex::default(),
             in_flight: AtomicU64::new(0),
             in_flight_peak: AtomicU64::new(0),
             turns: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
@@ -158,6 +160,10 @@ impl Source for TestSource {
         }
         drop(blocks);
         Ok(Bytes::from(content(key, range)))
+    }
+
+    fn supplier(&self, _key: &CacheKey, _range: ByteRange) -> Supplier {
+        *self.supplier.lock().unwrap()
     }
 
     fn read_max(&self) -> u32 {
