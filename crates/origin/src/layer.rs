@@ -9,10 +9,13 @@ use std::pin::Pin;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{ByteRange, Distance, FsStat, Name, Result, SetAttr, Stability, Turn, Version, XattrName};
+use types::{
+    ByteRange, Distance, FileId, FsStat, Name, Result, SetAttr, Stability, Supplier, Turn, Version, XattrName,
+};
 
+use crate::pieces::in_pieces;
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits,
+    Change, Changed, Committed, DirCursor, DirPage, FileToRead, Object, Origin, OriginIdentity, OriginLimits,
     OriginTraits, Reference, RenameLeftover, Written,
 };
 
@@ -168,6 +171,11 @@ pub trait Layer: Send + Sync + 'static {
         self.inner().distance()
     }
 
+    /// See [`Origin::supplier`].
+    fn around_supplier(&self, file: FileId, range: ByteRange) -> Supplier {
+        self.inner().supplier(file, range)
+    }
+
     /// See [`Origin::turn`].
     fn around_turn(&self) -> impl Future<Output = Turn> + Send {
         async { self.inner().turn().await }
@@ -188,6 +196,23 @@ pub trait Layer: Send + Sync + 'static {
         cursor: DirCursor,
     ) -> impl Future<Output = Result<DirPage>> + Send + 'a {
         self.around(OriginCall::Readdir { dir, cursor }, move || self.inner().readdir(dir, cursor))
+    }
+
+    /// See [`Origin::read_file`]. By default each piece goes around as a read of its own, to `read_file` of the origin inside.
+    fn around_read_file<'a>(
+        &'a self,
+        file: &'a FileToRead<'a>,
+        range: ByteRange,
+    ) -> impl Future<Output = Result<Bytes>> + Send + 'a {
+        in_pieces(range, self.around_read_file_max(), move |piece| {
+            let call = OriginCall::Read { object: file.reference, length: piece.length };
+            self.around(call, move || self.inner().read_file(file, piece))
+        })
+    }
+
+    /// See [`Origin::read_file_max`].
+    fn around_read_file_max(&self) -> u32 {
+        self.inner().read_file_max()
     }
 
     fn around_change<'a>(&'a self, change: &'a Change) -> impl Future<Output = Result<Changed>> + Send + 'a {
@@ -211,6 +236,10 @@ impl<L: Layer> Origin for L {
 
     fn distance(&self) -> Option<Distance> {
         self.around_distance()
+    }
+
+    fn supplier(&self, file: FileId, range: ByteRange) -> Supplier {
+        self.around_supplier(file, range)
     }
 
     fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {
@@ -252,6 +281,14 @@ impl<L: Layer> Origin for L {
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes> {
         let call = OriginCall::Read { object, length: range.length };
         self.around(call, || self.inner().read(object, version, range)).await
+    }
+
+    async fn read_file(&self, file: &FileToRead<'_>, range: ByteRange) -> Result<Bytes> {
+        self.around_read_file(file, range).await
+    }
+
+    fn read_file_max(&self) -> u32 {
+        self.around_read_file_max()
     }
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat> {

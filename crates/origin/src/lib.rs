@@ -28,6 +28,7 @@ pub mod limit;
 mod limits;
 pub mod memory;
 pub mod pace;
+mod pieces;
 pub mod posix;
 mod reconcile;
 pub mod renewable_signer;
@@ -37,7 +38,8 @@ mod traits;
 use async_trait::async_trait;
 use bytes::Bytes;
 use types::{
-    Attr, ByteRange, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Turn, Version, XattrName,
+    Attr, ByteRange, Error, ErrorKind, FileId, FsStat, Name, Result, SetAttr, Stability, Supplier, Turn,
+    Version, XattrName,
 };
 
 pub use change::{Around, Before, Change, Changed, Committed, Copied, Written};
@@ -45,6 +47,7 @@ pub use identity::OriginIdentity;
 pub use kind::{OriginConfig, OriginKind};
 pub use layer::{CallClass, Layer, OriginAnswer, OriginCall, Sending};
 pub use limits::OriginLimits;
+pub use pieces::read_in_pieces;
 pub use traits::OriginTraits;
 
 /// The origin's own way to address an object: an NFS file handle, a path. Opaque above the origin,
@@ -68,6 +71,16 @@ pub struct Object {
     pub identity: Identity,
     pub attr: Attr,
     pub version: Version,
+}
+
+/// A file whose bytes are wanted, as its reader knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct FileToRead<'a> {
+    pub id: FileId,
+    pub reference: &'a Reference,
+    pub version: Version,
+    /// Bytes in this version.
+    pub size: u64,
 }
 
 /// One name in a directory. `object` is absent where the origin listed the name without attributes;
@@ -167,6 +180,24 @@ pub trait Origin: Send + Sync + 'static {
     /// `version` describes it. Fails with `VersionChanged` when the object's contents are another version
     /// now. Never short, never a mix.
     async fn read(&self, object: &Reference, version: Version, range: ByteRange) -> Result<Bytes>;
+
+    /// As `read`, of a range of any length, by somebody who knows which file it is: a layer may have the bytes from nearer than the
+    /// store.
+    async fn read_file(&self, file: &FileToRead<'_>, range: ByteRange) -> Result<Bytes> {
+        pieces::in_pieces(range, self.read_file_max(), |piece| self.read(file.reference, file.version, piece))
+            .await
+    }
+
+    /// The most bytes that `read_file` gets by one call.
+    fn read_file_max(&self) -> u32 {
+        self.traits().read_max
+    }
+
+    /// Whom `read_file` will ask for these bytes.
+    fn supplier(&self, file: FileId, range: ByteRange) -> Supplier {
+        let _ = (file, range);
+        Supplier::Origin
+    }
 
     async fn statfs(&self, object: &Reference) -> Result<FsStat>;
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use cache::{CacheKey, Lend, Piece, Source};
 use namespace::{Ask, Found, Namespace};
-use origin::{Origin, Reference};
+use origin::{FileToRead, Origin, Reference};
 use types::{
-    BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Turn, Version,
+    BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Supplier, Turn,
 };
 
 use crate::access;
@@ -177,13 +177,21 @@ pub(crate) struct OriginSource {
 #[async_trait]
 impl Source for OriginSource {
     async fn read(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
-        let version = key.version;
-        at_origin(&self.namespace, key.file, |origin, at| read_at(origin, at, version, range)).await
+        let key = *key;
+        let read = |origin: Arc<dyn Origin>, at: Reference| async move {
+            let file = FileToRead { id: key.file, reference: &at, version: key.version, size: key.size };
+            origin.read_file(&file, range).await
+        };
+        at_origin(&self.namespace, key.file, read).await
     }
 
     fn read_max(&self) -> u32 {
         // Every origin takes at least this much; what one asks at once is cut to the origin's own limit below.
         u32::try_from(READ_MAX).unwrap_or(u32::MAX)
+    }
+
+    fn supplier(&self, key: &CacheKey, range: ByteRange) -> Supplier {
+        self.origin.as_ref().map_or(Supplier::Origin, |origin| origin.supplier(key.file, range))
     }
 
     fn distance(&self, _key: &CacheKey) -> Option<Distance> {
@@ -206,25 +214,4 @@ impl OriginSource {
     pub(crate) fn new(namespace: Arc<Namespace>, origin: Option<Arc<dyn Origin>>) -> OriginSource {
         OriginSource { namespace, origin }
     }
-}
-
-/// In as many calls as the origin wants.
-pub(crate) async fn read_at(
-    origin: Arc<dyn Origin>,
-    at: Reference,
-    version: Version,
-    range: ByteRange,
-) -> Result<Bytes> {
-    let limit = u64::from(origin.traits().read_max).max(1);
-    if range.length <= limit {
-        return origin.read(&at, version, range).await;
-    }
-    let mut whole = BytesMut::with_capacity(usize::try_from(range.length).unwrap_or(0));
-    let mut offset = range.offset;
-    while offset < range.end() {
-        let piece = ByteRange::new(offset, limit.min(range.end() - offset));
-        whole.extend_from_slice(&origin.read(&at, version, piece).await?);
-        offset = piece.end();
-    }
-    Ok(whole.freeze())
 }

@@ -3,11 +3,15 @@
 
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use namespace::{Ask, Freshness, Junction, Namespace};
+use origin::count::{Count, OriginMetrics};
+use origin::limit::{Limit, LimitConfig};
 use origin::posix::PosixOrigin;
-use origin::{Layer, Origin, OriginAnswer, OriginCall, Sending};
+use origin::retry::{Retry, RetryConfig};
+use origin::{FileToRead, Layer, Origin, OriginAnswer, OriginCall, Sending};
 use tokio::sync::oneshot;
-use types::{FileId, Result, Timeline};
+use types::{ByteRange, FileId, Result, Timeline};
 
 use crate::harness::{name, open, rule};
 
@@ -134,4 +138,45 @@ async fn an_object_that_we_renamed_and_renamed_back_while_it_was_looked_for_is_n
     answered.go_on.send(()).unwrap();
     assert_eq!(asking.await.unwrap().unwrap().id(), t.file);
     t.is_there().await;
+}
+
+/// A layer that has the bytes of files from elsewhere, as that of a cluster.
+struct NearBytes(PosixOrigin);
+
+impl Layer for NearBytes {
+    fn inner(&self) -> &dyn Origin {
+        &self.0
+    }
+
+    async fn around<'a, A: OriginAnswer + 'a>(
+        &'a self,
+        _call: OriginCall<'a>,
+        send: impl Fn() -> Sending<'a, A> + Send + Sync + 'a,
+    ) -> Result<A> {
+        send().await
+    }
+
+    async fn around_read_file<'a>(&'a self, _file: &'a FileToRead<'a>, range: ByteRange) -> Result<Bytes> {
+        Ok(Bytes::from(vec![b'n'; range.length as usize]))
+    }
+
+    fn around_read_file_max(&self) -> u32 {
+        4 << 20
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_layer_with_bytes_of_its_own_is_asked_for_them_through_all_that_is_around_it() {
+    let (far, db) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(far.path().join("a"), vec![b'f'; 3 << 20]).unwrap();
+    let near = Arc::new(NearBytes(PosixOrigin::open(far.path()).unwrap()));
+    let limited = Limit::new(Count::new(near, "/", OriginMetrics::default()), LimitConfig::default());
+    let around = Retry::new(limited, RetryConfig::default());
+    let ns = open(db.path(), vec![Junction::new("/", around)], &Timeline::default()).unwrap();
+    let namespace::Found::Node(node) = ns.resolve(b"/a").await.unwrap() else { panic!("it is a file") };
+    let (origin, reference) = ns.origin_of(&node).unwrap();
+    let file = FileToRead { id: node.id, reference: &reference, version: node.version(), size: 3 << 20 };
+    let read = origin.read_file(&file, ByteRange::new(0, 3 << 20)).await.unwrap();
+    assert!(read.iter().all(|byte| *byte == b'n'), "the store was asked");
+    assert_eq!(origin.read_file_max(), 4 << 20);
 }

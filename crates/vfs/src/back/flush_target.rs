@@ -25,7 +25,6 @@ use super::lay::CacheFiller;
 use super::overlay::{CleanBase, DirtyOverlay};
 use crate::at_origin::at_origin;
 use crate::places::Places;
-use crate::read::read_at;
 use crate::version_chain::{BytesChanged, relabel};
 
 /// Bytes of a base copied at a time.
@@ -333,7 +332,9 @@ impl FlushTarget for BackFlushTarget {
     }
 
     async fn read(&self, object: FileId, version: Version, range: ByteRange) -> Result<Bytes> {
-        let read = |origin, at| read_at(origin, at, version, range);
+        let read = |origin: Arc<dyn Origin>, at: Reference| async move {
+            origin::read_in_pieces(origin.as_ref(), &at, version, range).await
+        };
         at_origin(&self.namespace, object, read).await
     }
 
