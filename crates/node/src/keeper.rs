@@ -1,0 +1,206 @@
+//! What this node does for the others: it serves bytes that it keeps, and fetches those that are missing, as their primary from
+//! the origin and as another rank from the primary.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use cache::{Cache, CacheKey, Lend, Piece, Source};
+use cluster::Stripe;
+use origin::{FileToRead, Origin, Reference};
+use peer::message::{
+    ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat, READ_MAX, ReadRequest,
+    ReadRole, ServedFrom,
+};
+use peer::{HeartbeatSource, PeerCaller, PeerService, ReadAnswer};
+use types::{ByteRange, Distance, Error, ErrorKind, JunctionId, Result, Supplier};
+
+use crate::metrics::ReadFrom;
+use crate::reads::{ClusterReads, WantedBy};
+
+/// A node that hears of a newer map waits so long for it to arrive here, too.
+const MAP_PATIENCE: Duration = Duration::from_millis(100);
+
+/// The origins of this node by the ids that all nodes know them by.
+pub type KeptJunctions = HashMap<JunctionId, Arc<dyn Origin>>;
+
+pub struct Keeper {
+    reads: Arc<ClusterReads>,
+    cache: Arc<Cache>,
+    junctions: RwLock<KeptJunctions>,
+    heartbeat: HeartbeatSource,
+}
+
+impl Keeper {
+    /// `junctions`: this node's way to the stores, without [`Placed`](crate::Placed).
+    pub fn new(
+        reads: Arc<ClusterReads>,
+        cache: Arc<Cache>,
+        junctions: KeptJunctions,
+        heartbeat: HeartbeatSource,
+    ) -> Keeper {
+        Keeper { reads, cache, junctions: RwLock::new(junctions), heartbeat }
+    }
+
+    fn origin_of(&self, junction: JunctionId) -> Result<Arc<dyn Origin>> {
+        let junctions = self.junctions.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // No outage: whoever asks goes to another node.
+        junctions.get(&junction).cloned().ok_or_else(|| {
+            let what = format!("junction {junction} is not served here; the nodes' configurations differ");
+            Error::new(ErrorKind::NotSupported, "read for a node:", what)
+        })
+    }
+}
+
+#[async_trait]
+impl PeerService for Keeper {
+    async fn read(&self, from: PeerCaller, request: &ReadRequest) -> Result<ReadAnswer> {
+        let key = CacheKey { file: request.file, version: request.version, size: request.size };
+        let view = &self.reads.view;
+        if request.role == ReadRole::Holder {
+            let Some(pieces) = self.cache.read_present(&key, request.range).await? else {
+                return Err(Error::new(ErrorKind::NotFound, "read for a node:", "it is not kept here"));
+            };
+            return self.answer(request, pieces, ServedFrom::Hit, None);
+        }
+        let origin = self.origin_of(request.junction)?;
+        let distance = origin.distance();
+        if request.map > view.number() {
+            view.reach(request.map, MAP_PATIENCE).await;
+        }
+        if view.map().node(from.node).is_none() {
+            let why = format!("node {} is not in the map {}", from.node, view.number());
+            return Err(Error::new(ErrorKind::NotPermitted, "read for a node:", why));
+        }
+        let wanted_by = match request.role {
+            ReadRole::Primary => WantedBy::Primary,
+            _ => WantedBy::Rank { hops: request.hops },
+        };
+        let source = Arc::new(KeeperSource {
+            reads: self.reads.clone(),
+            origin,
+            junction: request.junction,
+            reference: Reference(request.reference.clone()),
+            wanted_by,
+            asked_nodes: AtomicBool::new(false),
+            asked_origin: AtomicBool::new(false),
+        });
+        let agreed = request.role == ReadRole::Primary || request.map == view.number();
+        let pieces = if agreed {
+            self.cache.read(&key, request.range, &(source.clone() as Arc<dyn Source>), Lend::Nothing).await?
+        } else {
+            // The two nodes do not agree on who keeps what, and this one would ask a third.
+            match self.cache.read_present(&key, request.range).await? {
+                Some(pieces) => pieces,
+                None => vec![Piece::Bytes(source.read(&key, request.range).await?)],
+            }
+        };
+        tracing::trace!(node = %from.node, file = %request.file, "served {} bytes", request.range.length);
+        self.answer(request, pieces, source.served_from(), distance)
+    }
+
+    async fn have(&self, _: PeerCaller, request: &HaveRequest) -> Result<HaveAnswer> {
+        let key = CacheKey { file: request.file, version: request.version, size: request.size };
+        let stripes = request.first..request.first + request.stripes;
+        let ranges = stripes.map(|index| Stripe { file: request.file, index }.range(request.size));
+        let ranges: Vec<ByteRange> = ranges.collect();
+        let held = self.cache.held_bytes(&key, ranges.clone()).await;
+        let percent = |(held, range): (u64, &ByteRange)| (held * 100 / range.length.max(1)).min(100) as u8;
+        let percent = held.into_iter().zip(&ranges).map(percent).collect();
+        Ok(HaveAnswer { map: self.reads.view.number(), percent })
+    }
+
+    async fn ping(&self, _: PeerCaller, beat: &Heartbeat) -> Result<Heartbeat> {
+        self.reads.view.noticed(beat.node, beat.incarnation);
+        Ok((self.heartbeat)())
+    }
+
+    async fn notice(&self, _: PeerCaller, _: &ChangeNotice) -> Result<()> {
+        Err(Error::new(ErrorKind::NotSupported, "take in a notice", "this version goes by the ttl"))
+    }
+
+    async fn feed(&self, _: PeerCaller, _: &FeedNotice) -> Result<()> {
+        Err(Error::new(
+            ErrorKind::NotSupported,
+            "take in a feed",
+            "this version makes copies when they are asked for",
+        ))
+    }
+
+    async fn corrupt(&self, from: PeerCaller, report: &CorruptReport) -> Result<()> {
+        let key = CacheKey { file: report.file, version: report.version, size: report.size };
+        tracing::warn!(node = %from.node, file = %report.file, "blocks {:?} did not pass at a node that read them here", report.blocks);
+        self.cache.recheck(&key, &report.blocks).await;
+        Ok(())
+    }
+}
+
+impl Keeper {
+    fn answer(
+        &self,
+        request: &ReadRequest,
+        pieces: Vec<Piece>,
+        served_from: ServedFrom,
+        distance: Option<Distance>,
+    ) -> Result<ReadAnswer> {
+        let bytes = pieces.iter().map(Piece::to_bytes).collect::<std::io::Result<Vec<Bytes>>>();
+        let bytes = bytes.map_err(|e| Error::io("read the cache for", request.file, e))?;
+        self.reads.metrics.served_bytes.inc_by(request.range.length);
+        Ok(ReadAnswer::new(request, bytes, served_from, distance, self.reads.view.number()))
+    }
+}
+
+/// Fetches what is missing here for another node.
+struct KeeperSource {
+    reads: Arc<ClusterReads>,
+    origin: Arc<dyn Origin>,
+    junction: JunctionId,
+    reference: Reference,
+    wanted_by: WantedBy,
+    asked_nodes: AtomicBool,
+    asked_origin: AtomicBool,
+}
+
+impl KeeperSource {
+    fn served_from(&self) -> ServedFrom {
+        match (self.asked_origin.load(Ordering::Relaxed), self.asked_nodes.load(Ordering::Relaxed)) {
+            (true, _) => ServedFrom::Origin,
+            (false, true) => ServedFrom::Filled,
+            (false, false) => ServedFrom::Hit,
+        }
+    }
+}
+
+#[async_trait]
+impl Source for KeeperSource {
+    async fn read(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
+        let file =
+            FileToRead { id: key.file, reference: &self.reference, version: key.version, size: key.size };
+        let (bytes, from) =
+            self.reads.read(self.junction, &file, range, self.wanted_by, self.origin.as_ref()).await?;
+        let asked = match from {
+            ReadFrom::Origin | ReadFrom::Around => &self.asked_origin,
+            _ => &self.asked_nodes,
+        };
+        asked.store(true, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    fn read_max(&self) -> u32 {
+        u32::try_from(READ_MAX).unwrap_or(u32::MAX)
+    }
+
+    fn supplier(&self, _: &CacheKey, _: ByteRange) -> Supplier {
+        match self.wanted_by {
+            WantedBy::Primary => Supplier::Origin,
+            WantedBy::Client | WantedBy::Rank { .. } => Supplier::Primary,
+        }
+    }
+
+    fn reads_ahead(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,157 @@
+//! A read of bytes that are not here: along its route from node to node, and last of all from the origin.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::Stripe;
+use origin::{FileToRead, Origin};
+use peer::CheckedBytes;
+use peer::message::{READ_MAX, ReadRequest, ReadRole, ReadUrgency};
+use types::{BLOCK_SIZE, ByteRange, Distance, Error, ErrorKind, JunctionId, NodeId, Result, Supplier};
+
+use crate::metrics::{Metrics, ReadFrom};
+use crate::peers::PeerTable;
+use crate::view::{ClusterView, ReadRoute};
+
+/// A node that is asked for bytes has so long, if it answers heartbeats: it may wait for a far origin that is busy.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The reads of this node that other nodes may answer.
+pub struct ClusterReads {
+    pub view: Arc<ClusterView>,
+    pub peers: Arc<PeerTable>,
+    pub metrics: Metrics,
+    /// How far the origins of the junctions are, as other nodes tell.
+    distances: Mutex<HashMap<JunctionId, Distance>>,
+}
+
+/// For whom bytes are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WantedBy {
+    /// A client of this node.
+    Client,
+    /// Another node, of this one's copy. The read was handed on so many times.
+    Rank { hops: u8 },
+    /// Another node, of this one as the primary.
+    Primary,
+}
+
+impl ClusterReads {
+    pub fn new(view: Arc<ClusterView>, peers: Arc<PeerTable>, metrics: Metrics) -> ClusterReads {
+        ClusterReads { view, peers, metrics, distances: Mutex::default() }
+    }
+
+    /// How far a junction's origin is, if a node that asks it has told.
+    pub fn distance(&self, junction: JunctionId) -> Option<Distance> {
+        self.distances.lock().unwrap_or_else(PoisonError::into_inner).get(&junction).copied()
+    }
+
+    fn told_distance(&self, junction: JunctionId, distance: Distance) {
+        self.distances.lock().unwrap_or_else(PoisonError::into_inner).insert(junction, distance);
+    }
+
+    /// Exactly the bytes of `range`, which lies in one stripe, and from where they came. `origin` is this node's way to the store.
+    ///
+    /// What a node says of the origin, as that it cannot be reached or that it has no such file, may be true of that node's way to
+    /// it alone, so the next one is asked, and last of all the origin by this node.
+    pub async fn read(
+        &self,
+        junction: JunctionId,
+        file: &FileToRead<'_>,
+        range: ByteRange,
+        wanted_by: WantedBy,
+        origin: &dyn Origin,
+    ) -> Result<(Bytes, ReadFrom)> {
+        let route = self.route(junction, file, range, wanted_by);
+        let asked = route.as_ref().map_or(&[][..], |route| &route.asked);
+        for (node, role) in asked {
+            let hops = if let WantedBy::Rank { hops } = wanted_by { hops + 1 } else { 0 };
+            let request = ReadRequest {
+                file: file.id,
+                version: file.version,
+                size: file.size,
+                range,
+                junction,
+                reference: file.reference.0.clone(),
+                role: *role,
+                hops,
+                urgency: ReadUrgency::Demand,
+                map: route.as_ref().map_or(0, |route| route.map),
+            };
+            match self.ask(*node, &request).await {
+                Ok(Ok(answer)) => {
+                    if let Some(distance) = answer.distance {
+                        self.told_distance(junction, distance);
+                    }
+                    return Ok((answer.bytes, ReadFrom::of(*role)));
+                }
+                // The file is another one now, whoever is asked.
+                Ok(Err(told)) if told.kind() == ErrorKind::VersionChanged => return Err(told),
+                // It had no such bytes.
+                Ok(Err(told)) if told.kind() == ErrorKind::NotFound => {}
+                Ok(Err(e)) | Err(e) => {
+                    self.metrics.passed_on.inc();
+                    tracing::debug!(%node, file = %file.id, "another node is asked for a read: {e}");
+                }
+            }
+        }
+        let from = match &route {
+            Some(route) if !route.is_primary && wanted_by != WantedBy::Primary => ReadFrom::Around,
+            _ => ReadFrom::Origin,
+        };
+        origin.read_file(file, range).await.map(|bytes| (bytes, from))
+    }
+
+    /// Whom `read` will ask.
+    pub fn supplier(&self, junction: JunctionId, file: types::FileId, range: ByteRange) -> Supplier {
+        if !may_travel(range) {
+            return Supplier::Origin;
+        }
+        let (first, last) = (Stripe::at(file, range.offset), Stripe::at(file, range.end().saturating_sub(1)));
+        let of =
+            |index| self.view.route(junction, Stripe { file, index }, false).map(|route| route.supplier());
+        (first.index..=last.index).filter_map(of).max().unwrap_or_default()
+    }
+
+    fn route(
+        &self,
+        junction: JunctionId,
+        file: &FileToRead<'_>,
+        range: ByteRange,
+        wanted_by: WantedBy,
+    ) -> Option<ReadRoute> {
+        if !may_travel(range) || range.length > READ_MAX {
+            return None;
+        }
+        let stripe = Stripe::at(file.id, range.offset);
+        let mut route = self.view.route(junction, stripe, wanted_by != WantedBy::Client)?;
+        if wanted_by == WantedBy::Primary {
+            // Whoever asks takes this node for the primary: no other one is asked to fetch, or maps that differ make a circle.
+            route.asked.retain(|(_, role)| *role == ReadRole::Holder);
+        }
+        Some(route)
+    }
+
+    /// Until it answers, its time is over, or it misses its heartbeats.
+    async fn ask(&self, node: NodeId, request: &ReadRequest) -> Result<Result<CheckedBytes>> {
+        let gone =
+            |why: &str| Error::new(ErrorKind::Unavailable, "read from a node:", format!("{node}: {why}"));
+        let Some(client) = self.peers.client(node) else { return Err(gone("it has left the cluster")) };
+        tokio::select! {
+            answer = client.read(request, DEADLINE) => {
+                if answer.is_ok() {
+                    self.view.answered(node);
+                }
+                answer
+            }
+            () = self.view.until_gone(node) => Err(gone("it does not answer")),
+        }
+    }
+}
+
+/// The wire takes whole blocks. What vfs asks for is cut at blocks but at the end of the file.
+fn may_travel(range: ByteRange) -> bool {
+    range.offset.is_multiple_of(BLOCK_SIZE) && !range.is_empty()
+}

@@ -1,0 +1,291 @@
+//! What this node knows of the cluster: the map, and who answers. It says whom to ask for bytes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cluster::{
+    ClusterMap, FORMER_MAPS_TIME, MapHistory, Nearness, NodeLabel, Placement, Stripe, StripeRanks,
+};
+use peer::message::ReadRole;
+use peer::{IncarnationSeen, Liveness};
+use tokio::sync::watch;
+use types::{JunctionId, NodeId, Supplier};
+
+/// How the files of a junction are spread over the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JunctionPlacement {
+    /// Nodes that keep each stripe; at least 1.
+    pub copies: usize,
+    /// Only nodes with a label within it keep stripes; the root: all.
+    pub topology: NodeLabel,
+}
+
+/// Whom to ask for bytes of a stripe, one after the other, before the origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadRoute {
+    /// The number of the map that it follows from.
+    pub map: u64,
+    pub asked: Vec<(NodeId, ReadRole)>,
+    /// This node is the stripe's primary, as far as it knows who answers: nobody but the origin has what the nodes asked do not have.
+    pub is_primary: bool,
+    /// This node keeps the stripe.
+    pub keeps: bool,
+}
+
+impl ReadRoute {
+    /// Whom a fetch along this route may wait for: of all that are asked the one that waits for most.
+    pub fn supplier(&self) -> Supplier {
+        let of = |role: ReadRole| match role {
+            ReadRole::Rank => Supplier::Copy,
+            ReadRole::Primary => Supplier::Primary,
+            ReadRole::Holder => Supplier::Origin,
+        };
+        self.asked.iter().map(|(_, role)| of(*role)).max().unwrap_or_default()
+    }
+}
+
+/// The ranks after the primary that are asked for what they hold while nodes come and go.
+const NEXT_RANKS: usize = 2;
+
+pub struct ClusterView {
+    own: NodeId,
+    state: Mutex<ViewState>,
+    /// The number of the map, for whoever waits for a newer one.
+    number: watch::Sender<u64>,
+    /// Raised whenever a node is passed over, answers again, or leaves.
+    answering: watch::Sender<u64>,
+}
+
+struct ViewState {
+    history: MapHistory,
+    placements: HashMap<JunctionId, (JunctionPlacement, Arc<Placement>)>,
+    liveness: Liveness,
+    /// The clock of `liveness`.
+    begun: Instant,
+    passed_over: Vec<NodeId>,
+    /// When a node was last passed over or answered again.
+    unsettled_at: Option<Instant>,
+}
+
+impl ClusterView {
+    pub fn new(
+        own: NodeId,
+        map: Arc<ClusterMap>,
+        junctions: HashMap<JunctionId, JunctionPlacement>,
+    ) -> ClusterView {
+        let placed =
+            |placement: &JunctionPlacement| Arc::new(Placement::new(map.clone(), &placement.topology));
+        let placements = junctions.into_iter().map(|(id, placement)| {
+            let placed = placed(&placement);
+            (id, (placement, placed))
+        });
+        ClusterView {
+            own,
+            number: watch::Sender::new(map.number()),
+            answering: watch::Sender::new(0),
+            state: Mutex::new(ViewState {
+                placements: placements.collect(),
+                history: MapHistory::new(map),
+                liveness: Liveness::default(),
+                begun: Instant::now(),
+                passed_over: Vec::new(),
+                // While this node was not there others may have stood in for it.
+                unsettled_at: Some(Instant::now()),
+            }),
+        }
+    }
+
+    pub fn own(&self) -> NodeId {
+        self.own
+    }
+
+    pub fn map(&self) -> Arc<ClusterMap> {
+        self.state().history.current().clone()
+    }
+
+    pub fn number(&self) -> u64 {
+        *self.number.borrow()
+    }
+
+    /// Takes in a map that is newer than the one in force; `false`: it is not.
+    pub fn advance(&self, map: Arc<ClusterMap>) -> bool {
+        let mut state = self.state();
+        if !state.history.advance(map.clone(), Instant::now()) {
+            return false;
+        }
+        for (placement, placed) in state.placements.values_mut() {
+            *placed = Arc::new(Placement::new(map.clone(), &placement.topology));
+        }
+        let known = map.clone();
+        state.liveness.retain(|node| known.node(node).is_some());
+        state.passed_over.retain(|node| map.node(*node).is_some());
+        // Under the lock: of two maps at once the newer one is told last.
+        self.number.send_replace(map.number());
+        drop(state);
+        self.tell(true);
+        true
+    }
+
+    /// Waits until the map has at least this number, for `most`.
+    pub async fn reach(&self, number: u64, most: Duration) -> bool {
+        let mut numbers = self.number.subscribe();
+        tokio::time::timeout(most, numbers.wait_for(|now| *now >= number))
+            .await
+            .is_ok_and(|seen| seen.is_ok())
+    }
+
+    /// Sets how a junction is spread from now on.
+    pub fn place(&self, junction: JunctionId, placement: JunctionPlacement) {
+        let mut state = self.state();
+        let placed = Arc::new(Placement::new(state.history.current().clone(), &placement.topology));
+        state.placements.insert(junction, (placement, placed));
+    }
+
+    /// The route of a read by a client of this node, or (`as_rank`) by another node that asked this one for its copy.
+    /// `None`: the junction is not spread over the nodes.
+    pub fn route(&self, junction: JunctionId, stripe: Stripe, as_rank: bool) -> Option<ReadRoute> {
+        let state = self.state();
+        let (settings, placed) = state.placements.get(&junction)?;
+        let reachable = |node: NodeId| node == self.own || !state.passed_over.contains(&node);
+        let (ranks, copies) = (placed.ranks(stripe), settings.copies.max(1));
+        let primary = ranks.primary_among(reachable);
+        let keeps = ranks.keeps(self.own, copies);
+        let is_primary = primary == Some(self.own);
+        let asked = if is_primary {
+            state.holders(&ranks, stripe, copies, settings, self.own)
+        } else if keeps || as_rank {
+            // Those before it, each of which is the primary if the ones before that do not answer.
+            let before = ranks.all().take_while(|node| *node != self.own).filter(|node| reachable(*node));
+            before.map(|node| (node, ReadRole::Primary)).collect()
+        } else {
+            let label = state
+                .history
+                .current()
+                .node(self.own)
+                .map_or_else(NodeLabel::root, |node| node.label.clone());
+            let order = placed.ask_order(&ranks, copies, Some(self.own), &label, reachable);
+            let role = |node: NodeId| if primary == Some(node) { ReadRole::Primary } else { ReadRole::Rank };
+            // One that has a rank itself asks nobody behind it, who might ask this one.
+            let before: Vec<NodeId> = ranks.all().take_while(|node| *node != self.own).collect();
+            let asked = order.into_iter().filter_map(|to| match to.nearness {
+                // It hands out what it has, and gets nothing more.
+                Nearness::Leaving => Some((to.node, ReadRole::Holder)),
+                _ => before.contains(&to.node).then(|| (to.node, role(to.node))),
+            });
+            asked.collect()
+        };
+        Some(ReadRoute { map: state.history.current().number(), asked, is_primary, keeps })
+    }
+
+    /// The nodes that heartbeats are due to now.
+    pub fn due(&self) -> Vec<NodeId> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let (map, now) = (state.history.current().clone(), state.begun.elapsed());
+        let others = map.nodes().iter().map(|node| node.id).filter(|id| *id != self.own);
+        let due: Vec<NodeId> = others.filter(|id| state.liveness.is_due(*id, now)).collect();
+        let changed = state.look_who_answers();
+        drop(guard);
+        self.tell(changed);
+        due
+    }
+
+    /// Records that `node` answered.
+    pub fn heard(&self, node: NodeId, incarnation: u64) -> IncarnationSeen {
+        let mut state = self.state();
+        let seen = state.liveness.heard(node, incarnation);
+        let changed = state.look_who_answers();
+        drop(state);
+        self.tell(changed);
+        seen
+    }
+
+    /// Records that a heartbeat of `node` arrived.
+    pub fn noticed(&self, node: NodeId, incarnation: u64) {
+        let mut state = self.state();
+        // Who has left, or only claims to be a node, is not remembered.
+        if state.history.current().node(node).is_some()
+            && state.liveness.noticed(node, incarnation) == IncarnationSeen::Twice
+        {
+            tracing::warn!(%node, "two processes are running under the id of one node; stop one of them");
+        }
+    }
+
+    /// Records that `node` answered a call other than a heartbeat.
+    pub fn answered(&self, node: NodeId) {
+        let mut state = self.state();
+        state.liveness.answered(node);
+        let changed = state.passed_over.contains(&node) && state.look_who_answers();
+        drop(state);
+        self.tell(changed);
+    }
+
+    pub fn is_passed_over(&self, node: NodeId) -> bool {
+        self.state().passed_over.contains(&node)
+    }
+
+    /// Returns once `node` is passed over, or has left the cluster.
+    pub async fn until_gone(&self, node: NodeId) {
+        let mut changes = self.answering.subscribe();
+        let is_gone = || {
+            let state = self.state();
+            state.passed_over.contains(&node) || state.history.current().node(node).is_none()
+        };
+        while !is_gone() {
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    fn tell(&self, changed: bool) {
+        if changed {
+            self.answering.send_modify(|count| *count += 1);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, ViewState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ViewState {
+    /// Whom a primary asks for what they hold: after a change of the map the primaries of before, and while nodes come and go the
+    /// ranks that stood in for this one.
+    fn holders(
+        &self,
+        ranks: &StripeRanks,
+        stripe: Stripe,
+        copies: usize,
+        settings: &JunctionPlacement,
+        own: NodeId,
+    ) -> Vec<(NodeId, ReadRole)> {
+        let now = Instant::now();
+        let mut holders = self.history.former_primaries(stripe, &settings.topology, now);
+        let is_unsettled =
+            self.unsettled_at.is_some_and(|at| now.saturating_duration_since(at) < FORMER_MAPS_TIME);
+        if is_unsettled || !holders.is_empty() {
+            holders.extend(ranks.all().take(copies.max(1) + NEXT_RANKS));
+        }
+        let mut asked: Vec<NodeId> = Vec::new();
+        for node in holders {
+            if node != own && !self.passed_over.contains(&node) && !asked.contains(&node) {
+                asked.push(node);
+            }
+        }
+        asked.into_iter().map(|node| (node, ReadRole::Holder)).collect()
+    }
+
+    /// Whether that has changed.
+    fn look_who_answers(&mut self) -> bool {
+        let nodes = self.history.current().nodes().iter().map(|node| node.id);
+        let now: Vec<NodeId> = nodes.filter(|node| self.liveness.is_passed_over(*node)).collect();
+        let changed = now != self.passed_over;
+        if changed {
+            self.passed_over = now;
+            self.unsettled_at = Some(Instant::now());
+        }
+        changed
+    }
+}

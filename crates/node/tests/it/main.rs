@@ -1,0 +1,5 @@
+//! Several nodes in one process, over real sockets with real certificates, in front of one store in memory.
+
+mod changes;
+mod nodes;
+mod reads;
