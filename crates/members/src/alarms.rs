@@ -1,0 +1,134 @@
+//! What operators must hear of. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use coordinator::Revision;
+
+use crate::junctions::{SettingsDifference, settings_that_differ};
+use crate::records::ClusterId;
+use crate::roll::{BadRecord, ClusterRoll};
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClusterAlarm {
+    /// etcd does not answer. What runs goes on; nobody joins, and no node is marked out.
+    EtcdUnreachable,
+    /// etcd was restored from a backup or wiped. It stays for as long as the process runs.
+    EtcdWentBack {
+        known: Revision,
+        found: Revision,
+    },
+    /// etcd holds no cluster any more. The last map stays in force.
+    NoCluster,
+    /// etcd holds another cluster than this node is a member of. The last map stays in force.
+    OtherCluster {
+        found: ClusterId,
+    },
+    /// This node is not in the cluster at the moment, though it was.
+    NotIn {
+        why: String,
+    },
+    /// A record that cannot be read, and is left out.
+    UnreadableRecord(BadRecord),
+    /// Not heard of for too long.
+    NodeOut {
+        name: String,
+    },
+    SettingsDiffer(SettingsDifference),
+    /// The cluster has another id for a junction than this node had, so that handles of its files end. It stays for as long as the
+    /// process runs.
+    JunctionRenumbered {
+        path: String,
+        was: u32,
+        is: u32,
+    },
+    /// The file in the node's directory cannot be written.
+    FileNotWritten {
+        why: String,
+    },
+}
+
+impl fmt::Display for ClusterAlarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClusterAlarm::EtcdUnreachable => {
+                write!(f, "etcd does not answer; no node joins or is marked out")
+            }
+            ClusterAlarm::EtcdWentBack { known, found } => write!(
+                f,
+                "etcd was restored from a backup or wiped: it is at revision {found}, and {known} was known"
+            ),
+            ClusterAlarm::NoCluster => {
+                write!(
+                    f,
+                    "etcd holds no cluster any more; the last map stays in force (see \"cluster init\")"
+                )
+            }
+            ClusterAlarm::OtherCluster { found } => {
+                write!(f, "etcd holds another cluster, {found}; the last map of this one stays in force")
+            }
+            ClusterAlarm::NotIn { why } => write!(f, "this node is not in the cluster: {why}"),
+            ClusterAlarm::UnreadableRecord(BadRecord { key, why }) => {
+                write!(f, "the key {key} is left out: {why}")
+            }
+            ClusterAlarm::NodeOut { name } => {
+                write!(f, "node {name} is out: it was not heard of for too long")
+            }
+            ClusterAlarm::SettingsDiffer(SettingsDifference { path, like, unlike }) => write!(
+                f,
+                "the settings of junction {path} are not the same on all nodes: {} against {}",
+                unlike.join(", "),
+                like.join(", ")
+            ),
+            ClusterAlarm::JunctionRenumbered { path, was, is } => {
+                write!(f, "junction {path} has the id {is} and had {was}: handles of its files are stale")
+            }
+            ClusterAlarm::FileNotWritten { why } => write!(f, "the node's file is not kept: {why}"),
+        }
+    }
+}
+
+/// The alarms that follow from the keys alone.
+pub fn alarms_of(roll: &ClusterRoll) -> BTreeSet<ClusterAlarm> {
+    let bad = roll.bad_records().into_iter().map(ClusterAlarm::UnreadableRecord);
+    let out = roll.good_nodes().filter(|(_, node)| node.is_silent());
+    let out = out.map(|(_, node)| ClusterAlarm::NodeOut { name: node.name.clone() });
+    let differ = settings_that_differ(roll).into_iter().map(ClusterAlarm::SettingsDiffer);
+    bad.chain(out).chain(differ).collect()
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RaisedAlarm {
+    pub alarm: ClusterAlarm,
+    /// Since 1970.
+    pub since: Duration,
+}
+
+/// The alarms in force, each with the time at which it was raised.
+#[derive(Debug, Default)]
+pub struct AlarmBoard {
+    raised: BTreeMap<ClusterAlarm, Duration>,
+}
+
+impl AlarmBoard {
+    /// These are all there are now. Answers with those that are new, and those that are over.
+    pub fn set(
+        &mut self,
+        current: BTreeSet<ClusterAlarm>,
+        now: Duration,
+    ) -> (Vec<ClusterAlarm>, Vec<ClusterAlarm>) {
+        let over: Vec<_> = self.raised.keys().filter(|alarm| !current.contains(alarm)).cloned().collect();
+        for alarm in &over {
+            self.raised.remove(alarm);
+        }
+        let new: Vec<_> = current.into_iter().filter(|alarm| !self.raised.contains_key(alarm)).collect();
+        self.raised.extend(new.iter().map(|alarm| (alarm.clone(), now)));
+        (new, over)
+    }
+
+    pub fn raised(&self) -> Vec<RaisedAlarm> {
+        let raised = self.raised.iter();
+        raised.map(|(alarm, since)| RaisedAlarm { alarm: alarm.clone(), since: *since }).collect()
+    }
+}

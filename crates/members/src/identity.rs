@@ -1,0 +1,21 @@
+//! Numbers that nobody else has.
+
+use ring::rand::{SecureRandom, SystemRandom};
+use types::{Error, ErrorKind, NodeId, Result};
+
+use crate::records::Incarnation;
+
+pub(crate) fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let failed = |_| Error::new(ErrorKind::Io, "draw a random number from", "the system");
+    SystemRandom::new().fill(&mut bytes).map_err(failed)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+pub(crate) fn new_node_id() -> Result<NodeId> {
+    random().map(NodeId)
+}
+
+pub(crate) fn new_incarnation() -> Result<Incarnation> {
+    random().map(Incarnation)
+}

@@ -1,0 +1,525 @@
+//! The one task of a membership: it watches the cluster's keys and does what the pure parts decide, one swap at a time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordinator::{Coordinator, KeyWatch, Lease, LeaseState, Revision, Swap, SwapOutcome, WatchEvent};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{info, warn};
+use types::{Error, ErrorKind, NodeId, Result};
+
+use crate::alarms::{AlarmBoard, ClusterAlarm, alarms_of};
+use crate::identity::random;
+use crate::junctions::{JunctionProfile, KnownJunction, KnownJunctions, assign, differences, id_in, next_id};
+use crate::membership::{MembershipConfig, MembershipNews, MembershipStatus};
+use crate::node_file::NodeFile;
+use crate::records::{ClusterId, Incarnation, STEWARD_KEY};
+use crate::register::{JoinApplicant, admit, register};
+use crate::roll::ClusterRoll;
+use crate::settle::NextStep;
+use crate::steward::{Steward, StewardSeat};
+
+/// After a swap that was won, its event is waited for at most this long.
+const OWN_EVENT: Duration = Duration::from_secs(2);
+/// After a swap that was lost, its events are on their way.
+const PAUSE: Duration = Duration::from_millis(30);
+/// After a call that failed.
+const RETRY: Duration = Duration::from_millis(500);
+/// The end of a lease is later than its length says.
+const LEASE_SLACK: Duration = Duration::from_secs(2);
+/// Events that are taken in before anything follows from them: when a thousand nodes start, not each of their records is a map.
+const EVENTS_AT_ONCE: usize = 64;
+/// A map is kept on disk this much later at most, so that many changes are few writes.
+const KEEP_MAP: Duration = Duration::from_secs(1);
+const REVOKE: Duration = Duration::from_secs(2);
+
+pub(crate) struct MemberTask {
+    coordinator: Arc<dyn Coordinator>,
+    config: MembershipConfig,
+    id: NodeId,
+    incarnation: Incarnation,
+    /// As it is on disk.
+    file: Option<NodeFile>,
+    file_failed: Option<String>,
+    /// A write under way, which no other may overtake.
+    saving: Option<JoinHandle<Result<()>>>,
+    saved: Instant,
+    roll: ClusterRoll,
+    /// All keys were heard at least once, so that absence means something.
+    has_roll: bool,
+    lease: Option<Lease>,
+    steward: Steward,
+    /// The junctions have their ids, and their digests were told.
+    has_assigned: bool,
+    /// It has been in the cluster since this process began.
+    has_joined: bool,
+    /// Its keys are as they should be, in this history of etcd.
+    is_in: bool,
+    /// Why not.
+    kept_out: Option<String>,
+    /// Since when another process runs as this node.
+    second_since: Option<Instant>,
+    is_away: bool,
+    history: u64,
+    board: AlarmBoard,
+    /// Alarms that stay.
+    latched: BTreeSet<ClusterAlarm>,
+    now: MembershipNews,
+    told: watch::Sender<Arc<MembershipNews>>,
+    /// Nothing is done before the watch has come so far, or this moment.
+    awaited: Revision,
+    not_before: Instant,
+    begun: Instant,
+}
+
+impl MemberTask {
+    pub fn new(
+        coordinator: Arc<dyn Coordinator>,
+        config: MembershipConfig,
+        id: NodeId,
+        incarnation: Incarnation,
+        file: Option<NodeFile>,
+        told: watch::Sender<Arc<MembershipNews>>,
+    ) -> MemberTask {
+        let known = file.as_ref().and_then(|file| file.map.as_ref()).map_or(0, |map| map.number());
+        let steward = Steward::new(config.down_after);
+        let begun = Instant::now();
+        MemberTask {
+            coordinator,
+            config,
+            id,
+            incarnation,
+            file,
+            file_failed: None,
+            saving: None,
+            saved: begun,
+            roll: ClusterRoll::behind(known),
+            has_roll: false,
+            lease: None,
+            steward,
+            has_assigned: false,
+            has_joined: false,
+            is_in: false,
+            kept_out: None,
+            second_since: None,
+            is_away: false,
+            history: 0,
+            board: AlarmBoard::default(),
+            latched: BTreeSet::new(),
+            now: MembershipNews::default(),
+            told,
+            awaited: Revision(0),
+            not_before: begun,
+            begun,
+        }
+    }
+
+    pub async fn run(mut self, stopped: oneshot::Receiver<()>) {
+        tokio::select! {
+            // Its sender is also gone when the membership is dropped; then this task ends without a word.
+            _ = stopped => {}
+            () = Box::pin(self.work()) => {}
+        }
+        self.keep(true).await;
+        if let Some(lease) = self.lease.take() {
+            let _ = timeout(REVOKE, lease.revoke()).await;
+        }
+    }
+
+    async fn work(&mut self) {
+        let mut watch = self.begin().await;
+        loop {
+            if let Err(error) = self.act().await {
+                if matches!(self.now.status, MembershipStatus::Refused(_)) {
+                    self.publish().await;
+                    return;
+                }
+                self.etcd_failed(&error);
+            }
+            self.look_whether_etcd_is_there().await;
+            self.publish().await;
+            tokio::select! {
+                event = watch.next() => match event {
+                    Some(event) => self.take_all(event, &mut watch).await,
+                    None => return,
+                },
+                () = sleep(self.config.tick.min(self.pause())) => {}
+            }
+        }
+    }
+
+    /// The first look decides whether the node has to go by its file.
+    async fn begin(&mut self) -> KeyWatch {
+        match self.coordinator.read("").await {
+            Ok(state) => {
+                let behind = state.revision;
+                self.take(&WatchEvent::Reset { state, went_back: false });
+                self.coordinator.watch("", Some(behind))
+            }
+            Err(error) => {
+                self.is_away = true;
+                self.etcd_failed(&error);
+                self.publish().await;
+                self.coordinator.watch("", None)
+            }
+        }
+    }
+
+    /// This one, and those that are there already.
+    async fn take_all(&mut self, event: WatchEvent, watch: &mut KeyWatch) {
+        self.take(&event);
+        for _ in 1..EVENTS_AT_ONCE {
+            tokio::select! {
+                biased;
+                event = watch.next() => match event {
+                    Some(event) => self.take(&event),
+                    None => return,
+                },
+                () = std::future::ready(()) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, event: &WatchEvent) {
+        let change = self.roll.take(event);
+        self.has_roll = true;
+        let Some(known) = change.went_back else { return };
+        let found = self.roll.revision();
+        self.latched.retain(|alarm| !matches!(alarm, ClusterAlarm::EtcdWentBack { .. }));
+        self.latched.insert(ClusterAlarm::EtcdWentBack { known, found });
+        self.history += 1;
+        self.is_in = false;
+        self.has_assigned = false;
+        self.awaited = Revision(0);
+        self.steward.begin_anew();
+    }
+
+    /// What is still to be waited for before something is done.
+    fn pause(&self) -> Duration {
+        let left = self.not_before.saturating_duration_since(Instant::now());
+        if left.is_zero() { self.config.tick } else { left.max(Duration::from_millis(1)) }
+    }
+
+    /// One step at most that changes anything.
+    async fn act(&mut self) -> Result<()> {
+        let is_told = self.roll.revision() >= self.awaited;
+        if !self.has_roll || !(is_told && self.awaited > Revision(0)) && Instant::now() < self.not_before {
+            return Ok(());
+        }
+        self.awaited = Revision(0);
+        let kept = self.file.as_ref().map(|file| file.cluster);
+        let cluster = match admit(&self.roll, kept, self.config.node.wire) {
+            Ok(cluster) => cluster,
+            Err(error) => return self.kept_out(error),
+        };
+        if kept.is_none() && !self.keep_identity(cluster).await {
+            return Ok(());
+        }
+        self.now.cluster = Some(cluster);
+        if self.lease.as_ref().is_none_or(|lease| lease.state() == LeaseState::Lost) {
+            self.lease = None;
+            self.lease = Some(self.coordinator.grant(self.config.lease).await?);
+        }
+        let Some(lease) = self.lease.as_ref().map(|lease| (lease.id(), lease.ttl())) else { return Ok(()) };
+        let differs = if self.has_assigned {
+            differences(&self.roll, &self.config.junctions)
+        } else {
+            let there = self.roll.alive.get(&self.id).and_then(|alive| alive.good());
+            there.map(|alive| alive.differs.clone()).unwrap_or_default()
+        };
+        let applicant = JoinApplicant {
+            id: self.id,
+            incarnation: self.incarnation,
+            profile: &self.config.node,
+            cluster: Some(cluster),
+            lease: lease.0,
+            has_joined: self.has_joined,
+            differs: &differs,
+        };
+        match register(&self.roll, &applicant, random()?)? {
+            NextStep::Done(()) => {}
+            NextStep::Swap(swap, ()) => return self.swap(&swap).await.map(drop),
+            NextStep::Refuse(error) => return self.kept_out(error),
+            NextStep::Wait(error) => {
+                let since = *self.second_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > lease.1.max(self.config.lease) + LEASE_SLACK {
+                    return self.kept_out(error);
+                }
+                self.wait(error.to_string());
+                return Ok(());
+            }
+        }
+        self.second_since = None;
+        if !self.has_assigned {
+            match assign(&self.roll, &self.config.junctions, &self.known_junctions(), self.id)? {
+                NextStep::Done(_) => self.has_assigned = true,
+                NextStep::Swap(swap, is_last) => {
+                    let is_won = self.swap(&swap).await?;
+                    self.has_assigned = is_won && is_last;
+                    // The ids are known once the watch has told them.
+                    return Ok(());
+                }
+                NextStep::Wait(error) | NextStep::Refuse(error) => return self.kept_out(error),
+            }
+        }
+        let is_known = |junction: &JunctionProfile| {
+            self.now.junctions.contains_key(&junction.path) || id_in(&self.roll, junction).is_some()
+        };
+        if !self.config.junctions.iter().all(is_known) {
+            // The watch is late, or somebody has removed one.
+            self.has_assigned = false;
+            self.not_before = Instant::now() + PAUSE;
+            return Ok(());
+        }
+        self.is_in = true;
+        self.has_joined = true;
+        self.kept_out = None;
+        self.now.status = MembershipStatus::Joined;
+        let seat = StewardSeat { node: self.id, incarnation: self.incarnation, lease: lease.0 };
+        if self.is_away {
+            self.steward.begin_anew();
+        } else if let Some(swap) = self.steward.next(&self.roll, seat, self.begun.elapsed())? {
+            self.swap(&swap).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether it was won. What comes next is decided from what the watch tells behind it.
+    async fn swap(&mut self, swap: &Swap) -> Result<bool> {
+        match self.coordinator.swap(swap).await {
+            Ok(SwapOutcome::Won(revision)) => {
+                self.awaited = revision;
+                self.not_before = Instant::now() + OWN_EVENT;
+                Ok(true)
+            }
+            Ok(SwapOutcome::Lost(_)) => {
+                // Many may have lost at once.
+                let spread = random()? % (PAUSE.as_millis() as u64);
+                self.not_before = Instant::now() + PAUSE + Duration::from_millis(spread);
+                Ok(false)
+            }
+            Err(error) if error.kind() == ErrorKind::OutcomeUnknown => {
+                self.not_before = Instant::now() + RETRY;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The cluster does not take this node as things are. One that has no map yet gives up; one that runs goes on with the map that it
+    /// has.
+    fn kept_out(&mut self, error: Error) -> Result<()> {
+        self.is_in = false;
+        if self.now.map.is_none() && self.roll.good_cluster().is_none() {
+            self.take_file(&error);
+        }
+        if self.now.map.is_none() {
+            self.now.status = MembershipStatus::Refused(error.clone());
+            return Err(error);
+        }
+        self.wait(error.to_string());
+        Ok(())
+    }
+
+    fn wait(&mut self, why: String) {
+        self.not_before = Instant::now() + self.config.tick.min(RETRY);
+        if self.now.map.is_none() && !matches!(&self.now.status, MembershipStatus::Waiting(_)) {
+            warn!("this node waits: {why}");
+            self.now.status = MembershipStatus::Waiting(why.clone());
+        }
+        self.kept_out = Some(why);
+    }
+
+    /// A call to etcd had no answer.
+    fn etcd_failed(&mut self, error: &Error) {
+        self.not_before = Instant::now() + RETRY;
+        // Leases begin anew when it is back.
+        self.second_since = None;
+        if self.now.map.is_some() {
+            return;
+        }
+        self.take_file(error);
+        if self.now.map.is_none() && !matches!(&self.now.status, MembershipStatus::Waiting(_)) {
+            warn!("this node has not been in a cluster and waits for etcd: {error}");
+            self.now.status = MembershipStatus::Waiting(error.to_string());
+        }
+    }
+
+    /// A node that was a member begins with what it knew last.
+    fn take_file(&mut self, error: &Error) {
+        let Some(NodeFile { cluster, map: Some(map), .. }) = &self.file else { return };
+        warn!(map = map.number(), "this node starts with the last map that it knew: {error}");
+        self.now.cluster = Some(*cluster);
+        self.now.map = Some(Arc::new(map.clone()));
+        self.now.status = MembershipStatus::FromFile(error.to_string());
+        let known = self.known_junctions();
+        let ids = self.config.junctions.iter();
+        self.now.junctions =
+            ids.filter_map(|junction| Some((junction.path.clone(), known.id_of(junction)?))).collect();
+    }
+
+    fn known_junctions(&self) -> KnownJunctions {
+        self.file.as_ref().map(|file| file.junctions.clone()).unwrap_or_default()
+    }
+
+    /// A new node writes down who it is before it is in the cluster: were it started anew as somebody else, its own name would be
+    /// taken.
+    async fn keep_identity(&mut self, cluster: ClusterId) -> bool {
+        let file = NodeFile { cluster, node: self.id, map: None, junctions: KnownJunctions::default() };
+        self.save(file).await;
+        if let Some(why) = self.file_failed.clone() {
+            self.wait(why);
+        }
+        self.file.is_some()
+    }
+
+    async fn save(&mut self, file: NodeFile) {
+        self.saved().await;
+        let (dir, copy) = (self.config.dir.clone(), file.clone());
+        self.saving = Some(tokio::task::spawn_blocking(move || copy.save(&dir)));
+        if self.saved().await {
+            self.file = Some(file);
+        }
+    }
+
+    /// Waits for the write that is under way. It goes on by itself when this is dropped, and is then waited for by the next one.
+    async fn saved(&mut self) -> bool {
+        let Some(saving) = self.saving.as_mut() else { return false };
+        let saved = saving.await;
+        self.saving = None;
+        self.saved = Instant::now();
+        self.file_failed = match saved {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        self.file_failed.is_none()
+    }
+
+    /// A quiet etcd is asked before it is taken to be away.
+    async fn look_whether_etcd_is_there(&mut self) {
+        let is_heard = |coordinator: &dyn Coordinator, most: Duration| {
+            coordinator.heard().is_some_and(|heard| heard <= most)
+        };
+        if !is_heard(&*self.coordinator, self.config.away_after / 2) {
+            let _ = self.coordinator.read(STEWARD_KEY).await;
+        }
+        let known = self.coordinator.heard().is_some() || self.is_away;
+        self.is_away = known && !is_heard(&*self.coordinator, self.config.away_after);
+    }
+
+    /// Tells what has changed, and keeps it on disk.
+    async fn publish(&mut self) {
+        let history = self.now.history;
+        if self.is_in {
+            self.take_map();
+            self.take_junctions();
+        }
+        self.keep(false).await;
+        let mut alarms = self.latched.clone();
+        if self.has_roll {
+            alarms.extend(alarms_of(&self.roll));
+        }
+        alarms.extend(self.is_away.then_some(ClusterAlarm::EtcdUnreachable));
+        alarms.extend(self.file_failed.clone().map(|why| ClusterAlarm::FileNotWritten { why }));
+        alarms.extend(self.why_not_in());
+        let (raised, over) = self.board.set(alarms, types::timeline::wall_clock());
+        raised.iter().for_each(|alarm| warn!("{alarm}"));
+        over.iter().for_each(|alarm| info!("over: {alarm}"));
+        self.now.alarms = self.board.raised();
+        if history != self.now.history {
+            info!(history = self.now.history, "the numbers of maps begin anew");
+        }
+        self.told.send_if_modified(|told| {
+            let changed = !is_same(told, &self.now);
+            if changed {
+                *told = Arc::new(self.now.clone());
+            }
+            changed
+        });
+    }
+
+    fn why_not_in(&self) -> Option<ClusterAlarm> {
+        if !self.has_roll || self.now.map.is_none() {
+            return None;
+        }
+        let kept = self.file.as_ref().map(|file| file.cluster);
+        match (&self.roll.cluster, kept) {
+            (None, _) => Some(ClusterAlarm::NoCluster),
+            (Some(found), Some(kept)) if found.good().is_some_and(|found| found.id != kept) => {
+                found.good().map(|found| ClusterAlarm::OtherCluster { found: found.id })
+            }
+            _ => self.kept_out.clone().map(|why| ClusterAlarm::NotIn { why }),
+        }
+    }
+
+    fn take_map(&mut self) {
+        if self.roll.good_cluster().is_none() {
+            return;
+        }
+        match self.roll.map() {
+            Ok(map) => {
+                let is_new = self.now.map.as_ref().is_none_or(|now| **now != map);
+                if is_new || self.now.history != self.history {
+                    info!(number = map.number(), nodes = map.nodes().len(), "the map of the cluster");
+                    self.now.map = Some(Arc::new(map));
+                    self.now.history = self.history;
+                }
+            }
+            Err(error) => warn!("the map stays as it is: {error}"),
+        }
+    }
+
+    /// Whoever serves files of a junction has its id in their handles: once this process has told an id it stays, and another one
+    /// counts from the next start.
+    fn take_junctions(&mut self) {
+        let known = self.known_junctions();
+        for junction in &self.config.junctions {
+            let Some(is) = id_in(&self.roll, junction) else { continue };
+            let path = junction.path.clone();
+            let told = self.now.junctions.get(&path).copied();
+            if let Some(was) = told.or_else(|| known.id_of(junction)).filter(|was| *was != is) {
+                let path = path.clone();
+                self.latched.insert(ClusterAlarm::JunctionRenumbered { path, was: was.0, is: is.0 });
+            }
+            self.now.junctions.entry(path).or_insert(is);
+        }
+    }
+
+    async fn keep(&mut self, at_once: bool) {
+        if !self.has_joined {
+            return;
+        }
+        let (Some(cluster), Some(map)) = (self.now.cluster, self.now.map.clone()) else { return };
+        let known = self.known_junctions();
+        let kept = self.config.junctions.iter().filter_map(|junction| {
+            let id = self.now.junctions.get(&junction.path)?.0;
+            Some(KnownJunction { id, path: junction.path.clone(), url: junction.url.clone() })
+        });
+        let junctions = KnownJunctions { junctions: kept.collect(), next: next_id(&self.roll, &known) };
+        let file = NodeFile { cluster, node: self.id, map: Some((*map).clone()), junctions };
+        let is_due = at_once || self.saved.elapsed() >= KEEP_MAP;
+        let kept = self.file.as_ref();
+        let is_first = kept.is_none_or(|kept| kept.map.is_none() || kept.junctions != file.junctions);
+        if kept != Some(&file) && (is_due || is_first) {
+            self.save(file).await;
+        }
+    }
+}
+
+fn is_same(told: &MembershipNews, now: &MembershipNews) -> bool {
+    let same_status = match (&told.status, &now.status) {
+        (MembershipStatus::FromFile(a), MembershipStatus::FromFile(b))
+        | (MembershipStatus::Waiting(a), MembershipStatus::Waiting(b)) => a == b,
+        (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+    };
+    same_status
+        && told.cluster == now.cluster
+        && told.map == now.map
+        && told.history == now.history
+        && told.junctions == now.junctions
+        && told.alarms == now.alarms
+}

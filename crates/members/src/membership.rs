@@ -1,0 +1,157 @@
+//! A node's membership, as the rest of the node sees it: the map, the ids of junctions, alarms.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::ClusterMap;
+use coordinator::Coordinator;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use types::{Error, ErrorKind, JunctionId, NodeId, Result};
+
+use crate::alarms::RaisedAlarm;
+use crate::identity::{new_incarnation, new_node_id};
+use crate::junctions::JunctionProfile;
+use crate::member_task::MemberTask;
+use crate::node_file::NodeFile;
+use crate::records::{ClusterId, Incarnation};
+use crate::register::NodeProfile;
+
+const LEASE: Duration = Duration::from_secs(8);
+const DOWN_AFTER: Duration = Duration::from_secs(60);
+const AWAY_AFTER: Duration = Duration::from_secs(10);
+const TICK: Duration = Duration::from_millis(500);
+
+#[derive(Clone, Debug)]
+pub struct MembershipConfig {
+    /// Where `cluster.json` is.
+    pub dir: PathBuf,
+    pub node: NodeProfile,
+    pub junctions: Vec<JunctionProfile>,
+    /// How long a dead node's sign of life lasts.
+    pub lease: Duration,
+    /// A node without a sign of life is marked out after this.
+    pub down_after: Duration,
+    /// An etcd that was not heard for so long is away.
+    pub away_after: Duration,
+    /// How often it is looked what time alone has changed.
+    pub tick: Duration,
+}
+
+impl MembershipConfig {
+    pub fn new(dir: PathBuf, node: NodeProfile, junctions: Vec<JunctionProfile>) -> MembershipConfig {
+        MembershipConfig {
+            dir,
+            node,
+            junctions,
+            lease: LEASE,
+            down_after: DOWN_AFTER,
+            away_after: AWAY_AFTER,
+            tick: TICK,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub enum MembershipStatus {
+    #[default]
+    Starting,
+    /// It has never been a member, and cannot become one for this reason at the moment.
+    Waiting(String),
+    /// It goes by what its file has, for this reason, and joins as soon as it can.
+    FromFile(String),
+    /// It has been in since its start. Alarms tell if it is not at the moment.
+    Joined,
+    /// It gave up. This is final.
+    Refused(Error),
+}
+
+/// All that a node knows from its membership.
+#[derive(Clone, Debug, Default)]
+pub struct MembershipNews {
+    pub status: MembershipStatus,
+    pub cluster: Option<ClusterId>,
+    pub map: Option<Arc<ClusterMap>>,
+    /// Counted up when the numbers of maps begin anew, because etcd was restored from a backup or wiped: a map of a later history is
+    /// newer, whatever its number.
+    pub history: u64,
+    /// By path.
+    pub junctions: BTreeMap<String, JunctionId>,
+    pub alarms: Vec<RaisedAlarm>,
+}
+
+/// Dropped, it is as if the process had died: the node's sign of life ends with its lease.
+pub struct Membership {
+    node: NodeId,
+    incarnation: Incarnation,
+    news: watch::Receiver<Arc<MembershipNews>>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Membership {
+    /// Reads the node's file and begins to join. Must be called inside of a runtime.
+    pub fn start(coordinator: Arc<dyn Coordinator>, config: MembershipConfig) -> Result<Membership> {
+        config.node.check()?;
+        config.junctions.iter().try_for_each(JunctionProfile::check)?;
+        if config.lease.is_zero() || config.tick.is_zero() {
+            return Err(Error::new(ErrorKind::Config, "join the cluster:", "a lease or a tick of no length"));
+        }
+        let file = NodeFile::load(&config.dir)?;
+        let node = file.as_ref().map_or_else(new_node_id, |file| Ok(file.node))?;
+        let incarnation = new_incarnation()?;
+        let (told, news) = watch::channel(Arc::new(MembershipNews::default()));
+        let (stop, stopped) = oneshot::channel();
+        let task = MemberTask::new(coordinator, config, node, incarnation, file, told);
+        let task = tokio::spawn(task.run(stopped));
+        Ok(Membership { node, incarnation, news, stop: Some(stop), task })
+    }
+
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    pub fn news(&self) -> watch::Receiver<Arc<MembershipNews>> {
+        self.news.clone()
+    }
+
+    pub fn now(&self) -> Arc<MembershipNews> {
+        self.news.borrow().clone()
+    }
+
+    /// Waits for the first map, however long that takes: from etcd, or from the node's file while etcd is away.
+    pub async fn first_map(&self) -> Result<Arc<ClusterMap>> {
+        let mut news = self.news.clone();
+        loop {
+            let now = news.borrow_and_update().clone();
+            if let MembershipStatus::Refused(error) = &now.status {
+                return Err(error.clone());
+            }
+            if let Some(map) = &now.map {
+                return Ok(map.clone());
+            }
+            let over = |_| Error::new(ErrorKind::Unavailable, "join the cluster:", "the node ends");
+            news.changed().await.map_err(over)?;
+        }
+    }
+
+    /// Ends the node's sign of life at once, so that it can be started again without a wait. It stays in the map.
+    pub async fn stop(mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,56 @@
+use std::os::unix::fs::PermissionsExt;
+
+use cluster::{MapNode, NodeLabel, NodeState};
+
+use super::*;
+
+fn file() -> NodeFile {
+    let node = MapNode {
+        id: NodeId(0xff),
+        name: "n1".to_owned(),
+        weight: u64::MAX,
+        label: NodeLabel::root(),
+        state: NodeState::Up,
+        addresses: vec!["10.0.0.1:7423".parse().expect("an address")],
+    };
+    let junction = KnownJunction { id: 3, path: "/show".to_owned(), url: "nfs://nas/show".to_owned() };
+    NodeFile {
+        cluster: ClusterId(7),
+        node: NodeId(0xff),
+        map: Some(ClusterMap::new(u64::MAX, vec![node]).expect("a map")),
+        junctions: KnownJunctions { junctions: vec![junction], next: 4 },
+    }
+}
+
+#[test]
+fn what_was_saved_is_loaded_and_is_nobody_elses() {
+    let dir = tempfile::tempdir().expect("a directory");
+    assert_eq!(NodeFile::load(dir.path()).expect("there is none"), None);
+    let identity = NodeFile { map: None, ..file() };
+    for saved in [identity, file()] {
+        // What a crash has left behind is no obstacle.
+        std::fs::write(dir.path().join(UNFINISHED), "half").expect("written");
+        saved.save(dir.path()).expect("saved");
+        assert_eq!(NodeFile::load(dir.path()).expect("it is good"), Some(saved));
+    }
+    let mode = std::fs::metadata(dir.path().join(NAME)).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 1);
+    let missing = dir.path().join("missing");
+    assert_eq!(file().save(&missing).expect_err("no directory").kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn altered_bytes_are_an_error_or_a_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    file().save(dir.path()).expect("saved");
+    let good = std::fs::read(dir.path().join(NAME)).expect("it is there");
+    for at in 0..good.len() {
+        for with in [0, b'"', b'9', 0xff] {
+            let mut bad = good.clone();
+            bad[at] = with;
+            let _ = NodeFile::parse(&bad);
+        }
+        assert!(at + 2 > good.len() || NodeFile::parse(&good[..at]).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! Members over the model of etcd, and over etcd as Debian has it.
+
+mod contract;
+mod outages;
+mod random;
+mod stage;
+mod storm;
+
+/// Each test over the model, whose time is injected, and over etcd.
+macro_rules! on_both {
+    ($($module:ident: $($name:ident)*;)*) => {
+        mod model {
+            $($(
+                #[tokio::test(start_paused = true)]
+                async fn $name() {
+                    crate::$module::$name(crate::stage::ModelStage::new()).await;
+                }
+            )*)*
+        }
+
+        mod etcd {
+            $($(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $name() {
+                    testkit::etcd::with_etcd(stringify!($name), 1, async |etcd| {
+                        crate::$module::$name(crate::stage::EtcdStage::new(etcd)).await;
+                    })
+                    .await;
+                }
+            )*)*
+        }
+    };
+}
+
+on_both! {
+    contract:
+    a_cluster_is_made_once
+    three_nodes_join_and_see_one_map_with_one_number
+    of_several_nodes_with_one_name_one_gets_in
+    a_second_incarnation_is_refused_and_a_restart_is_not
+    a_silent_node_is_out_and_up_again_on_its_return
+    when_the_steward_dies_another_one_takes_over
+    a_node_of_another_cluster_is_refused
+    what_operators_do_to_a_node_is_done_once
+    junctions_have_the_same_ids_on_all_nodes_and_none_twice
+    settings_that_differ_are_told_with_the_junction_and_the_nodes
+    a_record_that_cannot_be_read_is_left_out_alone;
+    outages:
+    with_etcd_away_a_member_starts_from_its_file_and_a_new_node_waits
+    an_outage_marks_nobody_out
+    a_wiped_etcd_takes_the_map_from_nobody
+    a_restored_etcd_begins_a_new_history
+    a_cluster_record_that_cannot_be_read_takes_the_map_from_nobody;
+}
