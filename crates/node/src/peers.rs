@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use peer::{
     HEARTBEAT, HeartbeatSource, IncarnationSeen, PeerClient, PeerClientConfig, PeerIdentity, local_addresses,
@@ -17,6 +17,8 @@ use crate::view::ClusterView;
 
 /// How often it is looked whose heartbeat is due.
 const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked which addresses this machine has.
+const LOCAL_LOOK: Duration = Duration::from_secs(10);
 
 pub struct PeerTable {
     us: PeerIdentity,
@@ -29,6 +31,8 @@ pub struct PeerTable {
 struct KnownPeer {
     client: PeerClient,
     addresses: Vec<SocketAddr>,
+    /// When it was last looked which addresses this machine has: they may change while the node's stay.
+    looked: Instant,
 }
 
 impl PeerTable {
@@ -49,8 +53,10 @@ impl PeerTable {
         let known = clients.entry(node).or_insert_with(|| KnownPeer {
             client: PeerClient::new(self.us.clone(), node, self.config, self.heartbeat.clone()),
             addresses: Vec::new(),
+            looked: Instant::now(),
         });
-        if known.addresses != *addresses {
+        if known.addresses != *addresses || known.looked.elapsed() > LOCAL_LOOK {
+            known.looked = Instant::now();
             known.addresses.clone_from(addresses);
             known.client.set_addresses(addresses, &local_addresses());
         }

@@ -114,17 +114,23 @@ impl ClusterView {
         if !state.history.advance(map.clone(), Instant::now()) {
             return false;
         }
-        for (placement, placed) in state.placements.values_mut() {
-            *placed = Arc::new(Placement::new(map.clone(), &placement.topology));
-        }
-        let known = map.clone();
-        state.liveness.retain(|node| known.node(node).is_some());
-        state.passed_over.retain(|node| map.node(*node).is_some());
+        state.place_by(&map);
         // Under the lock: of two maps at once the newer one is told last.
         self.number.send_replace(map.number());
         drop(state);
         self.tell(true);
         true
+    }
+
+    /// Goes by this map from now on, whatever its number: the coordinator was restored from a backup and counts anew.
+    pub fn begin_anew(&self, map: Arc<ClusterMap>) {
+        let mut state = self.state();
+        state.history = MapHistory::new(map.clone());
+        state.unsettled_at = Some(Instant::now());
+        state.place_by(&map);
+        self.number.send_replace(map.number());
+        drop(state);
+        self.tell(true);
     }
 
     /// Waits until the map has at least this number, for `most`.
@@ -251,6 +257,15 @@ impl ClusterView {
 }
 
 impl ViewState {
+    /// What follows from a map that has just come into force.
+    fn place_by(&mut self, map: &Arc<ClusterMap>) {
+        for (placement, placed) in self.placements.values_mut() {
+            *placed = Arc::new(Placement::new(map.clone(), &placement.topology));
+        }
+        self.liveness.retain(|node| map.node(node).is_some());
+        self.passed_over.retain(|node| map.node(*node).is_some());
+    }
+
     /// Whom a primary asks for what they hold: after a change of the map the primaries of before, and while nodes come and go the
     /// ranks that stood in for this one.
     fn holders(

@@ -107,6 +107,22 @@ async fn a_node_more_gets_its_stripes_from_those_that_have_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_map_of_a_restored_coordinator_comes_into_force_though_its_number_is_lower() {
+    let cluster = TestCluster::start(Setup::default()).await;
+    let file = cluster.file("file", MIB).await;
+    let (first, last) = (cluster.ranks(&file)[0], cluster.ranks(&file)[2]);
+    let last = &cluster.nodes[last];
+    let id = cluster.nodes[first].id;
+    // As it was before the stripe's primary joined.
+    let older = cluster.map(1, |node| if node == id { 0 } else { 1 << 40 });
+    assert!(!last.view.advance(older.clone()), "an older map by itself changes nothing");
+    last.view.begin_anew(older);
+    assert_eq!(last.view.number(), 1);
+    assert!(last.route(&file).asked.iter().all(|(node, _)| *node != id), "it keeps nothing by this map");
+    assert!(last.reader(&file).read_all().await.expect("read") == cluster.truth(&file).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_comes_back_gets_what_it_missed_from_those_that_stood_in_for_it() {
     let mut cluster = TestCluster::start(Setup::default()).await;
     let before = cluster.files(9, MIB).await;
