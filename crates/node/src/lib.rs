@@ -4,7 +4,7 @@
 //! - [`ClusterView`] (`view.rs`): the map in force, who answers, and so the [`ReadRoute`] of each read.
 //! - [`Placed`] (`placed.rs`): a junction's origin whose bytes take that route. The gateway stack above it knows no cluster.
 //! - [`ClusterReads`] (`reads.rs`): goes along a route, from node to node and last of all to the origin.
-//! - [`Keeper`] (`keeper.rs`): answers the other nodes' calls, through the same cache.
+//! - [`NodeService`] (`service.rs`): answers the other nodes' calls, through the same cache.
 //! - [`PeerTable`] (`peers.rs`): calls to the other nodes, and heartbeats.
 //!
 //! The way of a read that finds nothing here: cache, [`Placed`], route. A node that keeps no copy asks one that does, which asks
@@ -15,16 +15,16 @@
 //! before they are kept. What a node says of the file or of the origin is the answer; only a node that cannot be asked is passed
 //! over. Begin with `view.rs`.
 
-mod keeper;
 mod metrics;
 mod peers;
 mod placed;
 mod reads;
+mod service;
 mod view;
 
-pub use keeper::{Keeper, KeptJunctions};
 pub use metrics::{FromLabels, Metrics, ReadFrom};
 pub use peers::PeerTable;
 pub use placed::Placed;
-pub use reads::{ClusterReads, WantedBy};
+pub use reads::{AskedAs, ClusterReads};
+pub use service::{NodeService, ServedJunctions};
 pub use view::{ClusterView, JunctionPlacement, ReadRoute};

@@ -44,7 +44,7 @@ pub struct Metrics {
     /// Bytes sent to other nodes.
     pub served_bytes: Counter,
     /// Nodes that were asked in vain, so that another one was asked.
-    pub passed_on: Counter,
+    pub failed_asks: Counter,
 }
 
 impl Metrics {
@@ -59,9 +59,9 @@ impl Metrics {
         registry.register(name("read_bytes"), "Bytes of those", self.read_bytes.clone());
         registry.register(name("served_bytes"), "Bytes sent to other nodes", self.served_bytes.clone());
         registry.register(
-            name("passed_on"),
+            name("failed_asks"),
             "Nodes that were asked for bytes in vain",
-            self.passed_on.clone(),
+            self.failed_asks.clone(),
         );
     }
 

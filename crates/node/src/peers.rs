@@ -25,10 +25,10 @@ pub struct PeerTable {
     config: PeerClientConfig,
     heartbeat: HeartbeatSource,
     view: Arc<ClusterView>,
-    clients: Mutex<HashMap<NodeId, KnownPeer>>,
+    clients: Mutex<HashMap<NodeId, CalledPeer>>,
 }
 
-struct KnownPeer {
+struct CalledPeer {
     client: PeerClient,
     addresses: Vec<SocketAddr>,
     /// When it was last looked which addresses this machine has: they may change while the node's stay.
@@ -50,7 +50,7 @@ impl PeerTable {
         let map = self.view.map();
         let addresses = &map.node(node)?.addresses;
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = clients.entry(node).or_insert_with(|| KnownPeer {
+        let known = clients.entry(node).or_insert_with(|| CalledPeer {
             client: PeerClient::new(self.us.clone(), node, self.config, self.heartbeat.clone()),
             addresses: Vec::new(),
             looked: Instant::now(),

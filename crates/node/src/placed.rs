@@ -9,7 +9,7 @@ use origin::{FileToRead, Layer, Origin, OriginAnswer, OriginCall, Sending};
 use peer::message::READ_MAX;
 use types::{ByteRange, Distance, FileId, JunctionId, Result, Supplier};
 
-use crate::reads::{ClusterReads, WantedBy};
+use crate::reads::{AskedAs, ClusterReads};
 
 /// The outermost layer around a junction's store, in a cluster. Names, attributes and changes go to the store, from each node by
 /// itself; bytes of files take the route of their stripe.
@@ -44,7 +44,7 @@ impl Layer for Placed {
 
     async fn around_read_file<'a>(&'a self, file: &'a FileToRead<'a>, range: ByteRange) -> Result<Bytes> {
         let one = async |range: ByteRange| {
-            let read = self.reads.read(self.junction, file, range, WantedBy::Client, self.inner()).await;
+            let read = self.reads.read(self.junction, file, range, AskedAs::Gateway, self.inner()).await;
             let (bytes, from) = read?;
             self.reads.metrics.count(from, range.length);
             Ok(bytes)

@@ -27,14 +27,14 @@ pub struct ClusterReads {
     distances: Mutex<HashMap<JunctionId, Distance>>,
 }
 
-/// For whom bytes are wanted.
+/// As what this node is asked for bytes. It decides whom the node may ask in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WantedBy {
-    /// A client of this node.
-    Client,
-    /// Another node, of this one's copy. The read was handed on so many times.
-    Rank { hops: u8 },
-    /// Another node, of this one as the primary.
+pub enum AskedAs {
+    /// As a gateway, by a client.
+    Gateway,
+    /// As a node that keeps a copy, by another node. The read was handed on so many times.
+    Copy { hops: u8 },
+    /// As the primary, by another node.
     Primary,
 }
 
@@ -61,13 +61,13 @@ impl ClusterReads {
         junction: JunctionId,
         file: &FileToRead<'_>,
         range: ByteRange,
-        wanted_by: WantedBy,
+        asked_as: AskedAs,
         origin: &dyn Origin,
     ) -> Result<(Bytes, ReadFrom)> {
-        let route = self.route(junction, file, range, wanted_by);
+        let route = self.route(junction, file, range, asked_as);
         let asked = route.as_ref().map_or(&[][..], |route| &route.asked);
         for (node, role) in asked {
-            let hops = if let WantedBy::Rank { hops } = wanted_by { hops + 1 } else { 0 };
+            let hops = if let AskedAs::Copy { hops } = asked_as { hops + 1 } else { 0 };
             let request = ReadRequest {
                 file: file.id,
                 version: file.version,
@@ -92,13 +92,13 @@ impl ClusterReads {
                 // It had no such bytes.
                 Ok(Err(told)) if told.kind() == ErrorKind::NotFound => {}
                 Ok(Err(e)) | Err(e) => {
-                    self.metrics.passed_on.inc();
+                    self.metrics.failed_asks.inc();
                     tracing::debug!(%node, file = %file.id, "another node is asked for a read: {e}");
                 }
             }
         }
         let from = match &route {
-            Some(route) if !route.is_primary && wanted_by != WantedBy::Primary => ReadFrom::Around,
+            Some(route) if !route.is_primary && asked_as != AskedAs::Primary => ReadFrom::Around,
             _ => ReadFrom::Origin,
         };
         origin.read_file(file, range).await.map(|bytes| (bytes, from))
@@ -120,14 +120,14 @@ impl ClusterReads {
         junction: JunctionId,
         file: &FileToRead<'_>,
         range: ByteRange,
-        wanted_by: WantedBy,
+        asked_as: AskedAs,
     ) -> Option<ReadRoute> {
         if !may_travel(range) || range.length > READ_MAX {
             return None;
         }
         let stripe = Stripe::at(file.id, range.offset);
-        let mut route = self.view.route(junction, stripe, wanted_by != WantedBy::Client)?;
-        if wanted_by == WantedBy::Primary {
+        let mut route = self.view.route(junction, stripe, asked_as != AskedAs::Gateway)?;
+        if asked_as == AskedAs::Primary {
             // Whoever asks takes this node for the primary: no other one is asked to fetch, or maps that differ make a circle.
             route.asked.retain(|(_, role)| *role == ReadRole::Holder);
         }

@@ -148,9 +148,9 @@ impl ClusterView {
         state.placements.insert(junction, (placement, placed));
     }
 
-    /// The route of a read by a client of this node, or (`as_rank`) by another node that asked this one for its copy.
+    /// The route of a read by a client of this node, or (`for_another_node`) by another node that asked this one for its copy.
     /// `None`: the junction is not spread over the nodes.
-    pub fn route(&self, junction: JunctionId, stripe: Stripe, as_rank: bool) -> Option<ReadRoute> {
+    pub fn route(&self, junction: JunctionId, stripe: Stripe, for_another_node: bool) -> Option<ReadRoute> {
         let state = self.state();
         let (settings, placed) = state.placements.get(&junction)?;
         let reachable = |node: NodeId| node == self.own || !state.passed_over.contains(&node);
@@ -160,7 +160,7 @@ impl ClusterView {
         let is_primary = primary == Some(self.own);
         let asked = if is_primary {
             state.holders(&ranks, stripe, copies, settings, self.own)
-        } else if keeps || as_rank {
+        } else if keeps || for_another_node {
             // Those before it, each of which is the primary if the ones before that do not answer.
             let before = ranks.all().take_while(|node| *node != self.own).filter(|node| reachable(*node));
             before.map(|node| (node, ReadRole::Primary)).collect()

@@ -2,8 +2,8 @@
 
 /// Who is asked for bytes that are missing here. A node alone has the origin only.
 ///
-/// The order is that of waiting: the origin waits for nobody, a stripe's primary for the origin, a holder of a copy for the
-/// primary. Fetches of each have a budget of bytes in flight of their own, so nodes that fetch from each other cannot wait in
+/// The order is that of waiting: the origin waits for nobody, a stripe's primary for the origin, a node that keeps a
+/// copy for the primary. Fetches of each have a budget of bytes in flight of their own, so nodes that fetch from each other cannot wait in
 /// a circle, however full they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Supplier {

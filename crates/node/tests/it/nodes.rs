@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cache::{Cache, CacheKey, Lend, Source};
 use cluster::{ClusterMap, MapNode, NodeLabel, NodeState, Stripe};
-use node::{ClusterReads, ClusterView, JunctionPlacement, Keeper, Metrics, PeerTable, Placed, ReadRoute};
+use node::{
+    ClusterReads, ClusterView, JunctionPlacement, Metrics, NodeService, PeerTable, Placed, ReadRoute,
+};
 use origin::count::{Count, OriginMetrics};
 use origin::delay::Delay;
 use origin::memory::MemoryOrigin;
@@ -118,7 +120,7 @@ impl TestCluster {
             PeerTable::new(identity.clone(), PeerClientConfig::default(), heartbeat.clone(), view.clone());
         let metrics = Metrics::default();
         let reads = Arc::new(ClusterReads::new(view.clone(), peers.clone(), metrics.clone()));
-        let keeper = Keeper::new(
+        let service = NodeService::new(
             reads.clone(),
             cache.clone(),
             HashMap::from([(JUNCTION, counted.clone() as Arc<dyn Origin>)]),
@@ -128,7 +130,7 @@ impl TestCluster {
             listen: vec!["127.0.0.1:0".parse().expect("an address")],
             ..Default::default()
         };
-        let server = PeerServer::bind(listen, identity, Arc::new(keeper)).await.expect("a port");
+        let server = PeerServer::bind(listen, identity, Arc::new(service)).await.expect("a port");
         let address = server.local_addrs().expect("known")[0];
         let (stop, stopped) = watch::channel(false);
         let tasks = vec![tokio::spawn(server.serve(stopped.clone())), tokio::spawn(peers.beat(stopped))];
@@ -203,7 +205,7 @@ impl TestCluster {
         let of = |node: &TestNode| {
             let reads = |from| (from, node.metrics.reads.get_or_create(&node::FromLabels { from }).get());
             let all = [Rank, Primary, Holder, Origin, Around].map(reads);
-            format!("{}: {all:?}, {} passed on", node.id, node.metrics.passed_on.get())
+            format!("{}: {all:?}, {} asked in vain", node.id, node.metrics.failed_asks.get())
         };
         self.nodes.iter().map(of).collect::<Vec<_>>().join("; ")
     }

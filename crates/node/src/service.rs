@@ -19,30 +19,30 @@ use peer::{HeartbeatSource, PeerCaller, PeerService, ReadAnswer};
 use types::{ByteRange, Distance, Error, ErrorKind, JunctionId, Result, Supplier};
 
 use crate::metrics::ReadFrom;
-use crate::reads::{ClusterReads, WantedBy};
+use crate::reads::{AskedAs, ClusterReads};
 
 /// A node that hears of a newer map waits so long for it to arrive here, too.
 const MAP_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The origins of this node by the ids that all nodes know them by.
-pub type KeptJunctions = HashMap<JunctionId, Arc<dyn Origin>>;
+pub type ServedJunctions = HashMap<JunctionId, Arc<dyn Origin>>;
 
-pub struct Keeper {
+pub struct NodeService {
     reads: Arc<ClusterReads>,
     cache: Arc<Cache>,
-    junctions: RwLock<KeptJunctions>,
+    junctions: RwLock<ServedJunctions>,
     heartbeat: HeartbeatSource,
 }
 
-impl Keeper {
+impl NodeService {
     /// `junctions`: this node's way to the stores, without [`Placed`](crate::Placed).
     pub fn new(
         reads: Arc<ClusterReads>,
         cache: Arc<Cache>,
-        junctions: KeptJunctions,
+        junctions: ServedJunctions,
         heartbeat: HeartbeatSource,
-    ) -> Keeper {
-        Keeper { reads, cache, junctions: RwLock::new(junctions), heartbeat }
+    ) -> NodeService {
+        NodeService { reads, cache, junctions: RwLock::new(junctions), heartbeat }
     }
 
     fn origin_of(&self, junction: JunctionId) -> Result<Arc<dyn Origin>> {
@@ -56,7 +56,7 @@ impl Keeper {
 }
 
 #[async_trait]
-impl PeerService for Keeper {
+impl PeerService for NodeService {
     async fn read(&self, from: PeerCaller, request: &ReadRequest) -> Result<ReadAnswer> {
         let key = CacheKey { file: request.file, version: request.version, size: request.size };
         let view = &self.reads.view;
@@ -75,16 +75,16 @@ impl PeerService for Keeper {
             let why = format!("node {} is not in the map {}", from.node, view.number());
             return Err(Error::new(ErrorKind::NotPermitted, "read for a node:", why));
         }
-        let wanted_by = match request.role {
-            ReadRole::Primary => WantedBy::Primary,
-            _ => WantedBy::Rank { hops: request.hops },
+        let asked_as = match request.role {
+            ReadRole::Primary => AskedAs::Primary,
+            _ => AskedAs::Copy { hops: request.hops },
         };
-        let source = Arc::new(KeeperSource {
+        let source = Arc::new(ServiceSource {
             reads: self.reads.clone(),
             origin,
             junction: request.junction,
             reference: Reference(request.reference.clone()),
-            wanted_by,
+            asked_as,
             asked_nodes: AtomicBool::new(false),
             asked_origin: AtomicBool::new(false),
         });
@@ -138,7 +138,7 @@ impl PeerService for Keeper {
     }
 }
 
-impl Keeper {
+impl NodeService {
     fn answer(
         &self,
         request: &ReadRequest,
@@ -154,17 +154,17 @@ impl Keeper {
 }
 
 /// Fetches what is missing here for another node.
-struct KeeperSource {
+struct ServiceSource {
     reads: Arc<ClusterReads>,
     origin: Arc<dyn Origin>,
     junction: JunctionId,
     reference: Reference,
-    wanted_by: WantedBy,
+    asked_as: AskedAs,
     asked_nodes: AtomicBool,
     asked_origin: AtomicBool,
 }
 
-impl KeeperSource {
+impl ServiceSource {
     fn served_from(&self) -> ServedFrom {
         match (self.asked_origin.load(Ordering::Relaxed), self.asked_nodes.load(Ordering::Relaxed)) {
             (true, _) => ServedFrom::Origin,
@@ -175,12 +175,12 @@ impl KeeperSource {
 }
 
 #[async_trait]
-impl Source for KeeperSource {
+impl Source for ServiceSource {
     async fn read(&self, key: &CacheKey, range: ByteRange) -> Result<Bytes> {
         let file =
             FileToRead { id: key.file, reference: &self.reference, version: key.version, size: key.size };
         let (bytes, from) =
-            self.reads.read(self.junction, &file, range, self.wanted_by, self.origin.as_ref()).await?;
+            self.reads.read(self.junction, &file, range, self.asked_as, self.origin.as_ref()).await?;
         let asked = match from {
             ReadFrom::Origin | ReadFrom::Around => &self.asked_origin,
             _ => &self.asked_nodes,
@@ -194,9 +194,9 @@ impl Source for KeeperSource {
     }
 
     fn supplier(&self, _: &CacheKey, _: ByteRange) -> Supplier {
-        match self.wanted_by {
-            WantedBy::Primary => Supplier::Origin,
-            WantedBy::Client | WantedBy::Rank { .. } => Supplier::Primary,
+        match self.asked_as {
+            AskedAs::Primary => Supplier::Origin,
+            AskedAs::Gateway | AskedAs::Copy { .. } => Supplier::Primary,
         }
     }
 
