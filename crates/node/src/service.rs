@@ -53,6 +53,16 @@ impl NodeService {
             Error::new(ErrorKind::NotSupported, "read for a node:", what)
         })
     }
+
+    /// Refuses a node that is not in the map: its certificate is good for years after it was forgotten.
+    fn demand_member(&self, from: PeerCaller) -> Result<()> {
+        let map = self.reads.view.map();
+        if map.node(from.node).is_some() {
+            return Ok(());
+        }
+        let why = format!("node {} is not in the map {}", from.node, map.number());
+        Err(Error::new(ErrorKind::NotPermitted, "answer a node:", why))
+    }
 }
 
 #[async_trait]
@@ -60,7 +70,13 @@ impl PeerService for NodeService {
     async fn read(&self, from: PeerCaller, request: &ReadRequest) -> Result<ReadAnswer> {
         let key = CacheKey { file: request.file, version: request.version, size: request.size };
         let view = &self.reads.view;
-        if request.role == ReadRole::Holder {
+        let is_holder = request.role == ReadRole::Holder;
+        // Two nodes have to agree on who keeps a stripe; a holder only has to know who asks.
+        if request.map > view.number() && !(is_holder && self.demand_member(from).is_ok()) {
+            view.reach(request.map, MAP_PATIENCE).await;
+        }
+        self.demand_member(from)?;
+        if is_holder {
             let Some(pieces) = self.cache.read_present(&key, request.range).await? else {
                 return Err(Error::new(ErrorKind::NotFound, "read for a node:", "it is not kept here"));
             };
@@ -68,13 +84,6 @@ impl PeerService for NodeService {
         }
         let origin = self.origin_of(request.junction)?;
         let distance = origin.distance();
-        if request.map > view.number() {
-            view.reach(request.map, MAP_PATIENCE).await;
-        }
-        if view.map().node(from.node).is_none() {
-            let why = format!("node {} is not in the map {}", from.node, view.number());
-            return Err(Error::new(ErrorKind::NotPermitted, "read for a node:", why));
-        }
         let asked_as = match request.role {
             ReadRole::Primary => AskedAs::Primary,
             _ => AskedAs::Copy { hops: request.hops },
@@ -102,7 +111,8 @@ impl PeerService for NodeService {
         self.answer(request, pieces, source.served_from(), distance)
     }
 
-    async fn have(&self, _: PeerCaller, request: &HaveRequest) -> Result<HaveAnswer> {
+    async fn have(&self, from: PeerCaller, request: &HaveRequest) -> Result<HaveAnswer> {
+        self.demand_member(from)?;
         let key = CacheKey { file: request.file, version: request.version, size: request.size };
         let stripes = request.first..request.first + request.stripes;
         let ranges = stripes.map(|index| Stripe { file: request.file, index }.range(request.size));

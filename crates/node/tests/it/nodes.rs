@@ -18,8 +18,8 @@ use origin::memory::MemoryOrigin;
 use origin::{FileToRead, Object, Origin};
 use peer::message::Heartbeat;
 use peer::{
-    ClusterAuthority, HeartbeatSource, PeerClientConfig, PeerIdentity, PeerServer, PeerServerConfig,
-    make_authority,
+    ClusterAuthority, HeartbeatSource, PeerClient, PeerClientConfig, PeerIdentity, PeerServer,
+    PeerServerConfig, make_authority,
 };
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -188,6 +188,18 @@ impl TestCluster {
             files.push(self.file(&format!("file{at}"), size).await);
         }
         files
+    }
+
+    /// What calls a node of the cluster under the id `caller`, with a certificate of the cluster.
+    pub fn client(&self, caller: NodeId, called: usize) -> PeerClient {
+        let issued = self.authority.issue("caller", caller).expect("a certificate");
+        let identity = PeerIdentity::new(&issued).expect("an identity");
+        let beat = Heartbeat { node: caller, incarnation: 1, map: 0, build: "test".into() };
+        let called = &self.nodes[called];
+        let client =
+            PeerClient::new(identity, called.id, PeerClientConfig::default(), Arc::new(move || beat.clone()));
+        client.set_addresses(&[called.address], &[]);
+        client
     }
 
     /// Bytes that the store was asked for, by all nodes.

@@ -5,8 +5,10 @@ use std::time::Duration;
 use cluster::STRIPE_BYTES;
 use node::ReadFrom;
 use origin::Origin;
+use peer::PeerClient;
+use peer::message::{HaveRequest, ReadRequest, ReadRole, ReadUrgency};
 use tokio::time::timeout;
-use types::{BLOCK_SIZE, ByteRange, ErrorKind, Supplier};
+use types::{BLOCK_SIZE, ByteRange, ErrorKind, NodeId, Result, Supplier};
 
 use crate::nodes::*;
 
@@ -144,5 +146,44 @@ async fn a_node_that_is_asked_as_the_primary_asks_nobody_to_fetch() {
     for at in cluster.ranks(&file) {
         let route = cluster.nodes[at].route(&file);
         assert!(route.asked.iter().all(|(node, _)| *node != cluster.nodes[at].id), "{route:?}");
+    }
+}
+
+/// What each kind of READ, and then a HAVE, of a file of one block is answered.
+async fn answers(client: &PeerClient, file: &KnownFile) -> Vec<Result<()>> {
+    let (id, version, size) = (file.key.file, file.key.version, file.key.size);
+    let mut answers = Vec::new();
+    for role in [ReadRole::Rank, ReadRole::Primary, ReadRole::Holder] {
+        let request = ReadRequest {
+            file: id,
+            version,
+            size,
+            range: ByteRange::new(0, size),
+            junction: JUNCTION,
+            reference: file.object.reference.0.clone(),
+            role,
+            hops: 0,
+            urgency: ReadUrgency::Demand,
+            map: 0,
+        };
+        answers.push(client.read(&request, NEVER).await.expect("it is asked").map(drop));
+    }
+    let request = HaveRequest { file: id, version, size, first: 0, stripes: 1 };
+    answers.push(client.have(&request, NEVER).await.map(drop));
+    answers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_not_in_the_map_gets_no_bytes_and_hears_of_none() {
+    let cluster = TestCluster::start(Setup::default()).await;
+    let file = cluster.file("file", BLOCK_SIZE).await;
+    let primary = cluster.ranks(&file)[0];
+    cluster.nodes[primary].reader(&file).read_all().await.expect("it is kept there now");
+    let member = cluster.nodes[cluster.ranks(&file)[1]].id;
+    let answered = answers(&cluster.client(member, primary), &file).await;
+    assert!(answered.iter().all(Result::is_ok), "{answered:?}");
+    for refused in answers(&cluster.client(NodeId(99), primary), &file).await {
+        let error = refused.expect_err("it is not in the map");
+        assert_eq!(error.kind(), ErrorKind::NotPermitted, "{error}");
     }
 }
