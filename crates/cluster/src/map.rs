@@ -14,8 +14,8 @@ use crate::label::NodeLabel;
 pub const NODES_MAX: usize = 4096;
 /// The most addresses of a node.
 pub const ADDRESSES_MAX: usize = 16;
-/// The longest JSON of a map: twice what the most nodes with some addresses each come to.
-pub const MAP_BYTES_MAX: usize = 4 << 20;
+/// The longest JSON of a map. The largest legal map, of [`NODES_MAX`] nodes with the longest names, labels and addresses, has less.
+pub const MAP_BYTES_MAX: usize = 8 << 20;
 /// The longest name of a node, in bytes.
 const NAME_MAX: usize = 63;
 /// The version of the JSON. It is raised when a reader that ignores what is new would compute other ranks.

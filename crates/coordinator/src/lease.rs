@@ -6,7 +6,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{oneshot, watch};
-use types::Result;
+use types::{Error, ErrorKind, Result};
+
+/// The longest lease that is asked for. etcd's own limit is 9,000,000,000 s.
+const MAX_TTL: Duration = Duration::from_secs(86_400);
+
+/// The length of a lease in whole seconds, as etcd counts. Refuses none at all and more than [`MAX_TTL`].
+pub(crate) fn whole_seconds(ttl: Duration) -> Result<u32> {
+    let seconds = u32::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+    if ttl.is_zero() || ttl > MAX_TTL {
+        let context = format!("{ttl:?} is no length for one");
+        return Err(Error::new(ErrorKind::InvalidArgument, "grant a lease", context));
+    }
+    Ok(seconds)
+}
 
 /// As etcd names it. Unique among all leases of one etcd.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,7 +97,8 @@ impl Lease {
         }
     }
 
-    /// How long the lease lasts at least if nothing is heard from now on, etcd willing.
+    /// How long the lease lasts at least, counted from when the last keepalive that was answered was sent. It is a hint: etcd may end
+    /// a lease earlier.
     pub fn remaining(&self) -> Duration {
         match *self.states.borrow() {
             LeaseState::Lost => Duration::ZERO,

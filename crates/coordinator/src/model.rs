@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use types::{Error, ErrorKind, Result};
 
-use crate::lease::LeaseKeeper;
+use crate::lease::{LeaseKeeper, whole_seconds};
 use crate::swap::SwapVerdict;
 use crate::{
     Coordinator, KeyWatch, Lease, LeaseId, LeaseState, PrefixState, Revision, Swap, SwapLoss, SwapOutcome,
@@ -210,11 +210,7 @@ impl Coordinator for ModelClient {
     }
 
     async fn grant(&self, ttl: Duration) -> Result<Lease> {
-        if ttl.is_zero() {
-            return Err(Error::new(ErrorKind::InvalidArgument, "grant a lease", "of no length"));
-        }
-        // As etcd does it.
-        let ttl = Duration::from_secs(u64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(u64::MAX));
+        let ttl = Duration::from_secs(whole_seconds(ttl)?.into());
         let (states_told, states) = watch::channel(LeaseState::Held);
         let (stop, stopped) = oneshot::channel();
         let id = self.call("grant a lease", |state| Ok(state.grant(self.id, ttl, states_told, stopped)))?;

@@ -108,6 +108,24 @@ fn the_largest_map_with_usual_names_fits_in_the_bytes_of_one() {
 }
 
 #[test]
+fn the_largest_legal_map_is_read_back() {
+    let longest = "[2001:db80:ffff:ffff:ffff:ffff:ffff:ffff%4294967295]:65535".parse().expect("an address");
+    let label = format!("{}/{}", format!("/{}", "x".repeat(63)).repeat(3), "x".repeat(62));
+    let nodes = (0..NODES_MAX as u64).map(|at| MapNode {
+        id: NodeId(u64::MAX - at),
+        name: "n".repeat(NAME_MAX),
+        weight: u64::MAX,
+        label: label.parse().expect("the longest label"),
+        state: NodeState::Draining,
+        addresses: vec![longest; ADDRESSES_MAX],
+    });
+    let map = ClusterMap::new(u64::MAX, nodes.collect()).expect("a map");
+    let text = map.to_json().expect("JSON");
+    assert!((5 << 20..MAP_BYTES_MAX).contains(&text.len()), "{} bytes", text.len());
+    assert_eq!(parse(&text).expect("it is a map"), map);
+}
+
+#[test]
 fn a_map_with_fields_that_are_not_known_yet_is_read() {
     let text =
         TEXT.replace("\"name\"", "\"build\":\"0.9\",\"name\"").replace("\"number\"", "\"x\":[],\"number\"");

@@ -12,20 +12,14 @@ use types::{Error, ErrorKind, Result};
 use super::EtcdShared;
 use super::endpoints::error_of;
 use super::failure::{EtcdFailure, RequestFate};
-use crate::lease::LeaseKeeper;
+use crate::lease::{LeaseKeeper, whole_seconds};
 use crate::{Lease, LeaseId, LeaseState};
 
-/// etcd's own limit is 9,000,000,000 s.
-const MAX_TTL: Duration = Duration::from_secs(86_400);
 /// Between two rounds of keepalives that nobody answered.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub async fn grant(shared: Arc<EtcdShared>, ttl: Duration) -> Result<Lease> {
-    if ttl.is_zero() || ttl > MAX_TTL {
-        let context = format!("{ttl:?} is no length for one");
-        return Err(Error::new(ErrorKind::InvalidArgument, "grant a lease", context));
-    }
-    let seconds = i64::try_from(ttl.as_millis().div_ceil(1000)).unwrap_or(1);
+    let seconds = i64::from(whole_seconds(ttl)?);
     let asked = since_boot();
     // One whose answer was lost is nobody's, and ends by itself.
     let granted =

@@ -208,6 +208,14 @@ pub async fn a_revoked_lease_takes_its_keys_with_it(stage: impl Stage) {
     assert_eq!(contents(&*client, "").await.len(), 1);
 }
 
+pub async fn a_lease_of_no_length_or_of_more_than_a_day_is_refused(stage: impl Stage) {
+    let client = stage.client().await;
+    for length in [Duration::ZERO, Duration::from_secs(86_401), Duration::MAX] {
+        let error = client.grant(length).await.expect_err("no such lease");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    }
+}
+
 pub async fn a_lease_that_is_dropped_ends_by_itself(stage: impl Stage) {
     let client = stage.client().await;
     let lease = client.grant(TTL).await.expect("a lease");

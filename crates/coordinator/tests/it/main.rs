@@ -1,4 +1,14 @@
 //! Both coordinators are held to one suite: etcd as Debian has it, and the model that other crates test with.
+//!
+//! The cast:
+//! - `stage.rs`: where a test takes place, over the model or over etcd: its clients, and what can happen to the servers.
+//! - `contract.rs`: the suite. Each of its tests is run on both stages by the macro below, which has the list.
+//! - `history.rs`: the state of a prefix as the events of a watch lead to it, and whether the order of the events was right.
+//! - `outages.rs`: what only real servers do: some stop, die, or come back with another history.
+//! - `random.rs`: random operations of several nodes, some of whose answers are lost, checked against the order of revisions.
+//! - `tls.rs`: certificates on both sides.
+//!
+//! Begin with `contract.rs`.
 
 mod contract;
 mod history;
@@ -44,6 +54,7 @@ on_both! {
     the_keys_of_a_killed_holder_end_with_its_lease
     a_lease_that_is_held_outlives_its_length
     a_revoked_lease_takes_its_keys_with_it
+    a_lease_of_no_length_or_of_more_than_a_day_is_refused
     a_lease_that_is_dropped_ends_by_itself
     what_is_put_under_a_lease_that_has_ended_is_refused
     a_swap_whose_answer_was_lost_is_read_back
