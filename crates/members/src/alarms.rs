@@ -60,10 +60,7 @@ impl fmt::Display for ClusterAlarm {
                 "etcd was restored from a backup or wiped: it is at revision {found}, and {known} was known"
             ),
             ClusterAlarm::NoCluster => {
-                write!(
-                    f,
-                    "etcd holds no cluster any more; the last map stays in force (see \"cluster init\")"
-                )
+                write!(f, "etcd holds no cluster any more; the last map stays in force")
             }
             ClusterAlarm::OtherCluster { found } => {
                 write!(f, "etcd holds another cluster, {found}; the last map of this one stays in force")
@@ -112,7 +109,7 @@ pub struct AlarmBoard {
 }
 
 impl AlarmBoard {
-    /// These are all there are now. Answers with those that are new, and those that are over.
+    /// Sets the alarms that are in force now. Returns those that are new, and those that are over.
     pub fn set(
         &mut self,
         current: BTreeSet<ClusterAlarm>,

@@ -18,8 +18,8 @@ const FORMAT: u64 = 1;
 /// A map, and some thousands of junctions.
 const BYTES_MAX: u64 = 2 * MAP_BYTES_MAX as u64;
 /// What an operator can do about a file that cannot be read.
-const ADVICE: &str = "restore it from a backup, or remove it: the node then joins as a new one, and \"forebay nodes\" \
-                      shows the former one until it is forgotten";
+const ADVICE: &str = "restore it from a backup, or remove it: the node then joins as a new one, under \
+                      another name unless the former one is forgotten";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFile {
@@ -47,6 +47,8 @@ struct FileText {
 
 impl NodeFile {
     /// `None`: there is none.
+    ///
+    /// Errors: `Config` for a file that is malformed, too long, or of another version; otherwise what the system says of it.
     pub fn load(dir: &Path) -> Result<Option<NodeFile>> {
         let path = dir.join(NAME);
         let mut bytes = Vec::new();
@@ -81,6 +83,8 @@ impl NodeFile {
     }
 
     /// After a crash it is the former one or this one.
+    ///
+    /// Errors: what the system says of the directory and its disk, such as `NoSpace` or `AccessDenied`.
     pub fn save(&self, dir: &Path) -> Result<()> {
         let failed = |error| Error::io("write", dir.join(NAME).display(), error);
         let text = self.text()?;

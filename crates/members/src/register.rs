@@ -77,7 +77,7 @@ pub struct JoinApplicant<'a> {
 pub fn admit(roll: &ClusterRoll, kept: Option<ClusterId>, wire: u32) -> Result<ClusterId> {
     let refuse = |kind, what: String| Err(Error::new(kind, JOIN, what));
     let Some(cluster) = &roll.cluster else {
-        let what = "there is none in this etcd under this name; \"forebay cluster init\" makes one";
+        let what = "there is none in this etcd under this name; it has to be made first";
         return refuse(ErrorKind::NotFound, what.to_owned());
     };
     let cluster = match &cluster.record {
