@@ -7,9 +7,10 @@
 //! - `reading` reads prefixes and keys; `swapping` sends a transaction and reads back what had no answer; `watching` keeps one
 //!   watch going; `leases` keeps one lease alive.
 //!
-//! The way of a call: it begins at the preferred server and tries each one at most once, with a deadline for each attempt, so
-//! that it ends after [`EtcdConfig::attempt`] times the number of servers at the latest; a swap that has to be read back may take
-//! as long again. A server that failed is preferred no longer and gets a new connection next time: an old one may lead to a
+//! The way of a request: it begins at the preferred server and tries each one at most once, with a deadline for each attempt, so
+//! that such a round ends after [`EtcdConfig::attempt`] times the number of servers at the latest. A grant is one round, a read one for
+//! each thousand keys. A swap, with reading back what had no answer, takes two rounds and one attempt at most; one that was lost reads
+//! its keys behind that. A server that failed is preferred no longer and gets a new connection next time: an old one may lead to a
 //! process that is stopped. All errors of a round are in the message, each with the server's address.
 //!
 //! Invariants:

@@ -10,6 +10,8 @@ const SCHEME: &str = "etcd://";
 const MAX_SERVERS: usize = 16;
 const MAX_NAME: usize = 63;
 
+/// Where a cluster's keys are: the servers of one etcd, and the name of the cluster in it. The name is the operators' choice; it is not
+/// the cluster's id, which is made with the cluster and is in certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdUrl {
     /// `host:port` each; IPv6 addresses are in brackets.

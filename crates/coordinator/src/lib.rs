@@ -1,5 +1,5 @@
 //! Coordination between the nodes of a cluster: a few small keys in etcd that all nodes see alike, and that one transaction
-//! changes for all. It knows keys and bytes. What the keys mean (members, the map, terms, the steward) is decided above it.
+//! changes for all. It knows keys and bytes. What the keys mean (members, the map, the steward) is decided above it.
 //!
 //! The cast:
 //! - [`Coordinator`] is the trait: read a prefix, swap, watch a prefix, grant a lease. Whoever coordinates holds an
@@ -86,20 +86,28 @@ pub trait Coordinator: Send + Sync + 'static {
     fn heard(&self) -> Option<Duration>;
 
     /// All keys whose names begin with `prefix`; the empty one stands for all of the cluster.
+    ///
+    /// Errors: `Unavailable` when no server answers; `AccessDenied` when etcd refuses this client; `NotSupported` for more keys than a
+    /// cluster has; `Corrupt` for an answer that is none; `Stale` when the revision was compacted each time between two pages.
     async fn read(&self, prefix: &str) -> Result<PrefixState>;
 
     /// One transaction, tried until its outcome is known or no server is left. After an error other than `OutcomeUnknown`
     /// nothing was changed.
     ///
-    /// A swap whose answer was lost is read back: it is `Won` if all that it was to put is there. So two writers must not put
-    /// the same bytes under the same lease; what names its writer (a node and its incarnation) never is.
+    /// A swap whose answer was lost is read back. It is `Won` if one of its keys has the value and the lease that it was to put, at
+    /// another revision than the expected one: that is its trace, whatever became of its other keys since. So two writers must not put
+    /// the same bytes under the same lease; a value that names its writer (a node and its incarnation) makes sure of that. A swap that
+    /// only deletes leaves no trace: when its key is gone nobody knows by whom, and the outcome is unknown.
     async fn swap(&self, swap: &Swap) -> Result<SwapOutcome>;
 
     /// What changes below `prefix`, behind a revision that was read before; without one the watch begins with a reset, which
     /// has all there is. Must be called inside of a runtime: a task keeps the watch going.
     fn watch(&self, prefix: &str, behind: Option<Revision>) -> KeyWatch;
 
-    /// A lease, which a task keeps alive until it is revoked or dropped. etcd counts in whole seconds and has a least one, so
-    /// that it may last longer than asked for.
+    /// A lease, which a task keeps alive until it is revoked or dropped. etcd counts in whole seconds and has a shortest length, so
+    /// a lease may last longer than was asked for: [`Lease::ttl`] has what was granted.
+    ///
+    /// Errors: `InvalidArgument` for no length, or more than a day; `Unavailable` when no server answers; `AccessDenied` when etcd
+    /// refuses this client; `Corrupt` for an answer that is none.
     async fn grant(&self, ttl: Duration) -> Result<Lease>;
 }

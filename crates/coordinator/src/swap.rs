@@ -31,6 +31,7 @@ pub enum SwapAction {
     Keep,
 }
 
+/// One key of a [`Swap`]: its name relative to the cluster, what it must be, and what becomes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeySwap {
     pub key: String,

@@ -18,6 +18,8 @@ use crate::settle::{NextStep, settle};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes the cluster's record. `id` is given when etcd was lost and the cluster is to go on under its id; otherwise it is a new one.
+///
+/// Errors: `Exists` when etcd holds a cluster of that name already; those of [`settle`].
 pub async fn init(coordinator: &dyn Coordinator, wire: u32, id: Option<ClusterId>) -> Result<ClusterId> {
     let id = id.map_or_else(|| random().map(ClusterId), Ok)?;
     let created = types::timeline::wall_clock().as_secs();
@@ -67,6 +69,9 @@ impl NodeChange {
 }
 
 /// `node` is a name or an id.
+///
+/// Errors: `NotFound` when there is no such node; `InvalidArgument` to drain or undrain one that is out; `Busy` to forget one that
+/// runs; `Corrupt` when its record cannot be read, unless it is to be forgotten; those of [`settle`].
 pub async fn change_node(coordinator: &dyn Coordinator, node: &str, change: NodeChange) -> Result<NodeId> {
     let nonce = random()?;
     // Once it was tried: the node may be gone because this call removed it.
@@ -134,6 +139,8 @@ pub(crate) fn with_roster(roll: &ClusterRoll, swap: Swap, node: NodeId, nonce: u
 
 /// Its id is given to no other junction. A node that is started with this one later makes its record anew, under the former id if it
 /// remembers that.
+///
+/// Errors: `NotFound` when there is no such junction; those of [`settle`].
 pub async fn remove_junction(coordinator: &dyn Coordinator, id: JunctionId) -> Result<()> {
     let mut tried = false;
     settle(coordinator, PATIENCE, |roll| {

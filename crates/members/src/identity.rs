@@ -1,4 +1,4 @@
-//! Numbers that nobody else has.
+//! Ids of clusters and nodes, and incarnations: random numbers of 64 bits, which is enough that no two are the same.
 
 use ring::rand::{SecureRandom, SystemRandom};
 use types::{Error, ErrorKind, NodeId, Result};

@@ -21,7 +21,8 @@
 //!   compute the same one, and maps with one number are the same. Signs of life do not change it.
 //! - No two nodes have one name: additions and renamings have one order, by the roster.
 //! - The id of a junction is given out once, also after etcd was restored from a backup as far as any node remembers it.
-//! - Only the steward marks a node out or up for its silence, by a swap that fails once it is no longer the steward.
+//! - Only the steward marks a node out for its silence, by a swap that fails once it is no longer the steward. A node that is back
+//!   marks itself up, in the swap that puts its sign of life; the steward marks one up that has a sign of life all the same.
 //! - A value that cannot be read takes one record out, with an alarm that names it, and nothing else.
 //! - etcd away, wiped or restored takes the map from nobody who has one.
 //!

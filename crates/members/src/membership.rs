@@ -30,13 +30,13 @@ pub struct MembershipConfig {
     pub dir: PathBuf,
     pub node: NodeProfile,
     pub junctions: Vec<JunctionProfile>,
-    /// How long a dead node's sign of life lasts.
+    /// How long a dead node's sign of life lasts. 8 s unless set.
     pub lease: Duration,
-    /// A node without a sign of life is marked out after this.
+    /// A node without a sign of life is marked out after this. 60 s unless set.
     pub down_after: Duration,
-    /// An etcd that was not heard for so long is away.
+    /// An etcd that was not heard for so long is away. 10 s unless set.
     pub away_after: Duration,
-    /// How often it is looked what time alone has changed.
+    /// How often the task looks for what time alone has changed. 0.5 s unless set.
     pub tick: Duration,
 }
 
@@ -75,7 +75,8 @@ pub struct MembershipNews {
     pub cluster: Option<ClusterId>,
     pub map: Option<Arc<ClusterMap>>,
     /// Counted up when the numbers of maps begin anew, because etcd was restored from a backup or wiped: a map of a later history is
-    /// newer, whatever its number.
+    /// newer, whatever its number. Whoever drives a node calls `node::ClusterView::begin_anew` when this has risen, and `advance`
+    /// otherwise.
     pub history: u64,
     /// By path.
     pub junctions: BTreeMap<String, JunctionId>,
@@ -93,6 +94,10 @@ pub struct Membership {
 
 impl Membership {
     /// Reads the node's file and begins to join. Must be called inside of a runtime.
+    ///
+    /// Errors: `Config` for settings of the node that no record can have, a lease or tick of no length, and a node's file that is
+    /// malformed; `InvalidArgument` for a junction; those of [`NodeFile::load`]; `Io` when the system gives no random numbers. What
+    /// goes wrong later is in the news.
     pub fn start(coordinator: Arc<dyn Coordinator>, config: MembershipConfig) -> Result<Membership> {
         config.node.check()?;
         config.junctions.iter().try_for_each(JunctionProfile::check)?;
@@ -126,6 +131,11 @@ impl Membership {
     }
 
     /// Waits for the first map, however long that takes: from etcd, or from the node's file while etcd is away.
+    ///
+    /// Errors: why the node gave up ([`MembershipStatus::Refused`]): `NotFound`, there is no cluster; `Config`, the node is of another
+    /// one; `NotSupported`, its nodes speak a wire that this build does not know; `Exists`, another node has the name; `Busy`, another
+    /// process runs as this node; `NoSpace`, there are too many nodes; `Corrupt`, the cluster's record cannot be read. `Unavailable`
+    /// when the membership ends.
     pub async fn first_map(&self) -> Result<Arc<ClusterMap>> {
         let mut news = self.news.clone();
         loop {

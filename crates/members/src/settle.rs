@@ -27,6 +27,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Reads all keys, decides, swaps; again and again until it is done or refused, or `patience` is over. The decision must be one that
 /// finds out by itself that it was carried out, because the answer to a swap may be lost.
+///
+/// Errors: those of the decision, and of reading the keys; `Unavailable` when others were faster until the time was over;
+/// `OutcomeUnknown` when nobody knows at its end whether the last swap was done.
 pub async fn settle<T>(
     coordinator: &dyn Coordinator,
     patience: Duration,

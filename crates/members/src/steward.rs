@@ -1,5 +1,5 @@
-//! The steward: the one node that marks others out when they were not heard of for too long, and up again when they are back.
-//! Pure: it sees the keys and a clock, and answers with a swap.
+//! The steward: the one node that marks others out when they were not heard of for too long. A node that is back marks itself up; the
+//! steward does it only for one that it finds alive and still out. Pure: it sees the keys and a clock, and answers with a swap.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

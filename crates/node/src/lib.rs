@@ -9,11 +9,13 @@
 //!
 //! The way of a read that finds nothing here: cache, [`Placed`], route. A node that keeps no copy asks one that does, which asks
 //! the stripe's primary, which alone asks the origin; each keeps what passes through it. Where a node does not answer, the next
-//! one in the order of ranks takes its place, and where none does, the origin is asked around them.
+//! one on the route is asked: the others that keep the stripe, then the two ranks after them. Where none of these answers, this
+//! node asks the origin itself, around them.
 //!
-//! Invariants: a read waits for nodes of a smaller rank only (`types::Supplier`), so no two wait for each other. Bytes are checked
-//! before they are kept. What a node says of the file or of the origin is the answer; only a node that cannot be asked is passed
-//! over. Begin with `view.rs`.
+//! Invariants: a READ as rank waits only for smaller ranks and the origin, one as primary only for holders and the origin, one as
+//! holder for nobody (`types::Supplier`), so no two wait for each other. Bytes are checked before they are kept. Only
+//! `VersionChanged` from a node ends a read; after any other error the next node on the route is asked, and the origin last. Nodes
+//! that are not in the map get no bytes. Begin with `view.rs`.
 
 mod metrics;
 mod peers;

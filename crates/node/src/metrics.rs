@@ -43,7 +43,7 @@ pub struct Metrics {
     pub read_bytes: Family<FromLabels, Counter>,
     /// Bytes sent to other nodes.
     pub served_bytes: Counter,
-    /// Nodes that were asked in vain, so that another one was asked.
+    /// Asks of a node that failed, so that another node or the origin was asked. A holder that has no such bytes is no failure.
     pub failed_asks: Counter,
 }
 
@@ -60,7 +60,7 @@ impl Metrics {
         registry.register(name("served_bytes"), "Bytes sent to other nodes", self.served_bytes.clone());
         registry.register(
             name("failed_asks"),
-            "Nodes that were asked for bytes in vain",
+            "Asks of other nodes for bytes that failed, so that somebody else was asked",
             self.failed_asks.clone(),
         );
     }

@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How often it is looked which addresses this machine has.
 const LOCAL_LOOK: Duration = Duration::from_secs(10);
 
+/// One client for each other node of the map, made when the node is called for the first time and dropped when the node has left
+/// the map. A client follows the addresses that the map has of its node, and those of this machine.
 pub struct PeerTable {
     us: PeerIdentity,
     config: PeerClientConfig,
@@ -28,6 +30,7 @@ pub struct PeerTable {
     clients: Mutex<HashMap<NodeId, CalledPeer>>,
 }
 
+/// A node that was called.
 struct CalledPeer {
     client: PeerClient,
     addresses: Vec<SocketAddr>,

@@ -89,7 +89,7 @@ impl ClusterReads {
                 }
                 // The file is another one now, whoever is asked.
                 Ok(Err(told)) if told.kind() == ErrorKind::VersionChanged => return Err(told),
-                // It had no such bytes.
+                // It does not have the bytes, as a holder or because its way to the origin leads to no such file.
                 Ok(Err(told)) if told.kind() == ErrorKind::NotFound => {}
                 Ok(Err(e)) | Err(e) => {
                     self.metrics.failed_asks.inc();
@@ -134,7 +134,8 @@ impl ClusterReads {
         Some(route)
     }
 
-    /// Until it answers, its time is over, or it misses its heartbeats.
+    /// Asks one node, and waits until it answers, the deadline is over, or the node is passed over or has left the map. The outer
+    /// error says that the node could not be asked or sent bytes that do not pass; the inner one is what the node answered.
     async fn ask(&self, node: NodeId, request: &ReadRequest) -> Result<Result<CheckedBytes>> {
         let gone =
             |why: &str| Error::new(ErrorKind::Unavailable, "read from a node:", format!("{node}: {why}"));

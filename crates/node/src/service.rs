@@ -101,7 +101,7 @@ impl PeerService for NodeService {
         let pieces = if agreed {
             self.cache.read(&key, request.range, &(source.clone() as Arc<dyn Source>), Lend::Nothing).await?
         } else {
-            // The two nodes do not agree on who keeps what, and this one would ask a third.
+            // The maps differ. The bytes are handed on and not kept, since this node may not be one that keeps them.
             match self.cache.read_present(&key, request.range).await? {
                 Some(pieces) => pieces,
                 None => vec![Piece::Bytes(source.read(&key, request.range).await?)],

@@ -1,4 +1,5 @@
-//! What this node knows of the cluster: the map, and who answers. It says whom to ask for bytes.
+//! What this node knows of the cluster: the map in force, the maps shortly before it, and which nodes answer. From these follows
+//! whom it asks for bytes of a stripe, and as what: [`ClusterView::route`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +28,7 @@ pub struct ReadRoute {
     /// The number of the map that it follows from.
     pub map: u64,
     pub asked: Vec<(NodeId, ReadRole)>,
-    /// This node is the stripe's primary, as far as it knows who answers: nobody but the origin has what the nodes asked do not have.
+    /// This node is the primary among the nodes that answer. If none of `asked` has the bytes, it reads them from the origin.
     pub is_primary: bool,
     /// This node keeps the stripe.
     pub keeps: bool,
@@ -48,6 +49,9 @@ impl ReadRoute {
 /// The ranks after the primary that are asked for what they hold while nodes come and go.
 const NEXT_RANKS: usize = 2;
 
+/// The cluster as one node sees it. All that asks or answers shares one view. Whoever runs the node hands it each new map
+/// ([`ClusterView::advance`], or [`ClusterView::begin_anew`] when the history of maps has risen), the heartbeats tell it who
+/// answers, and each change of either wakes those that wait in [`ClusterView::until_gone`].
 pub struct ClusterView {
     own: NodeId,
     state: Mutex<ViewState>,
@@ -122,7 +126,8 @@ impl ClusterView {
         true
     }
 
-    /// Goes by this map from now on, whatever its number: the coordinator was restored from a backup and counts anew.
+    /// Goes by this map from now on, whatever its number: the coordinator was restored from a backup, or wiped, and counts anew
+    /// (`members::MembershipNews::history` has risen).
     pub fn begin_anew(&self, map: Arc<ClusterMap>) {
         let mut state = self.state();
         state.history = MapHistory::new(map.clone());

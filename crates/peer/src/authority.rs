@@ -44,7 +44,8 @@ impl Validity {
     }
 }
 
-/// What signs the certificates of one cluster's nodes. Its key stays where `forebay cluster init` put it.
+/// What signs the certificates of one cluster's nodes. Its key stays in the directory that
+/// [`ClusterAuthority::write`] put it into.
 pub struct ClusterAuthority {
     cluster: String,
     certificate_pem: String,
@@ -110,6 +111,10 @@ impl ClusterAuthority {
         write_private(dir, AUTHORITY_KEY, &self.key.serialize_pem())
     }
 
+    /// Reads what [`ClusterAuthority::write`] wrote.
+    ///
+    /// Errors: `Config` for files that are malformed, do not belong together, or whose key is open to other users; `NotFound` for a
+    /// file that is missing; otherwise what the system says of one.
     pub fn read(dir: &Path) -> Result<ClusterAuthority> {
         let (certificate_path, key_path) = (dir.join(AUTHORITY_CERTIFICATE), dir.join(AUTHORITY_KEY));
         let (certificate_pem, key_pem) = (read_pem(&certificate_path)?, read_private(&key_path)?);
@@ -136,6 +141,10 @@ impl NodeCertificate {
         write_private(dir, NODE_KEY, &self.key_pem)
     }
 
+    /// Reads the three files. What is in them is looked at by [`crate::PeerIdentity::new`].
+    ///
+    /// Errors: `Config` for a key that is open to other users, and for a file that is too long; `NotFound` for one that is missing;
+    /// otherwise what the system says of one.
     pub fn read(dir: &Path) -> Result<NodeCertificate> {
         Ok(NodeCertificate {
             authority_pem: read_pem(&dir.join(AUTHORITY_CERTIFICATE))?,

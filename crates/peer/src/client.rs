@@ -1,7 +1,8 @@
 //! Calls to one node, over all of its addresses.
 //!
-//! Each call may be repeated without a difference, so a call that got no answer is made again on another path, as long as
-//! its deadline allows. A path on which nothing comes through is left (`path.rs`) and tried with heartbeats.
+//! Each call may be repeated without a difference, so a call whose path fails is made again on another path, as long as its
+//! deadline allows. A call that only takes long is not repeated. A path on which nothing comes through is left (`path.rs`) and
+//! tried with heartbeats.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -48,6 +49,7 @@ pub struct CheckedBytes {
     pub map: u64,
 }
 
+/// Calls one node, over all paths to it. Clones share paths, connections and what is known of them.
 #[derive(Clone)]
 pub struct PeerClient {
     shared: Arc<ClientState>,
@@ -133,13 +135,20 @@ impl PeerClient {
         Err(self.corrupt(why))
     }
 
+    /// How much the node holds of each stripe.
+    ///
+    /// Errors: `Unavailable` when no path to the node is open, the last one failed, or the deadline has passed; `AccessDenied` when
+    /// the two certificates do not fit; `InvalidArgument`, before anything is sent, for a call that is beyond its bounds; `Corrupt` for
+    /// an answer that is none. Any other kind is what the node says.
     pub async fn have(&self, request: &HaveRequest, deadline: Duration) -> Result<HaveAnswer> {
         let (head, body) = self.small(&PeerCall::Have(*request), deadline).await?;
         self.expect(&head, StatusCode::OK, &body)?;
         HaveAnswer::decode(request, &body).map_err(|e| self.corrupt(e))
     }
 
-    /// Sends a heartbeat, over each path in turn; returns the node's own.
+    /// Sends a heartbeat, over each path in turn; returns the node's own. When all paths are left it takes the one that failed first.
+    ///
+    /// Errors: as of [`PeerClient::have`].
     pub async fn ping(&self, deadline: Duration) -> Result<Heartbeat> {
         let call = PeerCall::Ping((self.shared.heartbeat)());
         let (head, body) = self.small(&call, deadline).await?;
@@ -148,10 +157,16 @@ impl PeerClient {
         if beat.node == self.node() { Ok(beat) } else { Err(self.corrupt("it answers for another node")) }
     }
 
+    /// Tells the node that files have changed.
+    ///
+    /// Errors: as of [`PeerClient::have`].
     pub async fn notice(&self, notice: ChangeNotice, deadline: Duration) -> Result<()> {
         self.tell(PeerCall::Notice(notice), deadline).await
     }
 
+    /// Tells the node which stripes were filled here.
+    ///
+    /// Errors: as of [`PeerClient::have`].
     pub async fn feed(&self, feed: FeedNotice, deadline: Duration) -> Result<()> {
         self.tell(PeerCall::Feed(feed), deadline).await
     }

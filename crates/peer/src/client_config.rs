@@ -11,7 +11,8 @@ pub struct PeerClientConfig {
     /// A connection that was idle for longer is not used again. Less than the other node's `idle_timeout`.
     pub idle_timeout: Duration,
     pub connect_timeout: Duration,
-    /// A path on which nothing of an answer moves for this long, once it has begun, has failed.
+    /// The time limit of a TLS handshake, and of each wait for the next bytes of an answer's body once its head has arrived. A path
+    /// that exceeds it has failed. A call whose answer has not begun waits until its deadline.
     pub stall_timeout: Duration,
     /// A node whose machine or link is gone without a word is noticed after this time.
     pub dead_after: Duration,

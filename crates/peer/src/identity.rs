@@ -1,7 +1,7 @@
 //! Who a node is, and how it tells who another one is: by the certificate that its cluster's authority issued.
 //!
 //! Invariant: a peer is known by what its certificate says, never by what it claims. Without certificates
-//! (`insecure = true`, for a lab) the ids are claimed in headers, and the network is trusted.
+//! ([`PeerIdentity::insecure`], for a lab) the ids are claimed in headers, and the network is trusted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,10 @@ struct TlsConfigs {
 }
 
 impl PeerIdentity {
-    /// Reads the files that `forebay cluster join` wrote.
+    /// Reads the files that [`NodeCertificate::write`] wrote.
+    ///
+    /// Errors: those of [`NodeCertificate::read`]; `Config` for a malformed file or a key that is not the certificate's;
+    /// `AccessDenied` for a certificate that does not name exactly one node.
     pub fn load(dir: &Path) -> Result<PeerIdentity> {
         PeerIdentity::new(&NodeCertificate::read(dir)?)
     }

@@ -1,7 +1,7 @@
 //! Which nodes answer. Pure: the caller sends the heartbeats, tells what came back, and brings the time.
 //!
-//! A node that has missed two heartbeats, one second apart, is passed over until it answers one; nobody waits for the
-//! coordinator to notice. A node whose id two processes use at once is noticed by its incarnations, which take turns.
+//! A node that has missed two heartbeats, one second apart, is passed over until it answers any call; nobody waits for
+//! the coordinator to notice. A node whose id two processes use at once is noticed by its incarnations, which take turns.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -27,6 +27,8 @@ pub enum IncarnationSeen {
     Twice,
 }
 
+/// The heartbeats of this node to each other one: when the next is due, how many in a row had no answer, and as which incarnation
+/// the node answered.
 #[derive(Debug, Default)]
 pub struct Liveness {
     nodes: HashMap<NodeId, NodeLife>,
@@ -96,7 +98,7 @@ impl Liveness {
         }
     }
 
-    /// Whether `node` is passed over: it missed heartbeats and has answered none since. A node that was never asked is
+    /// Whether `node` is passed over: it missed [`MISSED_MAX`] heartbeats and has answered nothing since. A node that was never asked is
     /// not.
     pub fn is_passed_over(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|life| life.missed >= MISSED_MAX)

@@ -36,12 +36,16 @@ const HEADERS_MAX: usize = 64;
 const REFUSED_LINGER: Duration = Duration::from_millis(500);
 const REFUSED_BYTES: u64 = 64 << 10;
 
+/// The port for other nodes, listening and not serving yet. [`PeerServer::serve`] takes connections until it is told to stop.
 pub struct PeerServer {
     listeners: Vec<TcpListener>,
     shared: Arc<PeerPort>,
 }
 
 impl PeerServer {
+    /// Listens on each address of the configuration.
+    ///
+    /// Errors: `Config` without an address; otherwise what the system says of one, such as `AccessDenied`.
     pub async fn bind(
         config: PeerServerConfig,
         identity: PeerIdentity,

@@ -43,19 +43,30 @@ impl ReadAnswer {
 
 /// A call may arrive more than once: whoever has no answer asks again, on another path. A call whose caller has gone away,
 /// or whose deadline has passed, is dropped at any await.
+///
+/// The caller gets an error with the same kind. `NotPermitted`: the calling node is not in the map. `NotSupported`: this version
+/// does not do that (HTTP status 501).
 #[async_trait]
 pub trait PeerService: Send + Sync + 'static {
     /// Exactly the bytes of the range. Room for them in the budget of the role is taken before this is called.
+    ///
+    /// Errors: `VersionChanged` when the file has another version by now, which ends the read of the calling node; `NotFound` when
+    /// this node was asked as a holder and does not have all of the bytes. After that and any other error the calling node asks
+    /// somebody else.
     async fn read(&self, from: PeerCaller, request: &ReadRequest) -> Result<ReadAnswer>;
 
+    /// How much of each stripe this node holds. One that holds nothing answers so, and not with `NotFound`.
     async fn have(&self, from: PeerCaller, request: &HaveRequest) -> Result<HaveAnswer>;
 
     /// `beat.node` is the calling node. Answers with this node's own heartbeat.
     async fn ping(&self, from: PeerCaller, beat: &Heartbeat) -> Result<Heartbeat>;
 
+    /// Takes in that files have changed.
     async fn notice(&self, from: PeerCaller, notice: &ChangeNotice) -> Result<()>;
 
+    /// Takes in which stripes the calling node has filled.
     async fn feed(&self, from: PeerCaller, feed: &FeedNotice) -> Result<()>;
 
+    /// Takes in which blocks that this node sent did not pass at the calling node.
     async fn corrupt(&self, from: PeerCaller, report: &CorruptReport) -> Result<()>;
 }

@@ -155,7 +155,7 @@ impl EtcdShared {
         [self.root.as_bytes(), key.as_bytes()].concat()
     }
 
-    /// For messages.
+    /// The key's full name, for messages.
     pub fn shown(&self, key: &str) -> String {
         format!("{}{key}", self.root)
     }
@@ -169,7 +169,8 @@ pub async fn get(
     client.kv_client().max_decoding_message_size(MAX_ANSWER).get(key, Some(options)).await
 }
 
-/// The first name behind all that begin with `prefix`, which is never empty and never only 0xff.
+/// The first name behind all that begin with `prefix`: where the range of a prefix ends. A prefix begins with the cluster's root, so
+/// it has a byte below 0xff; to one that had none etcd would be told 0, which stands for no end.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

@@ -1,4 +1,13 @@
 //! Members over the model of etcd, and over etcd as Debian has it.
+//!
+//! The cast:
+//! - `stage.rs`: where a test takes place, over the model or over etcd: one etcd and what can happen to it, and the nodes of a cluster.
+//! - `contract.rs`: joining, living, leaving. `outages.rs`: etcd away, wiped, restored. Each of their tests is run on both stages by
+//!   the macro below, which has the list.
+//! - `random.rs`: random histories of the pure parts, some of whose answers are lost, against a model that is a few maps.
+//! - `storm.rs`: whole memberships under random faults, after which all nodes that run have one map.
+//!
+//! Begin with `contract.rs`.
 
 mod contract;
 mod outages;

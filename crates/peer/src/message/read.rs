@@ -21,7 +21,8 @@ pub const HOPS_MAX: u8 = 2;
 /// As what the other node is asked. It decides which budget the bytes count in, and whom it may ask in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadRole {
-    /// One of the nodes that keep the stripe. It may ask the primary.
+    /// One of the nodes that keep the stripe, or, when none of them can be asked, one of the two ranks after them. It may ask the
+    /// ranks before it.
     Rank,
     /// The one node that asks the far origin.
     Primary,
@@ -30,7 +31,7 @@ pub enum ReadRole {
     Holder,
 }
 
-/// Who waits for the bytes.
+/// Who waits for the bytes. It changes nothing for now: nodes ask with `Demand`, and answer all alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadUrgency {
     /// A client.
