@@ -194,8 +194,8 @@ async fn run(origin: Arc<dyn Origin>, rounds: u64) {
                 assert_eq!(tree_of_tier(&tier.vfs).await, tree_of_origin(&*model).await, "{context}");
             }
         }
-        // Longer than the tick of a file system's clock: the tiers' clock passes only for them.
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        // Longer than some ticks of a file system's clock, of up to 10 ms each: the tiers' clock passes only for them.
+        tokio::time::sleep(Duration::from_millis(30)).await;
         clock.advance(AFTER_TTL);
         let other = &tiers[((round + 1) % 2) as usize];
         assert_eq!(tree_of_tier(&other.vfs).await, tree_of_origin(&*model).await, "after round {round}");
