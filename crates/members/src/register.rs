@@ -148,6 +148,11 @@ pub fn register(roll: &ClusterRoll, applicant: &JoinApplicant<'_>, nonce: u64) -
             swap = swap.create(alive_key(id), write_record(&alive)?, Some(lease));
             changes = true;
         }
+        // It would never end, and no process can be known by it.
+        Some(there) if there.lease.is_none() => {
+            swap = swap.replace(alive_key(id), there.revision, write_record(&alive)?, Some(lease));
+            changes = true;
+        }
         Some(there) => {
             let is_ours = there.good().is_some_and(|there| there.incarnation == incarnation);
             if !is_ours {

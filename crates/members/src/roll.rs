@@ -7,9 +7,9 @@ use coordinator::{KeyChange, KeyEntry, LeaseId, PrefixState, Revision, WatchEven
 use types::{JunctionId, NodeId, Result};
 
 use crate::records::{
-    ALIVE_PREFIX, AliveRecord, CLUSTER_KEY, ClusterRecord, JUNCTION_IDS_KEY, JUNCTIONS_PREFIX,
-    JunctionIdsRecord, JunctionRecord, KeyRecord, NODES_PREFIX, NodeRecord, ROSTER_KEY, RosterRecord,
-    STEWARD_KEY, StewardRecord, read_record,
+    ALIVE_PREFIX, AliveRecord, CLUSTER_KEY, ClusterRecord, JUNCTION_ID_MAX, JUNCTION_IDS_KEY,
+    JUNCTIONS_PREFIX, JunctionIdsRecord, JunctionRecord, KeyRecord, NODES_PREFIX, NodeRecord, ROSTER_KEY,
+    RosterRecord, STEWARD_KEY, StewardRecord, read_record,
 };
 
 /// A key's value, or what is wrong with it; the key is there either way.
@@ -174,8 +174,15 @@ impl ClusterRoll {
         self.nodes.get(&id).and_then(KeptRecord::good)
     }
 
+    /// A key without a lease was put by hand, and would never end: it is no sign of life.
     pub fn is_alive(&self, id: NodeId) -> bool {
-        self.alive.contains_key(&id)
+        self.alive.get(&id).is_some_and(|alive| alive.lease.is_some())
+    }
+
+    /// What living nodes say of themselves.
+    pub fn live(&self) -> impl Iterator<Item = (NodeId, &AliveRecord)> {
+        let live = self.alive.iter().filter(|(_, alive)| alive.lease.is_some());
+        live.filter_map(|(id, alive)| Some((*id, alive.good()?)))
     }
 
     /// By its name, or by its id in 16 digits. A name goes before an id.
@@ -231,7 +238,8 @@ impl RollKey {
         }
         let text = key.strip_prefix(JUNCTIONS_PREFIX)?;
         let junction = text.parse().ok().map(JunctionId);
-        let good = junction.filter(|id: &JunctionId| id.0 > 0 && id.to_string() == text);
+        let is_good = |id: &JunctionId| (1..=JUNCTION_ID_MAX).contains(&id.0) && id.to_string() == text;
+        let good = junction.filter(is_good);
         Some(good.map(RollKey::Junction).ok_or_else(|| format!("{text:?} is no id of a junction")))
     }
 }

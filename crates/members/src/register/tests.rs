@@ -24,7 +24,7 @@ fn roll(keys: &[(String, Vec<u8>)]) -> ClusterRoll {
         key: key.clone(),
         value: Bytes::from(value.clone()),
         revision: Revision(1 + at as u64),
-        lease: None,
+        lease: key.starts_with("alive/").then_some(LeaseId(5)),
     };
     let entries = keys.iter().enumerate().map(entry).collect();
     ClusterRoll::of(&PrefixState { entries, revision: Revision(100) })
@@ -77,6 +77,13 @@ fn a_sign_of_life_of_another_process_is_waited_for() {
     assert!(matches!(ask(&roll(&[cluster(1), alive(5)]), 6, false), NextStep::Wait(_)));
     let unreadable = (alive_key(NODE), b"[]".to_vec());
     assert!(matches!(ask(&roll(&[cluster(1), unreadable]), 6, false), NextStep::Wait(_)));
+    // One under no lease would never end.
+    let (key, value) = alive(5);
+    let by_hand = KeyEntry { key, value: value.into(), revision: Revision(2), lease: None };
+    let (key, value) = cluster(1);
+    let cluster_entry = KeyEntry { key, value: value.into(), revision: Revision(1), lease: None };
+    let state = PrefixState { entries: vec![cluster_entry, by_hand], revision: Revision(100) };
+    assert!(matches!(ask(&ClusterRoll::of(&state), 6, false), NextStep::Swap(..)));
     // Its own one, of a lease that it does not hold any more.
     assert!(matches!(ask(&roll(&[cluster(1), alive(6)]), 6, true), NextStep::Swap(..)));
 }
