@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use coordinator::Revision;
 
-use crate::junctions::{SettingsDifference, settings_that_differ};
+use crate::junctions::{SettingsDifference, UrlDifference, settings_that_differ, urls_that_differ};
 use crate::records::ClusterId;
 use crate::roll::{BadRecord, ClusterRoll};
 
@@ -36,6 +36,7 @@ pub enum ClusterAlarm {
         name: String,
     },
     SettingsDiffer(SettingsDifference),
+    UrlsDiffer(UrlDifference),
     /// The cluster has another id for a junction than this node had, so that handles of its files end. It stays for as long as the
     /// process runs.
     JunctionRenumbered {
@@ -81,6 +82,16 @@ impl fmt::Display for ClusterAlarm {
                 unlike.join(", "),
                 like.join(", ")
             ),
+            ClusterAlarm::UrlsDiffer(UrlDifference { path, urls }) => {
+                let urls: Vec<String> =
+                    urls.iter().map(|(url, names)| format!("{url} on {}", names.join(", "))).collect();
+                write!(
+                    f,
+                    "junction {path} has not the same URL on all nodes: {}; they do not share what they cache of it, \
+                     so write the URL in the same way in the settings of all, and restart them",
+                    urls.join(", and ")
+                )
+            }
             ClusterAlarm::JunctionRenumbered { path, was, is } => {
                 write!(f, "junction {path} has the id {is} and had {was}: handles of its files are stale")
             }
@@ -95,7 +106,8 @@ pub fn alarms_of(roll: &ClusterRoll) -> BTreeSet<ClusterAlarm> {
     let out = roll.good_nodes().filter(|(_, node)| node.is_silent());
     let out = out.map(|(_, node)| ClusterAlarm::NodeOut { name: node.name.clone() });
     let differ = settings_that_differ(roll).into_iter().map(ClusterAlarm::SettingsDiffer);
-    bad.chain(out).chain(differ).collect()
+    let urls = urls_that_differ(roll).into_iter().map(ClusterAlarm::UrlsDiffer);
+    bad.chain(out).chain(differ).chain(urls).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -42,7 +42,9 @@ mod steward;
 
 pub use alarms::{ClusterAlarm, RaisedAlarm};
 pub use changes::{NodeChange, change_node, init, remove_junction};
-pub use junctions::{JunctionProfile, KnownJunction, KnownJunctions, SettingsDifference, assign};
+pub use junctions::{
+    JunctionProfile, KnownJunction, KnownJunctions, SettingsDifference, UrlDifference, assign,
+};
 pub use membership::{Membership, MembershipConfig, MembershipNews, MembershipStatus};
 pub use node_file::NodeFile;
 pub use records::{

@@ -9,14 +9,14 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
-use types::{Error, ErrorKind, NodeId, Result};
+use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 
 use crate::alarms::{AlarmBoard, ClusterAlarm, alarms_of};
 use crate::identity::random;
 use crate::junctions::{JunctionProfile, KnownJunction, KnownJunctions, assign, differences, id_in, next_id};
 use crate::membership::{MembershipConfig, MembershipNews, MembershipStatus};
 use crate::node_file::NodeFile;
-use crate::records::{ClusterId, Incarnation, STEWARD_KEY};
+use crate::records::{ClusterId, Incarnation, JunctionRecord, STEWARD_KEY};
 use crate::register::{JoinApplicant, admit, register};
 use crate::roll::ClusterRoll;
 use crate::settle::NextStep;
@@ -253,6 +253,7 @@ impl MemberTask {
             }
         }
         self.second_since = None;
+        let mut is_waiting = false;
         if !self.has_assigned {
             match assign(&self.roll, &self.config.junctions, &self.known_junctions(), self.id)? {
                 NextStep::Done(_) => self.has_assigned = true,
@@ -262,14 +263,25 @@ impl MemberTask {
                     // The ids are known once the watch has told them.
                     return Ok(());
                 }
-                NextStep::Wait(error) | NextStep::Refuse(error) => return self.kept_out(error),
+                // Its ids are known here, and the alarm names the key that cannot be read.
+                NextStep::Wait(_)
+                    if self.config.junctions.iter().all(|junction| self.id_of(junction).is_some()) =>
+                {
+                    is_waiting = true;
+                }
+                NextStep::Wait(error) => {
+                    if self.now.map.is_none() {
+                        self.take_file(&error);
+                    }
+                    self.wait(error.to_string());
+                    return Ok(());
+                }
+                NextStep::Refuse(error) => return self.kept_out(error),
             }
         }
-        let is_known = |junction: &JunctionProfile| {
-            self.now.junctions.contains_key(&junction.path) || id_in(&self.roll, junction).is_some()
-        };
-        if !self.config.junctions.iter().all(is_known) {
-            // The watch is late, or somebody has removed one.
+        if !is_waiting && !self.config.junctions.iter().all(|junction| id_in(&self.roll, junction).is_some())
+        {
+            // The watch is late, or somebody has removed one, whose id this node has and keeps for the cluster.
             self.has_assigned = false;
             self.not_before = Instant::now() + PAUSE;
             return Ok(());
@@ -361,8 +373,25 @@ impl MemberTask {
             ids.filter_map(|junction| Some((junction.path.clone(), known.id_of(junction)?))).collect();
     }
 
+    /// Those that this process serves, and those that are on disk from before.
     fn known_junctions(&self) -> KnownJunctions {
-        self.file.as_ref().map(|file| file.junctions.clone()).unwrap_or_default()
+        let mut known = self.file.as_ref().map(|file| file.junctions.clone()).unwrap_or_default();
+        for JunctionProfile { path, url, .. } in &self.config.junctions {
+            let Some(id) = self.now.junctions.get(path) else { continue };
+            known.junctions.retain(|known| (&known.path, &known.url) != (path, url));
+            known.junctions.push(KnownJunction { id: id.0, path: path.clone(), url: url.clone() });
+        }
+        known
+    }
+
+    /// The id of a junction: as the cluster has it, as this process serves it, or as this node remembers it if only the record under
+    /// that id cannot be read.
+    fn id_of(&self, junction: &JunctionProfile) -> Option<JunctionId> {
+        let told = || self.now.junctions.get(&junction.path).copied();
+        let is_unreadable =
+            |id: &JunctionId| self.roll.junctions.get(id).is_some_and(|kept| kept.record.is_err());
+        let remembered = || self.known_junctions().id_of(junction).filter(is_unreadable);
+        id_in(&self.roll, junction).or_else(told).or_else(remembered)
     }
 
     /// A new node writes down who it is before it is in the cluster: were it started anew as somebody else, its own name would be
@@ -414,6 +443,7 @@ impl MemberTask {
     /// Tells what has changed, and keeps it on disk.
     async fn publish(&mut self) {
         let history = self.now.history;
+        self.find_conflicts();
         if self.is_in {
             self.take_map();
             self.take_junctions();
@@ -478,7 +508,7 @@ impl MemberTask {
     fn take_junctions(&mut self) {
         let known = self.known_junctions();
         for junction in &self.config.junctions {
-            let Some(is) = id_in(&self.roll, junction) else { continue };
+            let Some(is) = self.id_of(junction) else { continue };
             let path = junction.path.clone();
             let told = self.now.junctions.get(&path).copied();
             if let Some(was) = told.or_else(|| known.id_of(junction)).filter(|was| *was != is) {
@@ -486,6 +516,22 @@ impl MemberTask {
                 self.latched.insert(ClusterAlarm::JunctionRenumbered { path, was: was.0, is: is.0 });
             }
             self.now.junctions.entry(path).or_insert(is);
+        }
+    }
+
+    /// A junction that this process serves under one id and the cluster has under another one, or whose id the cluster has for another
+    /// junction. That stays so for as long as the process runs, whatever becomes of the keys.
+    fn find_conflicts(&mut self) {
+        if self.roll.good_cluster().map(|cluster| cluster.id) != self.now.cluster {
+            return;
+        }
+        for junction in &self.config.junctions {
+            let Some(told) = self.now.junctions.get(&junction.path) else { continue };
+            let is_other = |there: &JunctionRecord| there.path != junction.path || there.url != junction.url;
+            let there = self.roll.junctions.get(told).and_then(|kept| kept.good());
+            if id_in(&self.roll, junction).is_some_and(|is| is != *told) || there.is_some_and(is_other) {
+                self.now.conflicted.insert(junction.path.clone());
+            }
         }
     }
 
@@ -521,5 +567,6 @@ fn is_same(told: &MembershipNews, now: &MembershipNews) -> bool {
         && told.map == now.map
         && told.history == now.history
         && told.junctions == now.junctions
+        && told.conflicted == now.conflicted
         && told.alarms == now.alarms
 }

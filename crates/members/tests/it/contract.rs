@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use cluster::NodeState;
 use coordinator::{Swap, SwapOutcome};
-use members::{ClusterAlarm, NodeChange, SettingsDifference, change_node, init, remove_junction};
+use members::{
+    ClusterAlarm, MembershipStatus, NodeChange, SettingsDifference, change_node, init, remove_junction,
+};
 use types::{ErrorKind, JunctionId};
 
 use crate::stage::{DOWN_AFTER, LEASE, Stage, TestNode, WIRE, agree, junction, make_cluster, roll, soon};
@@ -237,33 +239,61 @@ pub async fn junctions_have_the_same_ids_on_all_nodes_and_none_twice(stage: impl
     assert!(nodes.iter().all(|node| node.news().junctions == ids));
     let given: BTreeSet<JunctionId> = ids.values().copied().collect();
     assert_eq!(given, (1..=4).map(JunctionId).collect());
-    // The highest one is removed; whoever has it keeps it for as long as it runs.
+    // The highest one is removed; whoever serves it puts it back, so that a new node gets the same id.
     let (path, removed) = ids.iter().max_by_key(|(_, id)| **id).expect("there are four");
     let client = stage.client().await;
     remove_junction(&*client, *removed).await.expect("it is there");
-    assert_eq!(
-        remove_junction(&*client, *removed).await.expect_err("it is gone").kind(),
-        ErrorKind::NotFound
-    );
+    soon(&stage, "it is back", async || roll(&stage).await.junctions.contains_key(removed)).await;
     let mut late = TestNode::new("n5");
     late.junctions = vec![junction("/new", "d"), junction(path, "d")];
     late.join(&stage).await;
-    let given: BTreeSet<JunctionId> = late.news().junctions.values().copied().collect();
-    assert_eq!(given, [JunctionId(5), JunctionId(6)].into());
-    // Who runs keeps the id that its handles have, and is told that it is another one from its next start on.
-    let is_renumbered = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. });
-    soon(&stage, "it is told", async || nodes.iter().all(|node| node.has_alarm(is_renumbered))).await;
-    assert!(nodes.iter().all(|node| node.news().junctions == ids));
-    nodes[1].stop().await;
+    assert_eq!(late.news().junctions["/new"], JunctionId(5));
+    assert_eq!(late.news().junctions[path], *removed);
+    assert!(nodes.iter().all(|node| node.news().junctions == ids && node.alarms().is_empty()));
+    // One that nobody serves is gone, and its id is given to nothing else.
+    late.stop().await;
+    for node in &mut nodes {
+        node.stop().await;
+    }
+    remove_junction(&*client, *removed).await.expect("it is there");
+    let gone = remove_junction(&*client, *removed).await.expect_err("it is gone");
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    let mut new = TestNode::new("n6");
+    new.junctions = vec![junction(path, "d")];
+    new.join(&stage).await;
+    assert_eq!(new.news().junctions[path], JunctionId(6));
+    // Whoever remembers another one says so.
     nodes[1].join(&stage).await;
-    assert_eq!(nodes[1].news().junctions.get(path), late.news().junctions.get(path));
-    assert!(nodes[1].has_alarm(is_renumbered));
+    assert_eq!(nodes[1].news().junctions[path], JunctionId(6));
+    let is_renumbered = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. });
+    assert!(nodes[1].has_alarm(is_renumbered) && nodes[1].news().conflicted.is_empty());
     // One that is removed and that nobody else has made anew is found again by who remembers it.
     let id = nodes[1].news().junctions["/lib"];
-    remove_junction(&*client, id).await.expect("it is there");
     nodes[1].stop().await;
+    remove_junction(&*client, id).await.expect("it is there");
     nodes[1].join(&stage).await;
     assert_eq!(nodes[1].news().junctions["/lib"], id);
+}
+
+pub async fn a_junction_that_is_renumbered_under_a_process_is_told_as_conflicted(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let mut n1 = TestNode::new("n1");
+    n1.junctions = vec![junction("/show", "d"), junction("/in", "d")];
+    n1.join(&stage).await;
+    let was = n1.news().junctions["/show"];
+    let client = stage.client().await;
+    let key = format!("junctions/{was}");
+    let there = client.read(&key).await.expect("read").entries.remove(0);
+    let swap = Swap::new().delete(key.as_str(), there.revision).create("junctions/9", there.value, None);
+    assert!(matches!(client.swap(&swap).await, Ok(SwapOutcome::Won(_))));
+    soon(&stage, "it is told", async || n1.news().conflicted == ["/show".to_owned()].into()).await;
+    assert_eq!(n1.news().junctions["/show"], was, "its handles have that id");
+    let is_renumbered = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. });
+    soon(&stage, "there is an alarm", async || n1.has_alarm(is_renumbered)).await;
+    n1.stop().await;
+    n1.join(&stage).await;
+    assert_eq!(n1.news().junctions["/show"], JunctionId(9));
+    assert!(n1.news().conflicted.is_empty());
 }
 
 pub async fn settings_that_differ_are_told_with_the_junction_and_the_nodes(stage: impl Stage) {
@@ -328,11 +358,24 @@ pub async fn a_record_that_cannot_be_read_is_left_out_alone(stage: impl Stage) {
         })
     })
     .await;
-    // Everything else goes on, and no id is taken that a bad record may have.
-    let mut n2 = TestNode::new("n2");
-    n2.junctions = vec![junction("/show", "d")];
-    n2.join(&stage).await;
+    // Everything else goes on, and no id is given out that a bad record may have.
+    let mut n2 = TestNode::joined(&stage, "n2").await;
     agree(&stage, &[&n1, &n2], 2).await;
-    assert_eq!(n2.news().junctions["/show"], JunctionId(8));
     assert_eq!(n1.map().nodes().len(), 2);
+    n2.stop().await;
+    n2.junctions = vec![junction("/show", "d")];
+    n2.start(&stage).await;
+    soon(
+        &stage,
+        "it waits, with the map that it had",
+        async || matches!(&n2.news().status, MembershipStatus::FromFile(why) if why.contains("junction-ids")),
+    )
+    .await;
+    for (key, _) in bad.iter().filter(|(key, _)| key.starts_with("junction")) {
+        let there = client.read(key).await.expect("read").entries.remove(0);
+        let removed = client.swap(&Swap::new().delete(*key, there.revision)).await;
+        assert!(matches!(removed, Ok(SwapOutcome::Won(_))), "{removed:?}");
+    }
+    soon(&stage, "it is in", async || n2.is_joined()).await;
+    assert_eq!(n2.news().junctions["/show"], JunctionId(8));
 }

@@ -89,7 +89,9 @@ pub async fn a_wiped_etcd_takes_the_map_from_nobody(mut stage: impl Stage) {
     soon(&stage, "it has its map", async || n1.news().map.is_some()).await;
     assert_eq!(n1.map(), map);
     // The operator makes the cluster anew, under its id.
-    init(&*stage.client().await, WIRE, Some(id)).await.expect("there is none");
+    let file = n1.file();
+    assert_eq!(file.cluster, id);
+    init(&*stage.client().await, WIRE, Some(&file)).await.expect("there is none");
     soon(&stage, "both are in again", async || {
         let roll = roll(&stage).await;
         roll.is_alive(n1.id()) && roll.is_alive(n2.id())
@@ -105,6 +107,26 @@ pub async fn a_wiped_etcd_takes_the_map_from_nobody(mut stage: impl Stage) {
     .await;
     assert_eq!(n1.news().junctions, ids);
     assert!(n2.news().history > 0, "its numbers begin anew");
+}
+
+pub async fn a_cluster_that_is_made_anew_from_a_file_has_the_junctions_of_that_file(mut stage: impl Stage) {
+    let id = make_cluster(&stage).await;
+    let mut n1 = TestNode::new("n1");
+    n1.junctions = vec![junction("/in", "d"), junction("/show", "d")];
+    n1.join(&stage).await;
+    let show = n1.news().junctions["/show"];
+    n1.stop().await;
+    stage.wipe();
+    init(&*stage.client().await, WIRE, Some(&n1.file())).await.expect("there is none");
+    assert_eq!(roll(&stage).await.good_cluster().expect("it is there").id, id);
+    // One that remembers nothing is there first.
+    let mut n2 = TestNode::new("n2");
+    n2.junctions = vec![junction("/new", "d"), junction("/show", "d")];
+    n2.join(&stage).await;
+    assert_eq!((n2.news().junctions["/show"], n2.news().junctions["/new"].0), (show, 3));
+    n1.join(&stage).await;
+    assert_eq!(n1.news().junctions["/show"], show);
+    assert!(!n1.has_alarm(|alarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. })));
 }
 
 pub async fn a_restored_etcd_begins_a_new_history(mut stage: impl Stage) {
