@@ -51,7 +51,7 @@ pub use records::{
     AliveRecord, ClusterId, ClusterRecord, Incarnation, JunctionIdsRecord, JunctionRecord, KeyRecord,
     NodeRecord, OutReason, RosterRecord, StewardRecord, read_record, write_record,
 };
-pub use register::{JoinApplicant, NodeProfile, admit, register};
+pub use register::{JoinApplicant, NodeProfile, StateAndReason, admit, register};
 pub use roll::{BadRecord, ClusterRoll, KeptRecord, RollChange};
 pub use settle::{NextStep, settle};
 pub use steward::{Steward, StewardSeat};

@@ -1,12 +1,14 @@
 //! Joining, living, leaving.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::NodeState;
 use coordinator::{Swap, SwapOutcome};
 use members::{
-    ClusterAlarm, MembershipStatus, NodeChange, SettingsDifference, change_node, init, remove_junction,
+    AliveRecord, ClusterAlarm, Incarnation, MembershipStatus, NodeChange, SettingsDifference, change_node,
+    init, remove_junction, write_record,
 };
 use types::{ErrorKind, JunctionId};
 
@@ -16,7 +18,7 @@ pub async fn a_cluster_is_made_once(stage: impl Stage) {
     let mut early = TestNode::new("n1");
     early.start(&stage).await;
     soon(&stage, "there is no cluster yet", async || early.refusal().is_some()).await;
-    assert!(early.refusal().expect("a sentence").contains("cluster init"), "{:?}", early.refusal());
+    assert!(early.refusal().expect("a sentence").contains("make it"), "{:?}", early.refusal());
     let id = make_cluster(&stage).await;
     let again = init(&*stage.client().await, WIRE, None).await.expect_err("there is one");
     assert_eq!(again.kind(), ErrorKind::Exists);
@@ -92,9 +94,15 @@ pub async fn a_second_incarnation_is_refused_and_a_restart_is_not(stage: impl St
     std::fs::copy(first.dir.path().join("cluster.json"), second.dir.path().join("cluster.json"))
         .expect("a copy");
     second.start(&stage).await;
-    soon(&stage, "the second one is refused", async || second.refusal().is_some()).await;
-    let why = second.refusal().expect("a sentence");
-    assert!(why.contains("another process runs as this node"), "{why}");
+    let waits = |node: &TestNode| {
+        let status = &node.news().status;
+        matches!(status, MembershipStatus::Waiting(why) if why.contains("another process runs as this node"))
+    };
+    soon(&stage, "the second one waits", async || waits(&second)).await;
+    // It cannot know how long: after an election of etcd all leases begin anew.
+    stage.pass(Duration::from_secs(6)).await;
+    assert!(waits(&second), "{:?}", second.news().status);
+    second.stop().await;
     assert!(first.is_joined() && first.alarms().is_empty(), "{:?}", first.alarms());
     // One that ended well is no obstacle, and one that was killed is none for longer than its lease.
     first.stop().await;
@@ -378,4 +386,66 @@ pub async fn a_record_that_cannot_be_read_is_left_out_alone(stage: impl Stage) {
     }
     soon(&stage, "it is in", async || n2.is_joined()).await;
     assert_eq!(n2.news().junctions["/show"], JunctionId(8));
+}
+
+pub async fn a_node_that_is_removed_by_hand_leaves_one_number(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let n1 = TestNode::joined(&stage, "n1").await;
+    let mut n2 = TestNode::joined(&stage, "n2").await;
+    let mut n3 = TestNode::joined(&stage, "n3").await;
+    agree(&stage, &[&n1, &n2, &n3], 3).await;
+    let (number, id) = (n1.map().number(), n3.id());
+    n3.stop().await;
+    let client = stage.client().await;
+    let key = format!("nodes/{id}");
+    let there = client.read(&key).await.expect("read").entries.remove(0);
+    let removed = client.swap(&Swap::new().delete(key.as_str(), there.revision)).await;
+    assert!(matches!(removed, Ok(SwapOutcome::Won(_))), "{removed:?}");
+    soon(&stage, "the keys have the number", async || {
+        let map = roll(&stage).await.map().expect("a map");
+        map.nodes().len() == 2 && map == *n1.map() && map == *n2.map()
+    })
+    .await;
+    assert!(n1.map().number() > number);
+    n2.stop().await;
+    n2.join(&stage).await;
+    agree(&stage, &[&n1, &n2], 2).await;
+    assert!(n1.alarms().is_empty() && n2.alarms().is_empty());
+    assert_eq!((n1.news().history, n2.news().history), (0, 0));
+}
+
+pub async fn a_node_that_is_kept_out_is_no_steward(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let n1 = TestNode::joined(&stage, "n1").await;
+    let n2 = TestNode::joined(&stage, "n2").await;
+    let steward = async || roll(&stage).await.steward.and_then(|kept| Some(kept.good()?.node.clone()));
+    assert_eq!(steward().await, Some(n1.id().to_string()));
+    // Somebody else has its sign of life.
+    let client = stage.client().await;
+    let lease = client.grant(Duration::from_secs(60)).await.expect("a lease");
+    let other = AliveRecord { incarnation: Incarnation(7), differs: Default::default() };
+    let other = write_record(&other).expect("JSON");
+    let key = format!("alive/{}", n1.id());
+    soon(&stage, "it is put", async || {
+        let there = client.read(&key).await.expect("read").entries.remove(0);
+        let swap = Swap::new().replace(key.as_str(), there.revision, other.clone(), Some(lease.id()));
+        matches!(client.swap(&swap).await, Ok(SwapOutcome::Won(_)))
+    })
+    .await;
+    soon(&stage, "the other one is it", async || steward().await == Some(n2.id().to_string())).await;
+    assert!(n1.has_alarm(|alarm| matches!(alarm, ClusterAlarm::NotIn { .. })));
+}
+
+pub async fn a_record_under_the_name_of_a_member_is_told(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let mut n1 = TestNode::joined(&stage, "n1").await;
+    let client = stage.client().await;
+    let own = client.read(&format!("nodes/{}", n1.id())).await.expect("read").entries.remove(0);
+    let put = client.swap(&Swap::new().create("nodes/0000000000000001", own.value, None)).await;
+    assert!(matches!(put, Ok(SwapOutcome::Won(_))), "{put:?}");
+    let is_twice = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::NameTwice { name, nodes } if name == "n1" && nodes.len() == 2);
+    soon(&stage, "it is told", async || n1.has_alarm(is_twice)).await;
+    n1.stop().await;
+    n1.join(&stage).await;
+    assert!(n1.has_alarm(is_twice));
 }
