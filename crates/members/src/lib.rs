@@ -7,7 +7,8 @@
 //! - `register.rs` decides how a node gets in, `junctions.rs` which junction has which id, [`Steward`] (`steward.rs`) which node is
 //!   out, `alarms.rs` what operators must hear of. They are pure: keys (and a clock) in, a [`NextStep`] or a swap out.
 //! - `changes.rs` is what operators do ([`init`], [`change_node`], [`remove_junction`]); `settle.rs` carries a decision out.
-//! - [`NodeFile`] (`node_file.rs`) is `cluster.json`, by which a member starts while etcd is away.
+//! - [`NodeFile`] (`node_file.rs`) is `cluster.json`, by which a member starts while etcd is away;
+//!   `file_writer.rs` writes it without stopping the task.
 //!
 //! The keys, below the cluster's prefix: `cluster` (its id), `nodes/<id>`, `alive/<id>` (under the node's lease), `roster` (put with
 //! each change of who is in), `junctions/<id>`, `junction-ids` (the next one), `steward` (under its holder's lease).
@@ -29,6 +30,7 @@
 
 mod alarms;
 mod changes;
+mod file_writer;
 mod identity;
 mod junctions;
 mod member_task;

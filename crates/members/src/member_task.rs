@@ -7,13 +7,13 @@ use std::time::Duration;
 use cluster::{ClusterMap, MapNode, NodeState};
 use coordinator::{Coordinator, KeyWatch, Lease, LeaseState, Revision, Swap, SwapOutcome, WatchEvent};
 use tokio::sync::{oneshot, watch};
-use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 
 use crate::alarms::{AlarmBoard, ClusterAlarm, alarms_of};
 use crate::changes::with_roster;
+use crate::file_writer::FileWriter;
 use crate::identity::random;
 use crate::junctions::{JunctionProfile, KnownJunction, KnownJunctions, assign, differences, id_in, next_id};
 use crate::membership::{MembershipConfig, MembershipNews, MembershipStatus};
@@ -38,8 +38,6 @@ const COMPARE: Duration = Duration::from_secs(10);
 const COMPARE_AGAIN: Duration = Duration::from_secs(1);
 /// An etcd that refuses writes for so long is told to operators.
 const REFUSES: Duration = Duration::from_secs(10);
-/// A disk that does not answer for so long is told to operators.
-const DISK_HANGS: Duration = Duration::from_secs(5);
 /// A node that ends waits for its disk at most this long.
 const LAST_WRITE: Duration = Duration::from_secs(2);
 /// Events that are taken in before anything follows from them: when a thousand nodes start, not each of their records is a map.
@@ -55,10 +53,7 @@ pub(crate) struct MemberTask {
     incarnation: Incarnation,
     /// As it is on disk.
     file: Option<NodeFile>,
-    file_failed: Option<String>,
-    /// A write under way, which no other may overtake, and for which nothing else waits: a disk may hang.
-    saving: Option<SavingFile>,
-    saved: Instant,
+    writer: FileWriter,
     roll: ClusterRoll,
     /// All keys were heard at least once, so that absence means something.
     has_roll: bool,
@@ -110,15 +105,14 @@ impl MemberTask {
         let known = file.as_ref().and_then(|file| file.map.as_ref()).map_or(0, |map| map.number());
         let steward = Steward::new(config.down_after);
         let begun = Instant::now();
+        let writer = FileWriter::new(config.dir.clone());
         MemberTask {
             coordinator,
             config,
             id,
             incarnation,
             file,
-            file_failed: None,
-            saving: None,
-            saved: begun,
+            writer,
             roll: ClusterRoll::behind(known),
             has_roll: false,
             lease: None,
@@ -178,7 +172,7 @@ impl MemberTask {
                     Some(event) => self.take_all(event, &mut watch).await,
                     None => return,
                 },
-                written = written(&mut self.saving) => self.saved(written),
+                written = self.writer.written() => self.file = written.or(self.file.take()),
                 () = sleep(pause) => {}
             }
         }
@@ -499,34 +493,11 @@ impl MemberTask {
     /// A new node writes down who it is before it is in the cluster: were it started anew as somebody else, its own name would be
     /// taken.
     fn keep_identity(&mut self, cluster: ClusterId) {
-        if let Some(why) = self.file_failed.clone() {
+        if let Some(why) = self.writer.failed().map(str::to_owned) {
             self.wait(why);
         }
         let file = NodeFile { cluster, node: self.id, map: None, junctions: KnownJunctions::default() };
-        self.save(file);
-    }
-
-    /// Begins to write, unless a write is under way.
-    fn save(&mut self, file: NodeFile) {
-        if self.saving.is_some() {
-            return;
-        }
-        let (dir, copy) = (self.config.dir.clone(), file.clone());
-        let write = tokio::task::spawn_blocking(move || copy.save(&dir));
-        self.saving = Some(SavingFile { file, since: Instant::now(), write });
-    }
-
-    fn saved(&mut self, written: Written) {
-        let Some(SavingFile { file, .. }) = self.saving.take() else { return };
-        self.saved = Instant::now();
-        self.file_failed = match written {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(error) => Some(error.to_string()),
-        };
-        if self.file_failed.is_none() {
-            self.file = Some(file);
-        }
+        self.writer.begin(file);
     }
 
     /// A quiet etcd is asked before it is taken to be away.
@@ -547,15 +518,6 @@ impl MemberTask {
         }
     }
 
-    /// What is wrong with the node's file.
-    fn file_alarm(&self) -> Option<ClusterAlarm> {
-        let is_late = |saving: &SavingFile| saving.since.elapsed() >= DISK_HANGS;
-        let hangs = self.saving.as_ref().is_some_and(is_late);
-        let why = || format!("{}: the disk has not answered for {DISK_HANGS:?}", self.config.dir.display());
-        let why = hangs.then(why).or_else(|| self.file_failed.clone())?;
-        Some(ClusterAlarm::FileNotWritten { why })
-    }
-
     /// Tells what has changed, and keeps it on disk.
     fn publish(&mut self) {
         let history = self.now.history;
@@ -571,7 +533,7 @@ impl MemberTask {
         alarms.extend(self.away.clone().map(|why| ClusterAlarm::EtcdUnreachable { why }));
         let refused = self.refused.as_ref().filter(|(since, _)| since.elapsed() >= REFUSES);
         alarms.extend(refused.map(|(_, why)| ClusterAlarm::EtcdRefusesWrites { why: why.clone() }));
-        alarms.extend(self.file_alarm());
+        alarms.extend(self.writer.trouble().map(|why| ClusterAlarm::FileNotWritten { why }));
         alarms.extend(self.why_not_in());
         let (raised, over) = self.board.set(alarms, types::timeline::wall_clock());
         raised.iter().for_each(|alarm| warn!("{alarm}"));
@@ -676,20 +638,15 @@ impl MemberTask {
     /// Waits for the write that is under way, and writes what has come since.
     async fn keep_last(&mut self) {
         for _ in 0..2 {
-            if self.saving.is_some() {
-                let written = written(&mut self.saving).await;
-                self.saved(written);
-            }
             self.keep(true);
-        }
-        if self.saving.is_some() {
-            let written = written(&mut self.saving).await;
-            self.saved(written);
+            if self.writer.is_writing() {
+                self.file = self.writer.written().await.or(self.file.take());
+            }
         }
     }
 
     fn keep(&mut self, at_once: bool) {
-        if !self.has_joined || self.saving.is_some() {
+        if !self.has_joined || self.writer.is_writing() {
             return;
         }
         let (Some(cluster), Some(map)) = (self.now.cluster, self.now.map.clone()) else { return };
@@ -700,29 +657,12 @@ impl MemberTask {
         });
         let junctions = KnownJunctions { junctions: kept.collect(), next: next_id(&self.roll, &known) };
         let file = NodeFile { cluster, node: self.id, map: Some((*map).clone()), junctions };
-        let is_due = at_once || self.saved.elapsed() >= KEEP_MAP;
+        let is_due = at_once || self.writer.rest() >= KEEP_MAP;
         let kept = self.file.as_ref();
         let is_first = kept.is_none_or(|kept| kept.map.is_none() || kept.junctions != file.junctions);
         if kept != Some(&file) && (is_due || is_first) {
-            self.save(file);
+            self.writer.begin(file);
         }
-    }
-}
-
-/// A write of the node's file.
-struct SavingFile {
-    file: NodeFile,
-    since: Instant,
-    write: JoinHandle<Result<()>>,
-}
-
-type Written = std::result::Result<Result<()>, JoinError>;
-
-/// Waits for the write that is under way, or for ever if there is none.
-async fn written(saving: &mut Option<SavingFile>) -> Written {
-    match saving {
-        Some(saving) => (&mut saving.write).await,
-        None => std::future::pending().await,
     }
 }
 
