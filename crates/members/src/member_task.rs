@@ -469,11 +469,12 @@ impl MemberTask {
             ids.filter_map(|junction| Some((junction.path.clone(), known.id_of(junction)?))).collect();
     }
 
-    /// Those that this process serves, and those that are on disk from before.
+    /// Those that this process serves, unless under another id than the cluster has, and those that are on disk from before.
     fn known_junctions(&self) -> KnownJunctions {
         let mut known = self.file.as_ref().map(|file| file.junctions.clone()).unwrap_or_default();
         for JunctionProfile { path, url, .. } in &self.config.junctions {
-            let Some(id) = self.now.junctions.get(path) else { continue };
+            let served = self.now.junctions.get(path).filter(|_| !self.now.conflicted.contains(path));
+            let Some(id) = served else { continue };
             known.junctions.retain(|known| (&known.path, &known.url) != (path, url));
             known.junctions.push(KnownJunction { id: id.0, path: path.clone(), url: url.clone() });
         }
@@ -652,15 +653,21 @@ impl MemberTask {
         let (Some(cluster), Some(map)) = (self.now.cluster, self.now.map.clone()) else { return };
         let known = self.known_junctions();
         let kept = self.config.junctions.iter().filter_map(|junction| {
-            let id = self.now.junctions.get(&junction.path)?.0;
-            Some(KnownJunction { id, path: junction.path.clone(), url: junction.url.clone() })
+            // The next process is to begin with the id that the cluster has.
+            let id = match self.now.conflicted.contains(&junction.path) {
+                true => id_in(&self.roll, junction)?,
+                false => *self.now.junctions.get(&junction.path)?,
+            };
+            Some(KnownJunction { id: id.0, path: junction.path.clone(), url: junction.url.clone() })
         });
         let junctions = KnownJunctions { junctions: kept.collect(), next: next_id(&self.roll, &known) };
         let file = NodeFile { cluster, node: self.id, map: Some((*map).clone()), junctions };
         let is_due = at_once || self.writer.rest() >= KEEP_MAP;
         let kept = self.file.as_ref();
         let is_first = kept.is_none_or(|kept| kept.map.is_none() || kept.junctions != file.junctions);
-        if kept != Some(&file) && (is_due || is_first) {
+        // A disk that has just failed is left alone for as long.
+        let is_due = is_due || is_first && self.writer.failed().is_none();
+        if kept != Some(&file) && is_due {
             self.writer.begin(file);
         }
     }

@@ -298,6 +298,10 @@ pub async fn a_junction_that_is_renumbered_under_a_process_is_told_as_conflicted
     assert_eq!(n1.news().junctions["/show"], was, "its handles have that id");
     let is_renumbered = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. });
     soon(&stage, "there is an alarm", async || n1.has_alarm(is_renumbered)).await;
+    soon(&stage, "the next process knows it", async || {
+        n1.file().junctions.id_of(&junction("/show", "d")) == Some(JunctionId(9))
+    })
+    .await;
     n1.stop().await;
     n1.join(&stage).await;
     assert_eq!(n1.news().junctions["/show"], JunctionId(9));

@@ -10,7 +10,9 @@ use coordinator::{Coordinator, KeyWatch, Lease, PrefixState, Revision, Swap, Swa
 use members::{ClusterAlarm, Membership, NodeChange, change_node, init};
 use types::{Error, ErrorKind, Result};
 
-use crate::stage::{DOWN_AFTER, ModelStage, Stage, TestNode, WIRE, agree, make_cluster, roll, soon};
+use crate::stage::{
+    DOWN_AFTER, ModelStage, Stage, TestNode, WIRE, agree, junction, make_cluster, roll, soon,
+};
 
 /// The model of etcd with what it cannot do by itself.
 struct FaultyEtcd {
@@ -158,4 +160,23 @@ fn a_disk_that_hangs_stops_no_membership() {
         end.send(()).expect("it waits");
         drop(n2);
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_cannot_be_written_is_told_and_tried_again() {
+    let stage = ModelStage::new();
+    make_cluster(&stage).await;
+    let n1 = TestNode::joined(&stage, "n1").await;
+    soon(&stage, "its file has the map", async || n1.file().map.is_some()).await;
+    std::fs::remove_dir_all(n1.dir.path()).expect("removed");
+    // What it knows of junctions is to be written at once.
+    let mut n2 = TestNode::new("n2");
+    n2.junctions = vec![junction("/show", "d")];
+    n2.join(&stage).await;
+    let is_told = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::FileNotWritten { .. });
+    soon(&stage, "it is told", async || n1.has_alarm(is_told)).await;
+    agree(&stage, &[&n1, &n2], 2).await;
+    std::fs::create_dir(n1.dir.path()).expect("made again");
+    soon(&stage, "it is over", async || !n1.has_alarm(is_told)).await;
+    soon(&stage, "it is written", async || n1.file().map.as_ref() == Some(&*n1.map())).await;
 }
