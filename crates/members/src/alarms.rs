@@ -193,3 +193,6 @@ impl AlarmBoard {
         raised.map(|(alarm, since)| RaisedAlarm { alarm: alarm.clone(), since: *since }).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
