@@ -142,7 +142,7 @@ async fn after_a_wipe_the_former_map_is_held_until_the_others_had_time_to_regist
 fn a_disk_that_hangs_stops_no_membership() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
     let (end, ended) = std::sync::mpsc::sync_channel::<()>(1);
-    runtime.expect("a runtime").block_on(async {
+    runtime.expect("a runtime").block_on(async move {
         let stage = ModelStage::new();
         make_cluster(&stage).await;
         let mut n1 = TestNode::joined(&stage, "n1").await;
