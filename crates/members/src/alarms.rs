@@ -5,15 +5,23 @@ use std::fmt;
 use std::time::Duration;
 
 use coordinator::Revision;
+use types::NodeId;
 
-use crate::junctions::{SettingsDifference, settings_that_differ};
+use crate::junctions::{SettingsDifference, UrlDifference, settings_that_differ, urls_that_differ};
 use crate::records::ClusterId;
 use crate::roll::{BadRecord, ClusterRoll};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ClusterAlarm {
     /// etcd does not answer. What runs goes on; nobody joins, and no node is marked out.
-    EtcdUnreachable,
+    EtcdUnreachable {
+        /// What was said when it was noticed.
+        why: String,
+    },
+    /// etcd answers, and takes no change.
+    EtcdRefusesWrites {
+        why: String,
+    },
     /// etcd was restored from a backup or wiped. It stays for as long as the process runs.
     EtcdWentBack {
         known: Revision,
@@ -24,6 +32,7 @@ pub enum ClusterAlarm {
     /// etcd holds another cluster than this node is a member of. The last map stays in force.
     OtherCluster {
         found: ClusterId,
+        own: ClusterId,
     },
     /// This node is not in the cluster at the moment, though it was.
     NotIn {
@@ -31,11 +40,17 @@ pub enum ClusterAlarm {
     },
     /// A record that cannot be read, and is left out.
     UnreadableRecord(BadRecord),
+    /// Several nodes have one name, because a record was put by hand.
+    NameTwice {
+        name: String,
+        nodes: Vec<NodeId>,
+    },
     /// Not heard of for too long.
     NodeOut {
         name: String,
     },
     SettingsDiffer(SettingsDifference),
+    UrlsDiffer(UrlDifference),
     /// The cluster has another id for a junction than this node had, so that handles of its files end. It stays for as long as the
     /// process runs.
     JunctionRenumbered {
@@ -52,36 +67,78 @@ pub enum ClusterAlarm {
 impl fmt::Display for ClusterAlarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClusterAlarm::EtcdUnreachable => {
-                write!(f, "etcd does not answer; no node joins or is marked out")
-            }
+            ClusterAlarm::EtcdUnreachable { why } => write!(
+                f,
+                "etcd does not answer; files are served on, and no node joins or is marked out until it is back: {why}"
+            ),
+            ClusterAlarm::EtcdRefusesWrites { why } => write!(
+                f,
+                "etcd refuses writes; no node joins or is marked out until its quota, or the rights of this node's \
+                 certificate, are mended: {why}"
+            ),
             ClusterAlarm::EtcdWentBack { known, found } => write!(
                 f,
-                "etcd was restored from a backup or wiped: it is at revision {found}, and {known} was known"
+                "etcd was restored from a backup or wiped: it is at revision {found} and does not know what was put up \
+                 to {known}; the nodes put their records again, and this ends when this node is restarted"
             ),
-            ClusterAlarm::NoCluster => {
-                write!(f, "etcd holds no cluster any more; the last map stays in force")
-            }
-            ClusterAlarm::OtherCluster { found } => {
-                write!(f, "etcd holds another cluster, {found}; the last map of this one stays in force")
-            }
+            ClusterAlarm::NoCluster => write!(
+                f,
+                "etcd holds no cluster any more; the last map stays in force until etcd is restored from a backup, or \
+                 the cluster is made anew from the cluster.json of a node"
+            ),
+            ClusterAlarm::OtherCluster { found, own } => write!(
+                f,
+                "etcd holds the cluster {found}, and this node is of the cluster {own}, whose last map stays in force; \
+                 mend the name of the cluster or the address of etcd in the node's settings"
+            ),
             ClusterAlarm::NotIn { why } => write!(f, "this node is not in the cluster: {why}"),
-            ClusterAlarm::UnreadableRecord(BadRecord { key, why }) => {
-                write!(f, "the key {key} is left out: {why}")
+            ClusterAlarm::UnreadableRecord(BadRecord { key, why }) => write!(
+                f,
+                "the key {key} in etcd is left out: {why}; remove it if it was put by hand, or upgrade this node if a \
+                 newer one has put it"
+            ),
+            ClusterAlarm::NameTwice { name, nodes } => {
+                let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+                write!(
+                    f,
+                    "{} nodes have the name {name}: {}; forget the one that does not run",
+                    nodes.len(),
+                    nodes.join(", ")
+                )
             }
-            ClusterAlarm::NodeOut { name } => {
-                write!(f, "node {name} is out: it was not heard of for too long")
-            }
+            ClusterAlarm::NodeOut { name } => write!(
+                f,
+                "node {name} is out: it was not heard of for too long; start it, or forget it if it does not come back"
+            ),
             ClusterAlarm::SettingsDiffer(SettingsDifference { path, like, unlike }) => write!(
                 f,
-                "the settings of junction {path} are not the same on all nodes: {} against {}",
+                "the settings of junction {path} are not the same on all nodes: {} against {}; make them the same, and \
+                 restart the nodes that are changed",
                 unlike.join(", "),
                 like.join(", ")
             ),
-            ClusterAlarm::JunctionRenumbered { path, was, is } => {
-                write!(f, "junction {path} has the id {is} and had {was}: handles of its files are stale")
+            ClusterAlarm::UrlsDiffer(UrlDifference { path, urls }) => {
+                let urls: Vec<String> =
+                    urls.iter().map(|(url, names)| format!("{url} on {}", names.join(", "))).collect();
+                write!(
+                    f,
+                    "junction {path} has not the same URL on all nodes: {}; they do not share what they cache of it, \
+                     so write the URL in the same way in the settings of all, and restart them",
+                    urls.join(", and ")
+                )
             }
-            ClusterAlarm::FileNotWritten { why } => write!(f, "the node's file is not kept: {why}"),
+            ClusterAlarm::JunctionRenumbered { path, was, is } => {
+                write!(
+                    f,
+                    "junction {path} has the id {is} in the cluster and had {was} here: restart this node if it has not \
+                     been since; clients that have files of it open must open them again"
+                )
+            }
+            ClusterAlarm::FileNotWritten { why } => write!(
+                f,
+                "cluster.json in the node's directory is not written, and a restart without etcd would know old things: \
+                 {why}"
+            ),
         }
     }
 }
@@ -92,7 +149,14 @@ pub fn alarms_of(roll: &ClusterRoll) -> BTreeSet<ClusterAlarm> {
     let out = roll.good_nodes().filter(|(_, node)| node.is_silent());
     let out = out.map(|(_, node)| ClusterAlarm::NodeOut { name: node.name.clone() });
     let differ = settings_that_differ(roll).into_iter().map(ClusterAlarm::SettingsDiffer);
-    bad.chain(out).chain(differ).collect()
+    let urls = urls_that_differ(roll).into_iter().map(ClusterAlarm::UrlsDiffer);
+    let mut names: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
+    for (id, node) in roll.good_nodes() {
+        names.entry(&node.name).or_default().push(id);
+    }
+    let twice = names.into_iter().filter(|(_, nodes)| nodes.len() > 1);
+    let twice = twice.map(|(name, nodes)| ClusterAlarm::NameTwice { name: name.to_owned(), nodes });
+    bad.chain(out).chain(differ).chain(urls).chain(twice).collect()
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,3 +193,6 @@ impl AlarmBoard {
         raised.map(|(alarm, since)| RaisedAlarm { alarm: alarm.clone(), since: *since }).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

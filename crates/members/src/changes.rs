@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use cluster::NodeState;
-use coordinator::{Coordinator, Expected, Swap};
+use coordinator::{Coordinator, Expected, MAX_SWAP_KEYS, Swap};
 use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 
 use crate::identity::random;
+use crate::junctions::{JunctionProfile, KnownJunction, KnownJunctions, next_id};
+use crate::node_file::NodeFile;
 use crate::records::{
-    CLUSTER_KEY, ClusterId, ClusterRecord, OutReason, ROSTER_KEY, RosterRecord, alive_key, junction_key,
-    node_key, write_record,
+    CLUSTER_KEY, ClusterId, ClusterRecord, JUNCTION_ID_MAX, JUNCTION_IDS_KEY, JunctionIdsRecord,
+    JunctionRecord, OutReason, ROSTER_KEY, RosterRecord, alive_key, junction_key, node_key, write_record,
 };
 use crate::roll::{ClusterRoll, KeptRecord};
 use crate::settle::{NextStep, settle};
@@ -17,22 +19,29 @@ use crate::settle::{NextStep, settle};
 /// For one change. Others may be at the same keys meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes the cluster's record. `id` is given when etcd was lost and the cluster is to go on under its id; otherwise it is a new one.
+/// Makes the cluster's record. `former` is given when etcd was lost and the cluster is to go on: the file of any node that was in it.
+/// The cluster then has the former id, and the junctions of that file have their ids before any node can give them others.
 ///
 /// Errors: `Exists` when etcd holds a cluster of that name already; those of [`settle`].
-pub async fn init(coordinator: &dyn Coordinator, wire: u32, id: Option<ClusterId>) -> Result<ClusterId> {
-    let id = id.map_or_else(|| random().map(ClusterId), Ok)?;
+pub async fn init(coordinator: &dyn Coordinator, wire: u32, former: Option<&NodeFile>) -> Result<ClusterId> {
+    let id = former.map_or_else(|| random().map(ClusterId), |file| Ok(file.cluster))?;
     let created = types::timeline::wall_clock().as_secs();
     let record = ClusterRecord { id, created, wire };
     let url = coordinator.url();
-    settle(coordinator, PATIENCE, |roll| decide_init(roll, &record, &url)).await
+    let known = former.map(|file| file.junctions.clone()).unwrap_or_default();
+    settle(coordinator, PATIENCE, |roll| decide_init(roll, &record, &known, &url)).await
 }
 
-fn decide_init(roll: &ClusterRoll, record: &ClusterRecord, url: &str) -> Result<NextStep<ClusterId>> {
+fn decide_init(
+    roll: &ClusterRoll,
+    record: &ClusterRecord,
+    known: &KnownJunctions,
+    url: &str,
+) -> Result<NextStep<ClusterId>> {
     let made = match &roll.cluster {
         None => {
             let swap = Swap::new().create(CLUSTER_KEY, write_record(record)?, None);
-            return Ok(NextStep::Swap(swap, record.id));
+            return Ok(NextStep::Swap(with_junctions(roll, swap, known)?, record.id));
         }
         // It was made by this call, whose answer was lost.
         Some(kept) if kept.good() == Some(record) => return Ok(NextStep::Done(record.id)),
@@ -42,6 +51,32 @@ fn decide_init(roll: &ClusterRoll, record: &ClusterRecord, url: &str) -> Result<
         },
     };
     Ok(NextStep::Refuse(Error::new(ErrorKind::Exists, "make a cluster in", format!("{url}: {made}"))))
+}
+
+/// A swap that also puts the junctions of a node's file, as many as one swap takes: the nodes that have the others put them back, and
+/// the next id lies behind all of them.
+fn with_junctions(roll: &ClusterRoll, mut swap: Swap, known: &KnownJunctions) -> Result<Swap> {
+    for KnownJunction { id, path, url } in &known.junctions {
+        let id = JunctionId(*id);
+        let profile = JunctionProfile { path: path.clone(), url: url.clone(), digest: String::new() };
+        let is_free = !roll.junctions.contains_key(&id) && (1..=JUNCTION_ID_MAX).contains(&id.0);
+        let is_twice = swap.keys().iter().any(|key| key.key == junction_key(id));
+        if !is_free || is_twice || profile.check().is_err() || swap.keys().len() + 1 >= MAX_SWAP_KEYS {
+            continue;
+        }
+        let JunctionProfile { path, url, digest } = profile;
+        let record = JunctionRecord { path, url, digest, by: "init".to_owned() };
+        swap = swap.create(junction_key(id), write_record(&record)?, None);
+    }
+    let next = next_id(roll, known);
+    let value = write_record(&JunctionIdsRecord { next, by: "init".to_owned() })?;
+    Ok(match &roll.junction_ids {
+        None if next > 1 => swap.create(JUNCTION_IDS_KEY, value, None),
+        Some(ids) if ids.good().is_some_and(|ids| ids.next < next) => {
+            swap.replace(JUNCTION_IDS_KEY, ids.revision, value, None)
+        }
+        _ => swap,
+    })
 }
 
 /// What is to become of a node.
@@ -103,7 +138,12 @@ fn decide_change(roll: &ClusterRoll, node: &str, change: NodeChange, nonce: u64)
             return refuse(ErrorKind::Busy, "it runs; stop it first, and wait until its lease has ended");
         }
         // Also one whose record cannot be read.
-        let swap = Swap::new().delete(node_key(id), kept.revision).require(alive_key(id), Expected::Absent);
+        let swap = Swap::new().delete(node_key(id), kept.revision);
+        let swap = match roll.alive.get(&id) {
+            // Put by hand, under no lease.
+            Some(alive) => swap.delete(alive_key(id), alive.revision),
+            None => swap.require(alive_key(id), Expected::Absent),
+        };
         return Ok(NextStep::Swap(with_roster(roll, swap, id, nonce)?, id));
     }
     let record = match &kept.record {
@@ -137,8 +177,9 @@ pub(crate) fn with_roster(roll: &ClusterRoll, swap: Swap, node: NodeId, nonce: u
     })
 }
 
-/// Its id is given to no other junction. A node that is started with this one later makes its record anew, under the former id if it
-/// remembers that.
+/// Its id is given to no other junction. First take the junction out of the settings of all nodes and restart them: the keys do not
+/// tell which nodes serve it, and a node that does puts the record back within a moment, under the same id. A node that is started with
+/// it later makes its record anew, under the former id if it remembers that.
 ///
 /// Errors: `NotFound` when there is no such junction; those of [`settle`].
 pub async fn remove_junction(coordinator: &dyn Coordinator, id: JunctionId) -> Result<()> {

@@ -7,7 +7,8 @@
 //! - `register.rs` decides how a node gets in, `junctions.rs` which junction has which id, [`Steward`] (`steward.rs`) which node is
 //!   out, `alarms.rs` what operators must hear of. They are pure: keys (and a clock) in, a [`NextStep`] or a swap out.
 //! - `changes.rs` is what operators do ([`init`], [`change_node`], [`remove_junction`]); `settle.rs` carries a decision out.
-//! - [`NodeFile`] (`node_file.rs`) is `cluster.json`, by which a member starts while etcd is away.
+//! - [`NodeFile`] (`node_file.rs`) is `cluster.json`, by which a member starts while etcd is away;
+//!   `file_writer.rs` writes it without stopping the task.
 //!
 //! The keys, below the cluster's prefix: `cluster` (its id), `nodes/<id>`, `alive/<id>` (under the node's lease), `roster` (put with
 //! each change of who is in), `junctions/<id>`, `junction-ids` (the next one), `steward` (under its holder's lease).
@@ -30,6 +31,7 @@
 
 mod alarms;
 mod changes;
+mod file_writer;
 mod identity;
 mod junctions;
 mod member_task;
@@ -43,14 +45,16 @@ mod steward;
 
 pub use alarms::{ClusterAlarm, RaisedAlarm};
 pub use changes::{NodeChange, change_node, init, remove_junction};
-pub use junctions::{JunctionProfile, KnownJunction, KnownJunctions, SettingsDifference, assign};
+pub use junctions::{
+    JunctionProfile, KnownJunction, KnownJunctions, SettingsDifference, UrlDifference, assign,
+};
 pub use membership::{Membership, MembershipConfig, MembershipNews, MembershipStatus};
 pub use node_file::NodeFile;
 pub use records::{
     AliveRecord, ClusterId, ClusterRecord, Incarnation, JunctionIdsRecord, JunctionRecord, KeyRecord,
     NodeRecord, OutReason, RosterRecord, StewardRecord, read_record, write_record,
 };
-pub use register::{JoinApplicant, NodeProfile, admit, register};
+pub use register::{JoinApplicant, NodeProfile, StateAndReason, admit, register};
 pub use roll::{BadRecord, ClusterRoll, KeptRecord, RollChange};
 pub use settle::{NextStep, settle};
 pub use steward::{Steward, StewardSeat};

@@ -4,20 +4,22 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::{ClusterMap, MapNode, NodeState};
 use coordinator::{Coordinator, KeyWatch, Lease, LeaseState, Revision, Swap, SwapOutcome, WatchEvent};
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
-use types::{Error, ErrorKind, NodeId, Result};
+use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 
 use crate::alarms::{AlarmBoard, ClusterAlarm, alarms_of};
+use crate::changes::with_roster;
+use crate::file_writer::FileWriter;
 use crate::identity::random;
 use crate::junctions::{JunctionProfile, KnownJunction, KnownJunctions, assign, differences, id_in, next_id};
 use crate::membership::{MembershipConfig, MembershipNews, MembershipStatus};
 use crate::node_file::NodeFile;
-use crate::records::{ClusterId, Incarnation, STEWARD_KEY};
-use crate::register::{JoinApplicant, admit, register};
+use crate::records::{ClusterId, Incarnation, JunctionRecord, OutReason, ROSTER_KEY, STEWARD_KEY};
+use crate::register::{JoinApplicant, StateAndReason, admit, register};
 use crate::roll::ClusterRoll;
 use crate::settle::NextStep;
 use crate::steward::{Steward, StewardSeat};
@@ -28,8 +30,16 @@ const OWN_EVENT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(30);
 /// After a call that failed.
 const RETRY: Duration = Duration::from_millis(500);
-/// The end of a lease is later than its length says.
-const LEASE_SLACK: Duration = Duration::from_secs(2);
+/// The longest pause of a node whose swaps are lost again and again.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// How often the roll is compared with etcd, in case a watch that lives tells nothing, and how soon a second look follows one that
+/// found it behind.
+const COMPARE: Duration = Duration::from_secs(10);
+const COMPARE_AGAIN: Duration = Duration::from_secs(1);
+/// An etcd that refuses writes for so long is told to operators.
+const REFUSES: Duration = Duration::from_secs(10);
+/// A node that ends waits for its disk at most this long.
+const LAST_WRITE: Duration = Duration::from_secs(2);
 /// Events that are taken in before anything follows from them: when a thousand nodes start, not each of their records is a map.
 const EVENTS_AT_ONCE: usize = 64;
 /// A map is kept on disk this much later at most, so that many changes are few writes.
@@ -43,10 +53,7 @@ pub(crate) struct MemberTask {
     incarnation: Incarnation,
     /// As it is on disk.
     file: Option<NodeFile>,
-    file_failed: Option<String>,
-    /// A write under way, which no other may overtake.
-    saving: Option<JoinHandle<Result<()>>>,
-    saved: Instant,
+    writer: FileWriter,
     roll: ClusterRoll,
     /// All keys were heard at least once, so that absence means something.
     has_roll: bool,
@@ -60,10 +67,21 @@ pub(crate) struct MemberTask {
     is_in: bool,
     /// Why not.
     kept_out: Option<String>,
-    /// Since when another process runs as this node.
-    second_since: Option<Instant>,
-    is_away: bool,
+    kept_out_since: Option<Instant>,
+    /// etcd does not answer, and what was said of that.
+    away: Option<String>,
+    /// Since when etcd refuses writes, and what it says.
+    refused: Option<(Instant, String)>,
+    /// Swaps that were lost one after the other.
+    losses: u32,
+    /// When the roll is compared with etcd next, and the revision that was missing in it the last time.
+    compare_at: Instant,
+    missing: Option<Revision>,
     history: u64,
+    /// Since when the map of the former history is held, because nodes of it are not in this one yet.
+    held_since: Option<Instant>,
+    /// This node's state before etcd went back.
+    state_before: Option<StateAndReason>,
     board: AlarmBoard,
     /// Alarms that stay.
     latched: BTreeSet<ClusterAlarm>,
@@ -87,15 +105,14 @@ impl MemberTask {
         let known = file.as_ref().and_then(|file| file.map.as_ref()).map_or(0, |map| map.number());
         let steward = Steward::new(config.down_after);
         let begun = Instant::now();
+        let writer = FileWriter::new(config.dir.clone());
         MemberTask {
             coordinator,
             config,
             id,
             incarnation,
             file,
-            file_failed: None,
-            saving: None,
-            saved: begun,
+            writer,
             roll: ClusterRoll::behind(known),
             has_roll: false,
             lease: None,
@@ -104,9 +121,15 @@ impl MemberTask {
             has_joined: false,
             is_in: false,
             kept_out: None,
-            second_since: None,
-            is_away: false,
+            kept_out_since: None,
+            away: None,
+            refused: None,
+            losses: 0,
+            compare_at: begun + COMPARE,
+            missing: None,
             history: 0,
+            held_since: None,
+            state_before: None,
             board: AlarmBoard::default(),
             latched: BTreeSet::new(),
             now: MembershipNews::default(),
@@ -123,7 +146,7 @@ impl MemberTask {
             _ = stopped => {}
             () = Box::pin(self.work()) => {}
         }
-        self.keep(true).await;
+        let _ = timeout(LAST_WRITE, self.keep_last()).await;
         if let Some(lease) = self.lease.take() {
             let _ = timeout(REVOKE, lease.revoke()).await;
         }
@@ -134,19 +157,23 @@ impl MemberTask {
         loop {
             if let Err(error) = self.act().await {
                 if matches!(self.now.status, MembershipStatus::Refused(_)) {
-                    self.publish().await;
+                    self.publish();
                     return;
                 }
                 self.etcd_failed(&error);
             }
+            self.give_up_lease().await;
             self.look_whether_etcd_is_there().await;
-            self.publish().await;
+            self.compare(&mut watch).await;
+            self.publish();
+            let pause = self.config.tick.min(self.pause());
             tokio::select! {
                 event = watch.next() => match event {
                     Some(event) => self.take_all(event, &mut watch).await,
                     None => return,
                 },
-                () = sleep(self.config.tick.min(self.pause())) => {}
+                written = self.writer.written() => self.file = written.or(self.file.take()),
+                () = sleep(pause) => {}
             }
         }
     }
@@ -160,9 +187,9 @@ impl MemberTask {
                 self.coordinator.watch("", Some(behind))
             }
             Err(error) => {
-                self.is_away = true;
+                self.away = Some(error.to_string());
                 self.etcd_failed(&error);
-                self.publish().await;
+                self.publish();
                 self.coordinator.watch("", None)
             }
         }
@@ -184,6 +211,7 @@ impl MemberTask {
     }
 
     fn take(&mut self, event: &WatchEvent) {
+        let own = self.roll.node(self.id).map(|node| (node.state, node.out_reason));
         let change = self.roll.take(event);
         self.has_roll = true;
         let Some(known) = change.went_back else { return };
@@ -191,10 +219,20 @@ impl MemberTask {
         self.latched.retain(|alarm| !matches!(alarm, ClusterAlarm::EtcdWentBack { .. }));
         self.latched.insert(ClusterAlarm::EtcdWentBack { known, found });
         self.history += 1;
+        self.held_since = None;
+        self.state_before = own.or(self.state_before).or_else(|| self.state_on_map());
         self.is_in = false;
         self.has_assigned = false;
         self.awaited = Revision(0);
         self.steward.begin_anew();
+    }
+
+    /// As the last map has this node, which does not say why it is out.
+    fn state_on_map(&self) -> Option<StateAndReason> {
+        let map = self.now.map.as_deref().or_else(|| self.file.as_ref()?.map.as_ref())?;
+        let own = map.nodes().iter().find(|node| node.id == self.id)?;
+        let why = (own.state == NodeState::Out).then_some(OutReason::Left);
+        Some((own.state, why))
     }
 
     /// What is still to be waited for before something is done.
@@ -215,15 +253,17 @@ impl MemberTask {
             Ok(cluster) => cluster,
             Err(error) => return self.kept_out(error),
         };
-        if kept.is_none() && !self.keep_identity(cluster).await {
+        if kept.is_none() {
+            self.keep_identity(cluster);
             return Ok(());
         }
         self.now.cluster = Some(cluster);
         if self.lease.as_ref().is_none_or(|lease| lease.state() == LeaseState::Lost) {
             self.lease = None;
-            self.lease = Some(self.coordinator.grant(self.config.lease).await?);
+            let granted = self.coordinator.grant(self.config.lease).await;
+            self.lease = Some(granted.inspect_err(|error| self.write_failed(error))?);
         }
-        let Some(lease) = self.lease.as_ref().map(|lease| (lease.id(), lease.ttl())) else { return Ok(()) };
+        let Some(lease) = self.lease.as_ref().map(Lease::id) else { return Ok(()) };
         let differs = if self.has_assigned {
             differences(&self.roll, &self.config.junctions)
         } else {
@@ -235,24 +275,24 @@ impl MemberTask {
             incarnation: self.incarnation,
             profile: &self.config.node,
             cluster: Some(cluster),
-            lease: lease.0,
+            lease,
             has_joined: self.has_joined,
+            before: self.state_before,
             differs: &differs,
         };
         match register(&self.roll, &applicant, random()?)? {
             NextStep::Done(()) => {}
             NextStep::Swap(swap, ()) => return self.swap(&swap).await.map(drop),
             NextStep::Refuse(error) => return self.kept_out(error),
+            // How long the other one's lease lasts is etcd's to say: after an election it begins anew.
             NextStep::Wait(error) => {
-                let since = *self.second_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > lease.1.max(self.config.lease) + LEASE_SLACK {
-                    return self.kept_out(error);
-                }
+                self.kept_out_since.get_or_insert_with(Instant::now);
                 self.wait(error.to_string());
                 return Ok(());
             }
         }
-        self.second_since = None;
+        self.state_before = None;
+        let mut is_waiting = false;
         if !self.has_assigned {
             match assign(&self.roll, &self.config.junctions, &self.known_junctions(), self.id)? {
                 NextStep::Done(_) => self.has_assigned = true,
@@ -262,14 +302,25 @@ impl MemberTask {
                     // The ids are known once the watch has told them.
                     return Ok(());
                 }
-                NextStep::Wait(error) | NextStep::Refuse(error) => return self.kept_out(error),
+                // Its ids are known here, and the alarm names the key that cannot be read.
+                NextStep::Wait(_)
+                    if self.config.junctions.iter().all(|junction| self.id_of(junction).is_some()) =>
+                {
+                    is_waiting = true;
+                }
+                NextStep::Wait(error) => {
+                    if self.now.map.is_none() {
+                        self.take_file(&error);
+                    }
+                    self.wait(error.to_string());
+                    return Ok(());
+                }
+                NextStep::Refuse(error) => return self.kept_out(error),
             }
         }
-        let is_known = |junction: &JunctionProfile| {
-            self.now.junctions.contains_key(&junction.path) || id_in(&self.roll, junction).is_some()
-        };
-        if !self.config.junctions.iter().all(is_known) {
-            // The watch is late, or somebody has removed one.
+        if !is_waiting && !self.config.junctions.iter().all(|junction| id_in(&self.roll, junction).is_some())
+        {
+            // The watch is late, or somebody has removed one, whose id this node has and keeps for the cluster.
             self.has_assigned = false;
             self.not_before = Instant::now() + PAUSE;
             return Ok(());
@@ -277,9 +328,15 @@ impl MemberTask {
         self.is_in = true;
         self.has_joined = true;
         self.kept_out = None;
+        self.kept_out_since = None;
         self.now.status = MembershipStatus::Joined;
-        let seat = StewardSeat { node: self.id, incarnation: self.incarnation, lease: lease.0 };
-        if self.is_away {
+        if self.roll.number() != self.roll.number_of_keys() {
+            // A node was removed by hand. Those that start now would compute a lower number.
+            let swap = with_roster(&self.roll, Swap::new(), self.id, random()?)?;
+            return self.swap(&swap).await.map(drop);
+        }
+        let seat = StewardSeat { node: self.id, incarnation: self.incarnation, lease };
+        if self.away.is_some() {
             self.steward.begin_anew();
         } else if let Some(swap) = self.steward.next(&self.roll, seat, self.begun.elapsed())? {
             self.swap(&swap).await?;
@@ -293,26 +350,78 @@ impl MemberTask {
             Ok(SwapOutcome::Won(revision)) => {
                 self.awaited = revision;
                 self.not_before = Instant::now() + OWN_EVENT;
+                self.losses = 0;
+                self.refused = None;
                 Ok(true)
             }
             Ok(SwapOutcome::Lost(_)) => {
                 // Many may have lost at once.
-                let spread = random()? % (PAUSE.as_millis() as u64);
-                self.not_before = Instant::now() + PAUSE + Duration::from_millis(spread);
+                let pause = (PAUSE * 2u32.saturating_pow(self.losses)).min(PAUSE_MAX);
+                self.losses = (self.losses + 1).min(8);
+                let spread = random()? % (pause.as_millis() as u64);
+                self.not_before = Instant::now() + pause + Duration::from_millis(spread);
                 Ok(false)
             }
             Err(error) if error.kind() == ErrorKind::OutcomeUnknown => {
                 self.not_before = Instant::now() + RETRY;
                 Ok(false)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                self.write_failed(&error);
+                Err(error)
+            }
         }
+    }
+
+    /// A server that answers and takes no change says why.
+    fn write_failed(&mut self, error: &Error) {
+        if error.kind() != ErrorKind::Unavailable {
+            self.refused.get_or_insert_with(|| (Instant::now(), error.to_string()));
+        }
+    }
+
+    /// A node that is kept out gives its place as the steward to one that is in, and its sign of life would say that it is in, too.
+    async fn give_up_lease(&mut self) {
+        let is_late = self.kept_out_since.is_some_and(|since| since.elapsed() >= self.config.lease);
+        let Some(lease) = self.lease.as_ref().filter(|_| is_late).map(Lease::id) else { return };
+        let alive = self.roll.alive.get(&self.id).and_then(|alive| alive.lease);
+        let steward = self.roll.steward.as_ref().and_then(|steward| steward.lease);
+        if (alive == Some(lease) || steward == Some(lease))
+            && let Some(lease) = self.lease.take()
+        {
+            let _ = timeout(REVOKE, lease.revoke()).await;
+        }
+    }
+
+    /// A watch may live and tell nothing. What is missing in the roll at two looks is not on its way.
+    async fn compare(&mut self, watch: &mut KeyWatch) {
+        if !self.has_roll || Instant::now() < self.compare_at {
+            return;
+        }
+        self.compare_at = Instant::now() + COMPARE;
+        let Ok(state) = self.coordinator.read(ROSTER_KEY).await else { return };
+        let newest = state.entries.iter().find(|entry| entry.key == ROSTER_KEY).map(|entry| entry.revision);
+        let is_missing = |at: &Revision| *at > self.roll.revision();
+        if self.missing.is_none_or(|at| !is_missing(&at)) {
+            self.missing = newest.filter(is_missing);
+            if self.missing.is_some() {
+                self.compare_at = Instant::now() + COMPARE_AGAIN;
+            }
+            return;
+        }
+        let Ok(state) = self.coordinator.read("").await else { return };
+        let behind = state.revision;
+        warn!(known = %self.roll.revision(), now = %behind, "the watch told nothing of what has changed, and is opened anew");
+        self.take(&WatchEvent::Reset { state, went_back: false });
+        *watch = self.coordinator.watch("", Some(behind));
+        self.missing = None;
     }
 
     /// The cluster does not take this node as things are. One that has no map yet gives up; one that runs goes on with the map that it
     /// has.
     fn kept_out(&mut self, error: Error) -> Result<()> {
         self.is_in = false;
+        self.kept_out_since.get_or_insert_with(Instant::now);
         if self.now.map.is_none() && self.roll.good_cluster().is_none() {
             self.take_file(&error);
         }
@@ -326,7 +435,8 @@ impl MemberTask {
 
     fn wait(&mut self, why: String) {
         self.not_before = Instant::now() + self.config.tick.min(RETRY);
-        if self.now.map.is_none() && !matches!(&self.now.status, MembershipStatus::Waiting(_)) {
+        let is_told = matches!(&self.now.status, MembershipStatus::Waiting(told) if *told == why);
+        if self.now.map.is_none() && !is_told {
             warn!("this node waits: {why}");
             self.now.status = MembershipStatus::Waiting(why.clone());
         }
@@ -336,8 +446,6 @@ impl MemberTask {
     /// A call to etcd had no answer.
     fn etcd_failed(&mut self, error: &Error) {
         self.not_before = Instant::now() + RETRY;
-        // Leases begin anew when it is back.
-        self.second_since = None;
         if self.now.map.is_some() {
             return;
         }
@@ -361,42 +469,36 @@ impl MemberTask {
             ids.filter_map(|junction| Some((junction.path.clone(), known.id_of(junction)?))).collect();
     }
 
+    /// Those that this process serves, unless under another id than the cluster has, and those that are on disk from before.
     fn known_junctions(&self) -> KnownJunctions {
-        self.file.as_ref().map(|file| file.junctions.clone()).unwrap_or_default()
+        let mut known = self.file.as_ref().map(|file| file.junctions.clone()).unwrap_or_default();
+        for JunctionProfile { path, url, .. } in &self.config.junctions {
+            let served = self.now.junctions.get(path).filter(|_| !self.now.conflicted.contains(path));
+            let Some(id) = served else { continue };
+            known.junctions.retain(|known| (&known.path, &known.url) != (path, url));
+            known.junctions.push(KnownJunction { id: id.0, path: path.clone(), url: url.clone() });
+        }
+        known
+    }
+
+    /// The id of a junction: as the cluster has it, as this process serves it, or as this node remembers it if only the record under
+    /// that id cannot be read.
+    fn id_of(&self, junction: &JunctionProfile) -> Option<JunctionId> {
+        let told = || self.now.junctions.get(&junction.path).copied();
+        let is_unreadable =
+            |id: &JunctionId| self.roll.junctions.get(id).is_some_and(|kept| kept.record.is_err());
+        let remembered = || self.known_junctions().id_of(junction).filter(is_unreadable);
+        id_in(&self.roll, junction).or_else(told).or_else(remembered)
     }
 
     /// A new node writes down who it is before it is in the cluster: were it started anew as somebody else, its own name would be
     /// taken.
-    async fn keep_identity(&mut self, cluster: ClusterId) -> bool {
-        let file = NodeFile { cluster, node: self.id, map: None, junctions: KnownJunctions::default() };
-        self.save(file).await;
-        if let Some(why) = self.file_failed.clone() {
+    fn keep_identity(&mut self, cluster: ClusterId) {
+        if let Some(why) = self.writer.failed().map(str::to_owned) {
             self.wait(why);
         }
-        self.file.is_some()
-    }
-
-    async fn save(&mut self, file: NodeFile) {
-        self.saved().await;
-        let (dir, copy) = (self.config.dir.clone(), file.clone());
-        self.saving = Some(tokio::task::spawn_blocking(move || copy.save(&dir)));
-        if self.saved().await {
-            self.file = Some(file);
-        }
-    }
-
-    /// Waits for the write that is under way. It goes on by itself when this is dropped, and is then waited for by the next one.
-    async fn saved(&mut self) -> bool {
-        let Some(saving) = self.saving.as_mut() else { return false };
-        let saved = saving.await;
-        self.saving = None;
-        self.saved = Instant::now();
-        self.file_failed = match saved {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(error) => Some(error.to_string()),
-        };
-        self.file_failed.is_none()
+        let file = NodeFile { cluster, node: self.id, map: None, junctions: KnownJunctions::default() };
+        self.writer.begin(file);
     }
 
     /// A quiet etcd is asked before it is taken to be away.
@@ -404,27 +506,35 @@ impl MemberTask {
         let is_heard = |coordinator: &dyn Coordinator, most: Duration| {
             coordinator.heard().is_some_and(|heard| heard <= most)
         };
+        let mut failed = None;
         if !is_heard(&*self.coordinator, self.config.away_after / 2) {
-            let _ = self.coordinator.read(STEWARD_KEY).await;
+            failed = self.coordinator.read(STEWARD_KEY).await.err();
         }
-        let known = self.coordinator.heard().is_some() || self.is_away;
-        self.is_away = known && !is_heard(&*self.coordinator, self.config.away_after);
+        let known = self.coordinator.heard().is_some() || self.away.is_some();
+        if !known || is_heard(&*self.coordinator, self.config.away_after) {
+            self.away = None;
+        } else if self.away.is_none() {
+            let silent = || format!("{}: no answer", self.coordinator.url());
+            self.away = Some(failed.map_or_else(silent, |error| error.to_string()));
+        }
     }
 
     /// Tells what has changed, and keeps it on disk.
-    async fn publish(&mut self) {
+    fn publish(&mut self) {
         let history = self.now.history;
+        self.find_conflicts();
         if self.is_in {
             self.take_map();
             self.take_junctions();
         }
-        self.keep(false).await;
         let mut alarms = self.latched.clone();
         if self.has_roll {
             alarms.extend(alarms_of(&self.roll));
         }
-        alarms.extend(self.is_away.then_some(ClusterAlarm::EtcdUnreachable));
-        alarms.extend(self.file_failed.clone().map(|why| ClusterAlarm::FileNotWritten { why }));
+        alarms.extend(self.away.clone().map(|why| ClusterAlarm::EtcdUnreachable { why }));
+        let refused = self.refused.as_ref().filter(|(since, _)| since.elapsed() >= REFUSES);
+        alarms.extend(refused.map(|(_, why)| ClusterAlarm::EtcdRefusesWrites { why: why.clone() }));
+        alarms.extend(self.writer.trouble().map(|why| ClusterAlarm::FileNotWritten { why }));
         alarms.extend(self.why_not_in());
         let (raised, over) = self.board.set(alarms, types::timeline::wall_clock());
         raised.iter().for_each(|alarm| warn!("{alarm}"));
@@ -440,6 +550,7 @@ impl MemberTask {
             }
             changed
         });
+        self.keep(false);
     }
 
     fn why_not_in(&self) -> Option<ClusterAlarm> {
@@ -450,7 +561,7 @@ impl MemberTask {
         match (&self.roll.cluster, kept) {
             (None, _) => Some(ClusterAlarm::NoCluster),
             (Some(found), Some(kept)) if found.good().is_some_and(|found| found.id != kept) => {
-                found.good().map(|found| ClusterAlarm::OtherCluster { found: found.id })
+                found.good().map(|found| ClusterAlarm::OtherCluster { found: found.id, own: kept })
             }
             _ => self.kept_out.clone().map(|why| ClusterAlarm::NotIn { why }),
         }
@@ -463,6 +574,9 @@ impl MemberTask {
         match self.roll.map() {
             Ok(map) => {
                 let is_new = self.now.map.as_ref().is_none_or(|now| **now != map);
+                if self.now.history != self.history && self.holds_former(&map) {
+                    return;
+                }
                 if is_new || self.now.history != self.history {
                     info!(number = map.number(), nodes = map.nodes().len(), "the map of the cluster");
                     self.now.map = Some(Arc::new(map));
@@ -473,12 +587,29 @@ impl MemberTask {
         }
     }
 
+    /// In a new history nodes register one after the other, and the first map is of one node alone. The former one is held until all
+    /// its nodes that are up are there again, but not for longer than a silent node stays up.
+    fn holds_former(&mut self, map: &ClusterMap) -> bool {
+        let of_file = || self.file.as_ref()?.map.clone().map(Arc::new);
+        let Some(former) = self.now.map.clone().or_else(of_file) else { return false };
+        let is_there = |node: &MapNode| map.nodes().iter().any(|there| there.id == node.id);
+        if former.nodes().iter().all(|node| node.state != NodeState::Up || is_there(node)) {
+            return false;
+        }
+        let since = *self.held_since.get_or_insert_with(Instant::now);
+        let holds = since.elapsed() < self.config.down_after;
+        if holds {
+            self.now.map.get_or_insert(former);
+        }
+        holds
+    }
+
     /// Whoever serves files of a junction has its id in their handles: once this process has told an id it stays, and another one
     /// counts from the next start.
     fn take_junctions(&mut self) {
         let known = self.known_junctions();
         for junction in &self.config.junctions {
-            let Some(is) = id_in(&self.roll, junction) else { continue };
+            let Some(is) = self.id_of(junction) else { continue };
             let path = junction.path.clone();
             let told = self.now.junctions.get(&path).copied();
             if let Some(was) = told.or_else(|| known.id_of(junction)).filter(|was| *was != is) {
@@ -489,23 +620,55 @@ impl MemberTask {
         }
     }
 
-    async fn keep(&mut self, at_once: bool) {
-        if !self.has_joined {
+    /// A junction that this process serves under one id and the cluster has under another one, or whose id the cluster has for another
+    /// junction. That stays so for as long as the process runs, whatever becomes of the keys.
+    fn find_conflicts(&mut self) {
+        if self.roll.good_cluster().map(|cluster| cluster.id) != self.now.cluster {
+            return;
+        }
+        for junction in &self.config.junctions {
+            let Some(told) = self.now.junctions.get(&junction.path) else { continue };
+            let is_other = |there: &JunctionRecord| there.path != junction.path || there.url != junction.url;
+            let there = self.roll.junctions.get(told).and_then(|kept| kept.good());
+            if id_in(&self.roll, junction).is_some_and(|is| is != *told) || there.is_some_and(is_other) {
+                self.now.conflicted.insert(junction.path.clone());
+            }
+        }
+    }
+
+    /// Waits for the write that is under way, and writes what has come since.
+    async fn keep_last(&mut self) {
+        for _ in 0..2 {
+            self.keep(true);
+            if self.writer.is_writing() {
+                self.file = self.writer.written().await.or(self.file.take());
+            }
+        }
+    }
+
+    fn keep(&mut self, at_once: bool) {
+        if !self.has_joined || self.writer.is_writing() {
             return;
         }
         let (Some(cluster), Some(map)) = (self.now.cluster, self.now.map.clone()) else { return };
         let known = self.known_junctions();
         let kept = self.config.junctions.iter().filter_map(|junction| {
-            let id = self.now.junctions.get(&junction.path)?.0;
-            Some(KnownJunction { id, path: junction.path.clone(), url: junction.url.clone() })
+            // The next process is to begin with the id that the cluster has.
+            let id = match self.now.conflicted.contains(&junction.path) {
+                true => id_in(&self.roll, junction)?,
+                false => *self.now.junctions.get(&junction.path)?,
+            };
+            Some(KnownJunction { id: id.0, path: junction.path.clone(), url: junction.url.clone() })
         });
         let junctions = KnownJunctions { junctions: kept.collect(), next: next_id(&self.roll, &known) };
         let file = NodeFile { cluster, node: self.id, map: Some((*map).clone()), junctions };
-        let is_due = at_once || self.saved.elapsed() >= KEEP_MAP;
+        let is_due = at_once || self.writer.rest() >= KEEP_MAP;
         let kept = self.file.as_ref();
         let is_first = kept.is_none_or(|kept| kept.map.is_none() || kept.junctions != file.junctions);
-        if kept != Some(&file) && (is_due || is_first) {
-            self.save(file).await;
+        // A disk that has just failed is left alone for as long.
+        let is_due = is_due || is_first && self.writer.failed().is_none();
+        if kept != Some(&file) && is_due {
+            self.writer.begin(file);
         }
     }
 }
@@ -521,5 +684,6 @@ fn is_same(told: &MembershipNews, now: &MembershipNews) -> bool {
         && told.map == now.map
         && told.history == now.history
         && told.junctions == now.junctions
+        && told.conflicted == now.conflicted
         && told.alarms == now.alarms
 }

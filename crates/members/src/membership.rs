@@ -1,6 +1,6 @@
 //! A node's membership, as the rest of the node sees it: the map, the ids of junctions, alarms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +80,9 @@ pub struct MembershipNews {
     pub history: u64,
     /// By path.
     pub junctions: BTreeMap<String, JunctionId>,
+    /// The paths of junctions that this process serves under an id that the cluster does not have for them: until it is started again,
+    /// no peer may be asked for their bytes, and no peer answered.
+    pub conflicted: BTreeSet<String>,
     pub alarms: Vec<RaisedAlarm>,
 }
 

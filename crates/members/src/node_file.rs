@@ -18,8 +18,8 @@ const FORMAT: u64 = 1;
 /// A map, and some thousands of junctions.
 const BYTES_MAX: u64 = 2 * MAP_BYTES_MAX as u64;
 /// What an operator can do about a file that cannot be read.
-const ADVICE: &str = "restore it from a backup, or remove it: the node then joins as a new one, under \
-                      another name unless the former one is forgotten";
+const ADVICE: &str = "restore it from a backup, or remove it: the node then joins as a new one, under another name, or under \
+                      its own once the former one was forgotten";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFile {

@@ -19,6 +19,8 @@ const RECORD_BYTES_MAX: usize = 64 * 1024;
 const TEXT_MAX: usize = 4096;
 /// The most junctions of which one node says that its settings are others.
 pub const DIFFERENCES_MAX: usize = 16;
+/// The highest id of a junction. A key of a higher one was put by hand, and must not use up the ids below it.
+pub const JUNCTION_ID_MAX: u32 = 1 << 24;
 
 pub const CLUSTER_KEY: &str = "cluster";
 /// Put in each transaction that adds, renames or removes a node: such changes have one order, so that of two nodes with one name
@@ -207,8 +209,9 @@ impl KeyRecord for NodeRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AliveRecord {
     pub incarnation: Incarnation,
-    /// The junctions whose settings at this node have another digest than the junction's record: [`DIFFERENCES_MAX`] at most, and
-    /// none as long as the nodes are configured alike.
+    /// The junctions whose settings at this node have another digest than the junction's record, with that digest; and those that
+    /// have the path of one of this node's junctions and another URL, with the key of this node's. [`DIFFERENCES_MAX`] at most, and none
+    /// as long as the nodes are configured alike.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub differs: BTreeMap<u32, String>,
 }
@@ -242,7 +245,15 @@ pub struct JunctionIdsRecord {
     pub by: String,
 }
 
-impl KeyRecord for JunctionIdsRecord {}
+impl KeyRecord for JunctionIdsRecord {
+    fn check(&self) -> Result<()> {
+        if self.next <= JUNCTION_ID_MAX + 1 {
+            return Ok(());
+        }
+        let what = format!("{} as the next id; {JUNCTION_ID_MAX} is the highest", self.next);
+        Err(Error::new(ErrorKind::InvalidArgument, "check the ids of junctions:", what))
+    }
+}
 
 /// `roster`
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

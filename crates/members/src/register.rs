@@ -9,7 +9,7 @@ use types::{Error, ErrorKind, NodeId, Result};
 
 use crate::changes::with_roster;
 use crate::records::{
-    AliveRecord, CLUSTER_KEY, ClusterId, Incarnation, KeyRecord, NodeRecord, alive_key, node_key,
+    AliveRecord, CLUSTER_KEY, ClusterId, Incarnation, KeyRecord, NodeRecord, OutReason, alive_key, node_key,
     write_record,
 };
 use crate::roll::{ClusterRoll, KeptRecord};
@@ -35,17 +35,15 @@ pub struct NodeProfile {
 }
 
 impl NodeProfile {
-    /// A node that drains goes on to, and one that was out is up by being started.
-    fn record(&self, former: Option<&NodeRecord>) -> NodeRecord {
-        let is_draining = former.is_some_and(|former| former.state == NodeState::Draining);
+    fn record(&self, (state, out_reason): StateAndReason) -> NodeRecord {
         NodeRecord {
             name: self.name.clone(),
             addresses: self.addresses.clone(),
             admin: self.admin,
             weight: self.weight,
             label: self.label.clone(),
-            state: if is_draining { NodeState::Draining } else { NodeState::Up },
-            out_reason: None,
+            state,
+            out_reason,
             build: self.build.clone(),
             wire: self.wire,
         }
@@ -55,9 +53,19 @@ impl NodeProfile {
     pub fn check(&self) -> Result<()> {
         let wrong =
             |error| Error::new(ErrorKind::Config, "check the node's settings:", "").with_source(error);
-        self.record(None).check().map_err(wrong)
+        if self.name.parse::<NodeId>().is_ok() {
+            let what = format!(
+                "its name is {:?}, and 16 hexadecimal digits are a node's id; choose another name",
+                self.name
+            );
+            return Err(Error::new(ErrorKind::Config, "check the node's settings:", what));
+        }
+        self.record((NodeState::Up, None)).check().map_err(wrong)
     }
 }
+
+/// A node's state, and why it is out.
+pub type StateAndReason = (NodeState, Option<OutReason>);
 
 /// Who asks to be in the cluster.
 #[derive(Clone, Debug)]
@@ -70,6 +78,8 @@ pub struct JoinApplicant<'a> {
     pub lease: LeaseId,
     /// It has been in since it was started: an operator who takes it out is not overruled.
     pub has_joined: bool,
+    /// Its state before etcd went back: what an operator has done to it since the backup holds.
+    pub before: Option<StateAndReason>,
     pub differs: &'a BTreeMap<u32, String>,
 }
 
@@ -77,23 +87,32 @@ pub struct JoinApplicant<'a> {
 pub fn admit(roll: &ClusterRoll, kept: Option<ClusterId>, wire: u32) -> Result<ClusterId> {
     let refuse = |kind, what: String| Err(Error::new(kind, JOIN, what));
     let Some(cluster) = &roll.cluster else {
-        let what = "there is none in this etcd under this name; it has to be made first";
+        let what = "there is none in this etcd under this name; make it, or mend the name or the address of etcd in \
+                    the node's settings";
         return refuse(ErrorKind::NotFound, what.to_owned());
     };
     let cluster = match &cluster.record {
         Ok(cluster) => cluster,
-        Err(why) => return refuse(ErrorKind::Corrupt, format!("its record cannot be read: {why}")),
+        Err(why) => {
+            return refuse(
+                ErrorKind::Corrupt,
+                format!("its record, the key {CLUSTER_KEY}, cannot be read: {why}"),
+            );
+        }
     };
     if let Some(kept) = kept.filter(|kept| *kept != cluster.id) {
         let found = cluster.id;
-        let what =
-            format!("etcd holds the cluster {found}, and this node's directory is of the cluster {kept}");
+        let what = format!(
+            "etcd holds the cluster {found}, and this node's directory is of the cluster {kept}; give it the \
+                 address of its own etcd, or another directory to join as a new node"
+        );
         return refuse(ErrorKind::Config, what);
     }
     if cluster.wire > wire {
         let other = cluster.wire;
-        let what =
-            format!("its nodes speak version {other} of the wire, and this build knows {wire} at most");
+        let what = format!(
+            "its nodes speak version {other} of the wire, and this build knows {wire} at most; install a newer one"
+        );
         return refuse(ErrorKind::NotSupported, what);
     }
     Ok(cluster.id)
@@ -109,18 +128,25 @@ pub fn register(roll: &ClusterRoll, applicant: &JoinApplicant<'_>, nonce: u64) -
     let refuse = |kind, what: String| {
         Ok(NextStep::Refuse(Error::new(kind, JOIN, format!("{}: {what}", profile.name))))
     };
-    let namesake = roll.good_nodes().find(|(other, node)| *other != id && node.name == profile.name);
-    if let Some((other, _)) = namesake {
-        let what = format!("the node {other} has that name; choose another one, or forget that node");
-        return refuse(ErrorKind::Exists, what);
-    }
     let mut swap = Swap::new();
     let kept = roll.nodes.get(&id);
     let former = kept.and_then(KeptRecord::good);
-    let mut record = profile.record(former);
-    if let Some(former) = former.filter(|former| applicant.has_joined && !former.is_silent()) {
-        (record.state, record.out_reason) = (former.state, former.out_reason);
+    // A member is not thrown out by a record that somebody has put under its name.
+    let is_new_name = former.is_none_or(|former| former.name != profile.name);
+    let namesake = roll.good_nodes().find(|(other, node)| *other != id && node.name == profile.name);
+    if let Some((other, _)) = namesake.filter(|_| is_new_name) {
+        let what = format!("the node {other} has that name; choose another one, or forget that node");
+        return refuse(ErrorKind::Exists, what);
     }
+    // A node that drains goes on to, and one that was out is up by being started.
+    let before = applicant.before.or(former.map(|former| (former.state, former.out_reason)));
+    let record = profile.record(match before {
+        Some((NodeState::Draining, _)) => (NodeState::Draining, None),
+        Some((NodeState::Out, why)) if applicant.has_joined && why != Some(OutReason::Silent) => {
+            (NodeState::Out, why)
+        }
+        _ => (NodeState::Up, None),
+    });
     let mut changes = false;
     match kept {
         Some(_) if former == Some(&record) => {}
@@ -146,6 +172,11 @@ pub fn register(roll: &ClusterRoll, applicant: &JoinApplicant<'_>, nonce: u64) -
     match roll.alive.get(&id) {
         None => {
             swap = swap.create(alive_key(id), write_record(&alive)?, Some(lease));
+            changes = true;
+        }
+        // It would never end, and no process can be known by it.
+        Some(there) if there.lease.is_none() => {
+            swap = swap.replace(alive_key(id), there.revision, write_record(&alive)?, Some(lease));
             changes = true;
         }
         Some(there) => {

@@ -7,9 +7,9 @@ use coordinator::{KeyChange, KeyEntry, LeaseId, PrefixState, Revision, WatchEven
 use types::{JunctionId, NodeId, Result};
 
 use crate::records::{
-    ALIVE_PREFIX, AliveRecord, CLUSTER_KEY, ClusterRecord, JUNCTION_IDS_KEY, JUNCTIONS_PREFIX,
-    JunctionIdsRecord, JunctionRecord, KeyRecord, NODES_PREFIX, NodeRecord, ROSTER_KEY, RosterRecord,
-    STEWARD_KEY, StewardRecord, read_record,
+    ALIVE_PREFIX, AliveRecord, CLUSTER_KEY, ClusterRecord, JUNCTION_ID_MAX, JUNCTION_IDS_KEY,
+    JUNCTIONS_PREFIX, JunctionIdsRecord, JunctionRecord, KeyRecord, NODES_PREFIX, NodeRecord, ROSTER_KEY,
+    RosterRecord, STEWARD_KEY, StewardRecord, read_record,
 };
 
 /// A key's value, or what is wrong with it; the key is there either way.
@@ -83,14 +83,14 @@ impl ClusterRoll {
         match event {
             WatchEvent::Reset { state, went_back } => {
                 let before = self.revision;
-                let went_back = *went_back || state.revision < before;
-                self.reset(state, went_back);
+                let went_back = self.reset(state, *went_back || state.revision < before);
                 RollChange { went_back: went_back.then_some(before) }
             }
             WatchEvent::Changed { revision, changes } => {
                 self.revision = self.revision.max(*revision);
                 for change in changes {
-                    if change.key() == ROSTER_KEY || change.key().starts_with(NODES_PREFIX) {
+                    let is_node = matches!(RollKey::of(change.key()), Some(Ok(RollKey::Node(_))));
+                    if is_node || change.key() == ROSTER_KEY {
                         self.number = self.number.max(revision.0);
                     }
                     match change {
@@ -104,21 +104,34 @@ impl ClusterRoll {
     }
 
     /// The number of the map follows from the keys alone, so that a node that has just started computes the one that the others
-    /// have: it is the last revision at which a node or the roster was put.
-    fn reset(&mut self, state: &PrefixState, went_back: bool) {
+    /// have: it is the last revision at which a node or the roster was put. Keys whose number is lower than one that was known are those
+    /// of another history, also if their revisions were raised when a backup was restored. Answers whether they are.
+    fn reset(&mut self, state: &PrefixState, went_back: bool) -> bool {
         let before = std::mem::take(self);
         for entry in &state.entries {
             self.put(entry);
         }
         self.revision = state.revision;
-        let puts = self.nodes.values().map(|node| node.revision);
-        let last = puts.chain(self.roster.as_ref().map(|roster| roster.revision)).max().unwrap_or_default();
-        self.number = last.0;
-        if !went_back && self.number <= before.number {
-            // Nodes were removed past this program, as by etcdctl.
-            let same = self.number == before.number || self.nodes == before.nodes;
-            self.number = if same { before.number } else { state.revision.0.max(before.number) };
+        self.number = self.number_of_keys();
+        let went_back = went_back || self.number < before.number;
+        let is_removed = before.nodes.keys().any(|id| !self.nodes.contains_key(id));
+        if !went_back && self.number == before.number && is_removed {
+            // By hand, as by etcdctl.
+            self.number = state.revision.0;
         }
+        went_back
+    }
+
+    /// Of the map.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// As a node computes it that has just started. It is lower than the number of a node that has seen another one removed by hand: then
+    /// the roster has to be put, so that all have one number again.
+    pub fn number_of_keys(&self) -> u64 {
+        let puts = self.nodes.values().map(|node| node.revision);
+        puts.chain(self.roster.as_ref().map(|roster| roster.revision)).max().unwrap_or_default().0
     }
 
     fn put(&mut self, entry: &KeyEntry) {
@@ -174,8 +187,15 @@ impl ClusterRoll {
         self.nodes.get(&id).and_then(KeptRecord::good)
     }
 
+    /// A key without a lease was put by hand, and would never end: it is no sign of life.
     pub fn is_alive(&self, id: NodeId) -> bool {
-        self.alive.contains_key(&id)
+        self.alive.get(&id).is_some_and(|alive| alive.lease.is_some())
+    }
+
+    /// What living nodes say of themselves.
+    pub fn live(&self) -> impl Iterator<Item = (NodeId, &AliveRecord)> {
+        let live = self.alive.iter().filter(|(_, alive)| alive.lease.is_some());
+        live.filter_map(|(id, alive)| Some((*id, alive.good()?)))
     }
 
     /// By its name, or by its id in 16 digits. A name goes before an id.
@@ -231,7 +251,8 @@ impl RollKey {
         }
         let text = key.strip_prefix(JUNCTIONS_PREFIX)?;
         let junction = text.parse().ok().map(JunctionId);
-        let good = junction.filter(|id: &JunctionId| id.0 > 0 && id.to_string() == text);
+        let is_good = |id: &JunctionId| (1..=JUNCTION_ID_MAX).contains(&id.0) && id.to_string() == text;
+        let good = junction.filter(is_good);
         Some(good.map(RollKey::Junction).ok_or_else(|| format!("{text:?} is no id of a junction")))
     }
 }

@@ -51,8 +51,8 @@ impl Steward {
         };
         if held.good() != Some(&own) {
             self.begin_anew();
-            // One that cannot be read would be there for ever if it was under no lease.
-            if held.record.is_err() && held.lease.is_none() {
+            // One under no lease was put by hand, and would be there for ever.
+            if held.lease.is_none() {
                 let value = write_record(&own)?;
                 return Ok(Some(Swap::new().replace(STEWARD_KEY, held.revision, value, Some(seat.lease))));
             }
@@ -87,7 +87,7 @@ impl Steward {
     }
 
     fn mark(&self, roll: &ClusterRoll, id: NodeId, node: &NodeRecord, now: Duration) -> Option<NodeRecord> {
-        let is_alive = roll.alive.get(&id).and_then(KeptRecord::good).is_some();
+        let is_alive = roll.is_alive(id) && roll.alive.get(&id).and_then(KeptRecord::good).is_some();
         let gone = self.gone_since.get(&id).map(|since| now.saturating_sub(*since));
         match node.state {
             NodeState::Up if gone.is_some_and(|gone| gone >= self.down_after) => {

@@ -31,6 +31,8 @@ pub struct EtcdFailure {
     pub kind: ErrorKind,
     pub fate: RequestFate,
     pub missing: Option<MissingRevision>,
+    /// The answer, or the request, is larger than either side takes.
+    pub too_large: bool,
     /// The message has the server's address at its front.
     pub message: String,
 }
@@ -59,13 +61,25 @@ mod code {
 impl EtcdFailure {
     pub fn silent(server: &str, deadline: Duration) -> EtcdFailure {
         let message = format!("{server}: no answer within {deadline:?}");
-        EtcdFailure { kind: ErrorKind::Unavailable, fate: RequestFate::Doubtful, missing: None, message }
+        EtcdFailure {
+            kind: ErrorKind::Unavailable,
+            fate: RequestFate::Doubtful,
+            missing: None,
+            too_large: false,
+            message,
+        }
     }
 
     /// An answer that lacks what every server sends.
     pub fn malformed(server: &str, what: &str) -> EtcdFailure {
         let message = format!("{server}: {what}");
-        EtcdFailure { kind: ErrorKind::Corrupt, fate: RequestFate::Doubtful, missing: None, message }
+        EtcdFailure {
+            kind: ErrorKind::Corrupt,
+            fate: RequestFate::Doubtful,
+            missing: None,
+            too_large: false,
+            message,
+        }
     }
 
     pub fn new(server: &str, error: &etcd_client::Error) -> EtcdFailure {
@@ -73,6 +87,7 @@ impl EtcdFailure {
             kind,
             fate,
             missing: None,
+            too_large: false,
             message: format!("{server}: {message}"),
         };
         let status = match error {
@@ -87,6 +102,8 @@ impl EtcdFailure {
         };
         let text = status.message();
         let number = status.code() as i32;
+        let too_large =
+            matches!(number, code::OUT_OF_RANGE | code::RESOURCE_EXHAUSTED) && text.contains("too large");
         let (kind, fate) = match number {
             code::INVALID_ARGUMENT => (ErrorKind::InvalidArgument, RequestFate::Refused),
             code::NOT_FOUND => (ErrorKind::NotFound, RequestFate::Refused),
@@ -95,6 +112,7 @@ impl EtcdFailure {
             }
             code::FAILED_PRECONDITION => (ErrorKind::AccessDenied, RequestFate::Refused),
             code::UNIMPLEMENTED => (ErrorKind::NotSupported, RequestFate::Refused),
+            code::OUT_OF_RANGE if too_large => (ErrorKind::InvalidArgument, RequestFate::Refused),
             code::OUT_OF_RANGE => (ErrorKind::Stale, RequestFate::Refused),
             code::RESOURCE_EXHAUSTED if text.contains("space") => (ErrorKind::NoSpace, RequestFate::Refused),
             code::RESOURCE_EXHAUSTED if text.contains("too many requests") => {
@@ -111,9 +129,10 @@ impl EtcdFailure {
         let missing = match text {
             _ if number != code::OUT_OF_RANGE => None,
             text if text.contains("future revision") => Some(MissingRevision::OfTheFuture),
-            _ => Some(MissingRevision::Compacted),
+            text if text.contains("compacted") => Some(MissingRevision::Compacted),
+            _ => None,
         };
-        EtcdFailure { missing, ..failure(kind, fate, message) }
+        EtcdFailure { missing, too_large, ..failure(kind, fate, message) }
     }
 }
 

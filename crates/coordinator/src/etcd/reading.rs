@@ -16,8 +16,7 @@ const PAGE: i64 = 1000;
 const MAX_KEYS: usize = 200_000;
 /// Between two pages of a prefix the revision that is read may be compacted; then it is read from its beginning.
 const READ_TRIES: usize = 3;
-/// Of one answer. A page of the largest values that etcd takes by default would not fit; those of a cluster have some hundreds
-/// of bytes.
+/// Of one answer. The values of a cluster have some hundreds of bytes; a page of larger ones that does not fit is asked for by halves.
 pub const MAX_ANSWER: usize = 64 * 1024 * 1024;
 
 /// Of a prefix at a revision. Two histories that are the same up to a revision have the same one there; two that are not differ
@@ -50,16 +49,21 @@ impl EtcdShared {
         let end = prefix_end(&from);
         let mut entries = Vec::new();
         let mut revision = None;
+        let mut limit = PAGE;
         let mut print = Fingerprint { newest: Revision(0), keys: 0 };
         loop {
             let (key, end) = (from.clone(), end.clone());
             let at = revision.map_or(0, wire_revision);
             let page = self.endpoints.call(|client| {
-                let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE).with_revision(at);
+                let options = GetOptions::new().with_range(end.clone()).with_limit(limit).with_revision(at);
                 get(client, key.clone(), options)
             });
             let page = match page.await {
                 Ok(page) => page,
+                Err(failures) if limit > 1 && failures.iter().any(|failure| failure.too_large) => {
+                    limit /= 2;
+                    continue;
+                }
                 Err(failures) if revision.is_some() && failures.iter().any(|f| f.missing.is_some()) => {
                     return Ok(Err(failures));
                 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use coordinator::{Coordinator, LeaseState, Swap, WatchEvent};
+use coordinator::etcd::Etcd;
+use coordinator::{Coordinator, EtcdConfig, LeaseState, MAX_SWAP_BYTES, Swap, WatchEvent};
 use testkit::etcd::{url_of, with_etcd};
 use types::ErrorKind;
 
@@ -230,6 +231,29 @@ async fn three_servers_that_were_restored_say_so() {
         view.take(next(&mut watch).await);
         assert_eq!(view.went_back, 1);
         assert_eq!(view.keys["w/1"].revision, kept);
+    })
+    .await;
+}
+
+/// gRPC calls an answer that is too large "out of range", as etcd calls a revision that was compacted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prefix_that_does_not_fit_into_one_answer_is_read_by_smaller_pages() {
+    with_etcd("a_prefix_that_does_not_fit_into_one_answer", 1, async |etcd| {
+        let url = etcd.url().parse().expect("a good URL");
+        let attempt = Duration::from_secs(20);
+        let client = Etcd::new(EtcdConfig { attempt, ..EtcdConfig::new(url) }).await.expect("clients");
+        const KEYS: usize = 66;
+        let value = vec![b'v'; MAX_SWAP_BYTES];
+        for n in 0..KEYS {
+            let swap = Swap::new().create(format!("large/{n:03}"), value.clone(), None);
+            won(client.swap(&swap).await.expect("an outcome"));
+        }
+        let state = client.read("large/").await.expect("read");
+        let is_whole = |(n, entry): (usize, &coordinator::KeyEntry)| {
+            entry.key == format!("large/{n:03}") && entry.value == value
+        };
+        assert!(state.entries.iter().enumerate().all(is_whole));
+        assert_eq!(state.entries.len(), KEYS);
     })
     .await;
 }

@@ -50,13 +50,36 @@ fn a_node_that_is_removed_by_hand_gives_another_number_too() {
     let changes = vec![KeyChange::Deleted { key: node_key(NodeId(2)) }];
     watching.take(&WatchEvent::Changed { revision: Revision(11), changes });
     assert_eq!(watching.map().expect("a map").number(), 11);
-    // The same, heard of behind a compaction.
+    assert_eq!(watching.number_of_keys(), 5, "whoever starts does not know it");
+    // The same, heard of behind a compaction: it is a lower number, or it would be the same one.
     let mut behind = ClusterRoll::default();
     behind.take(&reset(&both, 8));
-    behind.take(&reset(std::slice::from_ref(&n1), 12));
-    assert_eq!((behind.map().expect("a map").number(), behind.nodes.len()), (12, 1));
-    behind.take(&reset(&[n1], 15));
-    assert_eq!(behind.map().expect("a map").number(), 12, "nothing has changed since");
+    let change = behind.take(&reset(std::slice::from_ref(&n1), 12));
+    assert_eq!((change.went_back, behind.number()), (Some(Revision(8)), 5));
+    let mut behind = ClusterRoll::default();
+    behind.take(&reset(&both, 8));
+    let change = behind.take(&reset(&both[1..], 12));
+    assert_eq!((change.went_back, behind.number(), behind.number_of_keys()), (None, 12, 8));
+}
+
+#[test]
+fn a_key_that_is_no_id_of_a_node_does_not_count() {
+    let n1 = node(1, "n1", NodeState::Up, 5);
+    let stray = KeyEntry { key: "nodes/n1".to_owned(), revision: Revision(9), ..n1.clone() };
+    let mut watching = ClusterRoll::default();
+    watching.take(&reset(std::slice::from_ref(&n1), 6));
+    watching
+        .take(&WatchEvent::Changed { revision: Revision(9), changes: vec![KeyChange::Put(stray.clone())] });
+    let mut started = ClusterRoll::default();
+    started.take(&reset(&[n1, stray], 20));
+    assert_eq!((watching.number(), started.number()), (5, 5));
+}
+
+#[test]
+fn numbers_that_go_back_while_revisions_do_not_begin_a_new_history() {
+    let mut roll = ClusterRoll::behind(100);
+    let change = roll.take(&reset(&[node(1, "n1", NodeState::Up, 50)], 1_000_000));
+    assert_eq!((change.went_back, roll.number()), (Some(Revision(100)), 50));
 }
 
 #[test]
@@ -65,7 +88,6 @@ fn revisions_that_go_back_begin_a_new_history() {
     let change = roll.take(&reset(&[node(1, "n1", NodeState::Up, 50)], 60));
     assert_eq!(change.went_back, Some(Revision(100)));
     assert_eq!(roll.map().expect("a map").number(), 50);
-    assert_eq!(roll.take(&reset(&[], 60)).went_back, None);
     let mut roll = ClusterRoll::behind(50);
     let change = roll.take(&reset(&[node(1, "n1", NodeState::Up, 50)], 60));
     assert_eq!((change.went_back, roll.map().expect("a map").number()), (None, 50));

@@ -29,7 +29,7 @@ fn node(id: u64, state: NodeState, out_reason: Option<OutReason>) -> KeyEntry {
 
 fn alive(id: u64) -> KeyEntry {
     let record = AliveRecord { incarnation: Incarnation(id), differs: BTreeMap::new() };
-    entry(alive_key(NodeId(id)), write_record(&record).expect("JSON"), None)
+    entry(alive_key(NodeId(id)), write_record(&record).expect("JSON"), Some(LeaseId(100 + id as i64)))
 }
 
 fn held_by(seat: StewardSeat) -> KeyEntry {
@@ -68,6 +68,10 @@ fn a_node_has_its_whole_time_and_again_after_each_sign_of_life() {
     assert_eq!(look(&gone, 160), None);
     assert_eq!(look(&gone, 219), None);
     assert_eq!(look(&gone, 220), Some(("n2".to_owned(), NodeState::Out)));
+    // A key under no lease is no sign of life.
+    let by_hand = KeyEntry { lease: None, ..alive(2) };
+    let by_hand = roll(&[own.to_vec(), vec![node(2, NodeState::Up, None), by_hand]].concat());
+    assert_eq!(look(&by_hand, 220), Some(("n2".to_owned(), NodeState::Out)));
     steward.begin_anew();
     let mut look = |now| marks(steward.next(&gone, SEAT, at(now)).expect("it decides"));
     assert_eq!(look(221), None, "etcd was away");
@@ -113,4 +117,5 @@ fn who_is_not_the_steward_waits_or_claims() {
     assert_eq!(look(Some(held_by(former)), 70), None);
     assert!(claims(look(Some(entry(STEWARD_KEY.to_owned(), b"[]".to_vec(), None)), 70)));
     assert_eq!(look(Some(entry(STEWARD_KEY.to_owned(), b"[]".to_vec(), Some(LEASE))), 70), None);
+    assert!(claims(look(Some(KeyEntry { lease: None, ..held_by(other) }), 70)));
 }

@@ -1,11 +1,15 @@
 //! Joining, living, leaving.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::NodeState;
 use coordinator::{Swap, SwapOutcome};
-use members::{ClusterAlarm, NodeChange, SettingsDifference, change_node, init, remove_junction};
+use members::{
+    AliveRecord, ClusterAlarm, Incarnation, MembershipStatus, NodeChange, SettingsDifference, change_node,
+    init, remove_junction, write_record,
+};
 use types::{ErrorKind, JunctionId};
 
 use crate::stage::{DOWN_AFTER, LEASE, Stage, TestNode, WIRE, agree, junction, make_cluster, roll, soon};
@@ -14,7 +18,7 @@ pub async fn a_cluster_is_made_once(stage: impl Stage) {
     let mut early = TestNode::new("n1");
     early.start(&stage).await;
     soon(&stage, "there is no cluster yet", async || early.refusal().is_some()).await;
-    assert!(early.refusal().expect("a sentence").contains("has to be made first"), "{:?}", early.refusal());
+    assert!(early.refusal().expect("a sentence").contains("make it"), "{:?}", early.refusal());
     let id = make_cluster(&stage).await;
     let again = init(&*stage.client().await, WIRE, None).await.expect_err("there is one");
     assert_eq!(again.kind(), ErrorKind::Exists);
@@ -90,9 +94,15 @@ pub async fn a_second_incarnation_is_refused_and_a_restart_is_not(stage: impl St
     std::fs::copy(first.dir.path().join("cluster.json"), second.dir.path().join("cluster.json"))
         .expect("a copy");
     second.start(&stage).await;
-    soon(&stage, "the second one is refused", async || second.refusal().is_some()).await;
-    let why = second.refusal().expect("a sentence");
-    assert!(why.contains("another process runs as this node"), "{why}");
+    let waits = |node: &TestNode| {
+        let status = &node.news().status;
+        matches!(status, MembershipStatus::Waiting(why) if why.contains("another process runs as this node"))
+    };
+    soon(&stage, "the second one waits", async || waits(&second)).await;
+    // It cannot know how long: after an election of etcd all leases begin anew.
+    stage.pass(Duration::from_secs(6)).await;
+    assert!(waits(&second), "{:?}", second.news().status);
+    second.stop().await;
     assert!(first.is_joined() && first.alarms().is_empty(), "{:?}", first.alarms());
     // One that ended well is no obstacle, and one that was killed is none for longer than its lease.
     first.stop().await;
@@ -237,33 +247,65 @@ pub async fn junctions_have_the_same_ids_on_all_nodes_and_none_twice(stage: impl
     assert!(nodes.iter().all(|node| node.news().junctions == ids));
     let given: BTreeSet<JunctionId> = ids.values().copied().collect();
     assert_eq!(given, (1..=4).map(JunctionId).collect());
-    // The highest one is removed; whoever has it keeps it for as long as it runs.
+    // The highest one is removed; whoever serves it puts it back, so that a new node gets the same id.
     let (path, removed) = ids.iter().max_by_key(|(_, id)| **id).expect("there are four");
     let client = stage.client().await;
     remove_junction(&*client, *removed).await.expect("it is there");
-    assert_eq!(
-        remove_junction(&*client, *removed).await.expect_err("it is gone").kind(),
-        ErrorKind::NotFound
-    );
+    soon(&stage, "it is back", async || roll(&stage).await.junctions.contains_key(removed)).await;
     let mut late = TestNode::new("n5");
     late.junctions = vec![junction("/new", "d"), junction(path, "d")];
     late.join(&stage).await;
-    let given: BTreeSet<JunctionId> = late.news().junctions.values().copied().collect();
-    assert_eq!(given, [JunctionId(5), JunctionId(6)].into());
-    // Who runs keeps the id that its handles have, and is told that it is another one from its next start on.
-    let is_renumbered = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. });
-    soon(&stage, "it is told", async || nodes.iter().all(|node| node.has_alarm(is_renumbered))).await;
-    assert!(nodes.iter().all(|node| node.news().junctions == ids));
-    nodes[1].stop().await;
+    assert_eq!(late.news().junctions["/new"], JunctionId(5));
+    assert_eq!(late.news().junctions[path], *removed);
+    assert!(nodes.iter().all(|node| node.news().junctions == ids && node.alarms().is_empty()));
+    // One that nobody serves is gone, and its id is given to nothing else.
+    late.stop().await;
+    for node in &mut nodes {
+        node.stop().await;
+    }
+    remove_junction(&*client, *removed).await.expect("it is there");
+    let gone = remove_junction(&*client, *removed).await.expect_err("it is gone");
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    let mut new = TestNode::new("n6");
+    new.junctions = vec![junction(path, "d")];
+    new.join(&stage).await;
+    assert_eq!(new.news().junctions[path], JunctionId(6));
+    // Whoever remembers another one says so.
     nodes[1].join(&stage).await;
-    assert_eq!(nodes[1].news().junctions.get(path), late.news().junctions.get(path));
-    assert!(nodes[1].has_alarm(is_renumbered));
+    assert_eq!(nodes[1].news().junctions[path], JunctionId(6));
+    let is_renumbered = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. });
+    assert!(nodes[1].has_alarm(is_renumbered) && nodes[1].news().conflicted.is_empty());
     // One that is removed and that nobody else has made anew is found again by who remembers it.
     let id = nodes[1].news().junctions["/lib"];
-    remove_junction(&*client, id).await.expect("it is there");
     nodes[1].stop().await;
+    remove_junction(&*client, id).await.expect("it is there");
     nodes[1].join(&stage).await;
     assert_eq!(nodes[1].news().junctions["/lib"], id);
+}
+
+pub async fn a_junction_that_is_renumbered_under_a_process_is_told_as_conflicted(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let mut n1 = TestNode::new("n1");
+    n1.junctions = vec![junction("/show", "d"), junction("/in", "d")];
+    n1.join(&stage).await;
+    let was = n1.news().junctions["/show"];
+    let client = stage.client().await;
+    let key = format!("junctions/{was}");
+    let there = client.read(&key).await.expect("read").entries.remove(0);
+    let swap = Swap::new().delete(key.as_str(), there.revision).create("junctions/9", there.value, None);
+    assert!(matches!(client.swap(&swap).await, Ok(SwapOutcome::Won(_))));
+    soon(&stage, "it is told", async || n1.news().conflicted == ["/show".to_owned()].into()).await;
+    assert_eq!(n1.news().junctions["/show"], was, "its handles have that id");
+    let is_renumbered = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. });
+    soon(&stage, "there is an alarm", async || n1.has_alarm(is_renumbered)).await;
+    soon(&stage, "the next process knows it", async || {
+        n1.file().junctions.id_of(&junction("/show", "d")) == Some(JunctionId(9))
+    })
+    .await;
+    n1.stop().await;
+    n1.join(&stage).await;
+    assert_eq!(n1.news().junctions["/show"], JunctionId(9));
+    assert!(n1.news().conflicted.is_empty());
 }
 
 pub async fn settings_that_differ_are_told_with_the_junction_and_the_nodes(stage: impl Stage) {
@@ -328,11 +370,86 @@ pub async fn a_record_that_cannot_be_read_is_left_out_alone(stage: impl Stage) {
         })
     })
     .await;
-    // Everything else goes on, and no id is taken that a bad record may have.
-    let mut n2 = TestNode::new("n2");
+    // Everything else goes on, and no id is given out that a bad record may have.
+    let mut n2 = TestNode::joined(&stage, "n2").await;
+    agree(&stage, &[&n1, &n2], 2).await;
+    assert_eq!(n1.map().nodes().len(), 2);
+    n2.stop().await;
     n2.junctions = vec![junction("/show", "d")];
+    n2.start(&stage).await;
+    soon(
+        &stage,
+        "it waits, with the map that it had",
+        async || matches!(&n2.news().status, MembershipStatus::FromFile(why) if why.contains("junction-ids")),
+    )
+    .await;
+    for (key, _) in bad.iter().filter(|(key, _)| key.starts_with("junction")) {
+        let there = client.read(key).await.expect("read").entries.remove(0);
+        let removed = client.swap(&Swap::new().delete(*key, there.revision)).await;
+        assert!(matches!(removed, Ok(SwapOutcome::Won(_))), "{removed:?}");
+    }
+    soon(&stage, "it is in", async || n2.is_joined()).await;
+    assert_eq!(n2.news().junctions["/show"], JunctionId(8));
+}
+
+pub async fn a_node_that_is_removed_by_hand_leaves_one_number(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let n1 = TestNode::joined(&stage, "n1").await;
+    let mut n2 = TestNode::joined(&stage, "n2").await;
+    let mut n3 = TestNode::joined(&stage, "n3").await;
+    agree(&stage, &[&n1, &n2, &n3], 3).await;
+    let (number, id) = (n1.map().number(), n3.id());
+    n3.stop().await;
+    let client = stage.client().await;
+    let key = format!("nodes/{id}");
+    let there = client.read(&key).await.expect("read").entries.remove(0);
+    let removed = client.swap(&Swap::new().delete(key.as_str(), there.revision)).await;
+    assert!(matches!(removed, Ok(SwapOutcome::Won(_))), "{removed:?}");
+    soon(&stage, "the keys have the number", async || {
+        let map = roll(&stage).await.map().expect("a map");
+        map.nodes().len() == 2 && map == *n1.map() && map == *n2.map()
+    })
+    .await;
+    assert!(n1.map().number() > number);
+    n2.stop().await;
     n2.join(&stage).await;
     agree(&stage, &[&n1, &n2], 2).await;
-    assert_eq!(n2.news().junctions["/show"], JunctionId(8));
-    assert_eq!(n1.map().nodes().len(), 2);
+    assert!(n1.alarms().is_empty() && n2.alarms().is_empty());
+    assert_eq!((n1.news().history, n2.news().history), (0, 0));
+}
+
+pub async fn a_node_that_is_kept_out_is_no_steward(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let n1 = TestNode::joined(&stage, "n1").await;
+    let n2 = TestNode::joined(&stage, "n2").await;
+    let steward = async || roll(&stage).await.steward.and_then(|kept| Some(kept.good()?.node.clone()));
+    assert_eq!(steward().await, Some(n1.id().to_string()));
+    // Somebody else has its sign of life.
+    let client = stage.client().await;
+    let lease = client.grant(Duration::from_secs(60)).await.expect("a lease");
+    let other = AliveRecord { incarnation: Incarnation(7), differs: Default::default() };
+    let other = write_record(&other).expect("JSON");
+    let key = format!("alive/{}", n1.id());
+    soon(&stage, "it is put", async || {
+        let there = client.read(&key).await.expect("read").entries.remove(0);
+        let swap = Swap::new().replace(key.as_str(), there.revision, other.clone(), Some(lease.id()));
+        matches!(client.swap(&swap).await, Ok(SwapOutcome::Won(_)))
+    })
+    .await;
+    soon(&stage, "the other one is it", async || steward().await == Some(n2.id().to_string())).await;
+    assert!(n1.has_alarm(|alarm| matches!(alarm, ClusterAlarm::NotIn { .. })));
+}
+
+pub async fn a_record_under_the_name_of_a_member_is_told(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let mut n1 = TestNode::joined(&stage, "n1").await;
+    let client = stage.client().await;
+    let own = client.read(&format!("nodes/{}", n1.id())).await.expect("read").entries.remove(0);
+    let put = client.swap(&Swap::new().create("nodes/0000000000000001", own.value, None)).await;
+    assert!(matches!(put, Ok(SwapOutcome::Won(_))), "{put:?}");
+    let is_twice = |alarm: &ClusterAlarm| matches!(alarm, ClusterAlarm::NameTwice { name, nodes } if name == "n1" && nodes.len() == 2);
+    soon(&stage, "it is told", async || n1.has_alarm(is_twice)).await;
+    n1.stop().await;
+    n1.join(&stage).await;
+    assert!(n1.has_alarm(is_twice));
 }

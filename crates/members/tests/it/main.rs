@@ -10,6 +10,7 @@
 //! Begin with `contract.rs`.
 
 mod contract;
+mod faults;
 mod outages;
 mod random;
 mod stage;
@@ -52,12 +53,18 @@ on_both! {
     a_node_of_another_cluster_is_refused
     what_operators_do_to_a_node_is_done_once
     junctions_have_the_same_ids_on_all_nodes_and_none_twice
+    a_junction_that_is_renumbered_under_a_process_is_told_as_conflicted
     settings_that_differ_are_told_with_the_junction_and_the_nodes
-    a_record_that_cannot_be_read_is_left_out_alone;
+    a_record_that_cannot_be_read_is_left_out_alone
+    a_node_that_is_removed_by_hand_leaves_one_number
+    a_node_that_is_kept_out_is_no_steward
+    a_record_under_the_name_of_a_member_is_told;
     outages:
     with_etcd_away_a_member_starts_from_its_file_and_a_new_node_waits
     an_outage_marks_nobody_out
     a_wiped_etcd_takes_the_map_from_nobody
+    a_cluster_that_is_made_anew_from_a_file_has_the_junctions_of_that_file
     a_restored_etcd_begins_a_new_history
+    a_restored_etcd_does_not_undo_what_an_operator_did
     a_cluster_record_that_cannot_be_read_takes_the_map_from_nobody;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cluster::NodeState;
 use coordinator::{Swap, SwapOutcome};
-use members::{ClusterAlarm, MembershipStatus, init};
+use members::{ClusterAlarm, MembershipStatus, NodeChange, change_node, init};
 
 use crate::stage::{DOWN_AFTER, LEASE, Stage, TestNode, WIRE, agree, junction, make_cluster, roll, soon};
 
@@ -35,7 +35,9 @@ pub async fn with_etcd_away_a_member_starts_from_its_file_and_a_new_node_waits(m
     })
     .await;
     soon(&stage, "the outage is told", async || {
-        [&n1, &n2].iter().all(|node| node.has_alarm(|alarm| *alarm == ClusterAlarm::EtcdUnreachable))
+        [&n1, &n2]
+            .iter()
+            .all(|node| node.has_alarm(|alarm| matches!(alarm, ClusterAlarm::EtcdUnreachable { .. })))
     })
     .await;
     assert!(n3.news().map.is_none());
@@ -89,7 +91,9 @@ pub async fn a_wiped_etcd_takes_the_map_from_nobody(mut stage: impl Stage) {
     soon(&stage, "it has its map", async || n1.news().map.is_some()).await;
     assert_eq!(n1.map(), map);
     // The operator makes the cluster anew, under its id.
-    init(&*stage.client().await, WIRE, Some(id)).await.expect("there is none");
+    let file = n1.file();
+    assert_eq!(file.cluster, id);
+    init(&*stage.client().await, WIRE, Some(&file)).await.expect("there is none");
     soon(&stage, "both are in again", async || {
         let roll = roll(&stage).await;
         roll.is_alive(n1.id()) && roll.is_alive(n2.id())
@@ -104,7 +108,27 @@ pub async fn a_wiped_etcd_takes_the_map_from_nobody(mut stage: impl Stage) {
     })
     .await;
     assert_eq!(n1.news().junctions, ids);
-    assert!(n2.news().history > 0, "its numbers begin anew");
+    soon(&stage, "its numbers begin anew", async || n2.news().history > 0).await;
+}
+
+pub async fn a_cluster_that_is_made_anew_from_a_file_has_the_junctions_of_that_file(mut stage: impl Stage) {
+    let id = make_cluster(&stage).await;
+    let mut n1 = TestNode::new("n1");
+    n1.junctions = vec![junction("/in", "d"), junction("/show", "d")];
+    n1.join(&stage).await;
+    let show = n1.news().junctions["/show"];
+    n1.stop().await;
+    stage.wipe();
+    init(&*stage.client().await, WIRE, Some(&n1.file())).await.expect("there is none");
+    assert_eq!(roll(&stage).await.good_cluster().expect("it is there").id, id);
+    // One that remembers nothing is there first.
+    let mut n2 = TestNode::new("n2");
+    n2.junctions = vec![junction("/new", "d"), junction("/show", "d")];
+    n2.join(&stage).await;
+    assert_eq!((n2.news().junctions["/show"], n2.news().junctions["/new"].0), (show, 3));
+    n1.join(&stage).await;
+    assert_eq!(n1.news().junctions["/show"], show);
+    assert!(!n1.has_alarm(|alarm| matches!(alarm, ClusterAlarm::JunctionRenumbered { .. })));
 }
 
 pub async fn a_restored_etcd_begins_a_new_history(mut stage: impl Stage) {
@@ -175,4 +199,26 @@ pub async fn a_cluster_record_that_cannot_be_read_takes_the_map_from_nobody(stag
     assert!(matches!(client.swap(&mended).await, Ok(SwapOutcome::Won(_))));
     soon(&stage, "all is well", async || n1.is_joined() && n1.alarms().is_empty() && n2.alarms().is_empty())
         .await;
+}
+
+pub async fn a_restored_etcd_does_not_undo_what_an_operator_did(mut stage: impl Stage) {
+    make_cluster(&stage).await;
+    let mut nodes = Vec::new();
+    for name in ["n1", "n2", "n3"] {
+        nodes.push(TestNode::joined(&stage, name).await);
+    }
+    let client = stage.client().await;
+    change_node(&*client, "n3", NodeChange::Drain).await.expect("it drains");
+    stage.back_up();
+    change_node(&*client, "n1", NodeChange::Drain).await.expect("it drains");
+    change_node(&*client, "n2", NodeChange::Leave).await.expect("it is out");
+    change_node(&*client, "n3", NodeChange::Undrain).await.expect("it is up");
+    let expected = [("n1", NodeState::Draining), ("n2", NodeState::Out), ("n3", NodeState::Up)];
+    let is_seen = |node: &TestNode| expected.iter().all(|(name, state)| node.sees(name) == Some(*state));
+    soon(&stage, "all see it", async || nodes.iter().all(is_seen)).await;
+    stage.restore();
+    soon(&stage, "all see it again", async || {
+        nodes.iter().all(|node| node.has_alarm(is_went_back) && node.news().history > 0 && is_seen(node))
+    })
+    .await;
 }

@@ -226,6 +226,7 @@ impl History {
             cluster: None,
             lease: lease.id(),
             has_joined: false,
+            before: None,
             differs: &nothing,
         };
         let joined = settle(&node.client, PATIENCE, |roll| register(roll, &applicant, incarnation.0)).await;

@@ -122,6 +122,12 @@ impl Storm {
                 let state = if index < 2 { NodeState::Up } else { NodeState::Out };
                 assert_eq!(node.sees(&other.name), Some(state), "{} at {}", other.name, node.name);
             }
+            // An id that a node serves is the cluster's, or the node says that it is not.
+            let news = node.news();
+            for (path, id) in news.junctions.iter().filter(|(path, _)| !news.conflicted.contains(*path)) {
+                let there = roll.junctions.get(id).and_then(|kept| kept.good());
+                assert_eq!(there.map(|there| &there.path), Some(path), "{id} at {}", node.name);
+            }
             // All have the first junction.
             assert_eq!(node.news().junctions["/0"], ids["/0"]);
             assert_eq!(node.file().map, Some(expected.clone()), "{}", node.name);
