@@ -64,8 +64,7 @@ impl Cache {
                 self.read_ahead(&file, range, source); // else nothing of it would be kept
             }
             // A fetch for somebody else may wait for a node that waits for this one.
-            let may_wait_for = source.supplier(key, range);
-            if flights.iter().any(|flight| flight.supplier() > may_wait_for) {
+            if flights.iter().any(|flight| flight.supplier() > source.supplier(key, range)) {
                 return self.read_through(key, range, source).await;
             }
             let mut passed = BTreeMap::new();
