@@ -139,13 +139,36 @@ async fn nodes_whose_maps_differ_make_no_circle() {
     }
 }
 
+/// A READ of all of a file of one block, by the map `map`.
+fn read_of(file: &KnownFile, role: ReadRole, map: u64) -> ReadRequest {
+    ReadRequest {
+        file: file.key.file,
+        version: file.key.version,
+        size: file.key.size,
+        range: ByteRange::new(0, file.key.size),
+        junction: JUNCTION,
+        reference: file.object.reference.0.clone(),
+        role,
+        hops: 0,
+        urgency: ReadUrgency::Demand,
+        map,
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_asked_as_the_primary_asks_nobody_to_fetch() {
-    let cluster = TestCluster::start(Setup::default()).await;
-    let file = cluster.file("file", MIB).await;
-    for at in cluster.ranks(&file) {
-        let route = cluster.nodes[at].route(&file);
-        assert!(route.asked.iter().all(|(node, _)| *node != cluster.nodes[at].id), "{route:?}");
+async fn a_node_that_is_asked_as_the_primary_asks_the_origin_though_it_takes_another_one_for_the_primary() {
+    for role in [ReadRole::Primary, ReadRole::Rank] {
+        let cluster = TestCluster::start(Setup::default()).await;
+        let file = cluster.file("file", BLOCK_SIZE).await;
+        let ranks = cluster.ranks(&file);
+        let (primary, last) = (&cluster.nodes[ranks[0]], &cluster.nodes[ranks[2]]);
+        let request = read_of(&file, role, last.view.number());
+        let answer = cluster.client(cluster.nodes[ranks[1]].id, ranks[2]).read(&request, NEVER).await;
+        assert!(answer.flatten().expect("read").bytes == cluster.truth(&file).await);
+        assert_eq!(cluster.far_bytes(), file.key.size);
+        // As a rank it has the bytes from the primary.
+        let by_primary = if role == ReadRole::Rank { file.key.size } else { 0 };
+        assert_eq!(primary.metrics.served_bytes.get(), by_primary, "{role:?}");
     }
 }
 
@@ -154,18 +177,7 @@ async fn answers(client: &PeerClient, file: &KnownFile) -> Vec<Result<()>> {
     let (id, version, size) = (file.key.file, file.key.version, file.key.size);
     let mut answers = Vec::new();
     for role in [ReadRole::Rank, ReadRole::Primary, ReadRole::Holder] {
-        let request = ReadRequest {
-            file: id,
-            version,
-            size,
-            range: ByteRange::new(0, size),
-            junction: JUNCTION,
-            reference: file.object.reference.0.clone(),
-            role,
-            hops: 0,
-            urgency: ReadUrgency::Demand,
-            map: 0,
-        };
+        let request = read_of(file, role, 0);
         answers.push(client.read(&request, NEVER).await.expect("it is asked").map(drop));
     }
     let request = HaveRequest { file: id, version, size, first: 0, stripes: 1 };
