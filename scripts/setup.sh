@@ -8,8 +8,6 @@ set -euo pipefail
 packages=(
     "cc:gcc:links Rust programs"
     "make:make:runs this"
-    "protoc:protobuf-compiler:compiles the messages of etcd"
-    "/usr/include/google/protobuf/descriptor.proto:libprotobuf-dev:messages that those import"
 )
 if [ "${1:-run}" = test ]; then
     packages+=(
@@ -43,6 +41,8 @@ if [ "${1:-run}" = test ]; then
         "curl:curl:another one, over TLS"
         "/usr/lib/python3*/ensurepip:python3-venv:a place for boto3"
         "chromium:chromium:opens the bench's page"
+        "protoc:protobuf-compiler:compiles the messages of etcd"
+        "/usr/include/google/protobuf/descriptor.proto:libprotobuf-dev:messages that those import"
         "etcd:etcd-server:what the nodes of a cluster coordinate on"
         "etcdctl:etcd-client:compacts it, saves it and restores it"
         "mold:mold:links the tests in seconds"
