@@ -97,7 +97,10 @@ async fn a_directory_without_an_end_is_given_up_and_the_others_are_served() {
         // And again after a while, longer each time.
         for (seconds, tries) in [(11, 2), (11, 2), (10, 3)] {
             t.pass(Duration::from_secs(seconds));
-            assert_eq!(kind(t.names(odd).await), Some(ErrorKind::Corrupt), "{what}");
+            // Twice: the first may join a listing ahead that was begun, and refused, before the time passed.
+            for _ in 0..2 {
+                assert_eq!(kind(t.names(odd).await), Some(ErrorKind::Corrupt), "{what}");
+            }
             assert_eq!(given_up(&t), tries, "{what}");
         }
         assert!(asked.load(SeqCst) <= 3 * pages, "{what}");
