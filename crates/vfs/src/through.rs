@@ -7,6 +7,7 @@
 //! - `BufferedFile` (`file.rs`): one of them, and those who wait for something of it
 //! - `State` (`state.rs`, pure): what is to be done next for a file, as a `SendStep`; what its readers see
 //! - `BufferExtents` (`extents.rs`, pure): which of its bytes wait, are on their way, are unstable or stored at the origin
+//! - `ToldTimes` (`told.rs`): the times that a file keeps for a while after this tier has stored it by itself
 //! - `intake.rs`: how bytes get into the buffer; `sender.rs`: a task for each file, which acts on the steps
 //! - `version_changes.rs`: what stays cached of a file when its names are changed through us
 //!
@@ -27,6 +28,7 @@ mod read;
 mod sender;
 mod state;
 mod superseded;
+mod told;
 mod version_changes;
 mod write_buffer;
 
@@ -38,8 +40,8 @@ use bytes::Bytes;
 use cache::Piece;
 use namespace::{Ask, New, Old};
 use types::{
-    ByteRange, Caller, CreateHow, CreateVerifier, ErrorKind, FileId, JunctionId, Name, Result, SetAttr,
-    SetXattr, Stability, TimeChange, Timestamp, WriteVerifier, XattrName,
+    Attr, ByteRange, Caller, CreateHow, CreateVerifier, ErrorKind, FileId, JunctionId, Name, Result, SetAttr,
+    SetXattr, Stability, TimeChange, Timestamp, WeakAttr, WriteVerifier, XattrName,
 };
 
 pub use state::after;
@@ -109,18 +111,25 @@ impl JunctionWriter for Through {
             self.buffer.take(id, (offset, &data), stability, &permit)?
         };
         drop((data, permit));
-        if let Some(waiter) = waiter {
-            file.over(range, taken.sequence).await;
-            if let Some(error) = waiter.error() {
-                return Err(error);
-            }
+        let Some(waiter) = waiter else {
+            // As it was just after this write: the answer to another one may tell a later state as the one before it.
+            let mut node = vfs.object_known(id)?;
+            let WeakAttr { size, mtime, ctime } = taken.after;
+            node.attr = Attr { size, mtime, ctime, ..node.attr };
+            return Ok(WriteOut { stability, verifier, node, before: Some(taken.before) });
+        };
+        file.over(range, taken.sequence).await;
+        if let Some(error) = waiter.error() {
+            return Err(error);
         }
+        self.buffer.told.forget(id);
         Ok(WriteOut { stability, verifier, node: vfs.object_known(id)?, before: Some(taken.before) })
     }
 
     async fn commit(&self, vfs: &Vfs, file: &Node, range: ByteRange) -> Result<CommitOut> {
         let range = if range.is_empty() { ByteRange::new(range.offset, u64::MAX) } else { range };
         self.store(file.id, range).await?;
+        self.buffer.told.forget(file.id);
         let (verifier, node) = (self.buffer.verifier(), vfs.object_known(file.id)?);
         Ok(CommitOut { verifier, node, before: Some(file.attr.weak()) })
     }

@@ -32,7 +32,11 @@ impl WriteBuffer {
                     return Err(error);
                 }
                 let times = (self.now_ms(), self.origin_clock(file.junction));
-                let taken = state.take(found.attr(), (offset, data), stability, times, permit);
+                let mut attr = *found.attr();
+                if !state.is_changing() {
+                    self.told.view(id, state.clean.version, &mut attr, times.0);
+                }
+                let taken = state.take(&attr, (offset, data), stability, times, permit);
                 let waiter =
                     (stability > Stability::Unstable).then(|| Waiter::new(&file, &mut state, taken.sequence));
                 (taken, waiter)

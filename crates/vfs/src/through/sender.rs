@@ -184,7 +184,7 @@ impl WriteBuffer {
             }
             SendStep::LayExact { old, base, acks, asked_before, unsure, lay } => {
                 let verdict = (!unsure).then(|| detect_foreign_write(base, &acks, asked_before));
-                let laid = self.lay(file.id, asked, old, verdict, lay).await;
+                let laid = self.lay(file, asked, old, verdict, lay).await;
                 if laid.as_ref().is_err_and(|e| !may_pass(e)) {
                     // What was stored is not kept here for it, and is not to read as what was before.
                     self.cache.forget(old).await;
@@ -225,12 +225,13 @@ impl WriteBuffer {
     /// What the origin has now, told to the namespace; and the cache follows if it is ours alone.
     async fn lay(
         &self,
-        id: FileId,
+        file: &BufferedFile,
         asked: QueryStamp,
         old: CacheKey,
         verdict: Option<WriteVerdict>,
         lay: Lay,
     ) -> Result<CacheKey> {
+        let id = file.id;
         let last = verdict.as_ref().and_then(|verdict| verdict.last.as_ref());
         let known = match last {
             Some(last) => self.namespace.wrote(id, asked, None, last).await?.found,
@@ -239,6 +240,9 @@ impl WriteBuffer {
         let new = key_of(&known)?;
         if verdict.is_some_and(|verdict| verdict.is_ours(new.version)) {
             self.cache.rebase(old, new, lay.written, lay.unknown).await;
+            if let Some(time) = file.lock().time() {
+                self.told.note(id, new.version, time, self.now_ms());
+            }
         } else {
             debug!(%id, "was changed by another while it was written to: what is cached of it is not kept");
             // Begun by a reader meanwhile, it may be from before our write: an origin may show the version first.

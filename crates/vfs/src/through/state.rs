@@ -128,6 +128,7 @@ pub enum SendStep {
 pub struct BufferedWrite {
     pub sequence: u64,
     pub before: WeakAttr,
+    pub after: WeakAttr,
 }
 
 impl State {
@@ -171,6 +172,16 @@ impl State {
         self.clean.size.max(self.extents.end())
     }
 
+    /// The file differs from what the origin says of it.
+    pub fn is_changing(&self) -> bool {
+        self.time.is_some() || !self.extents.is_empty()
+    }
+
+    /// Of the last write, if its bytes are not all with the origin yet.
+    pub fn time(&self) -> Option<Timestamp> {
+        self.time
+    }
+
     /// As readers see the file.
     pub fn view(&self, attr: &Attr) -> Attr {
         let size = self.size();
@@ -201,7 +212,7 @@ impl State {
         self.extents.write(offset, data, self.sequence, stability, now_ms, permit);
         let later = if self.whole { self.size() / COMMIT_LATER_BY } else { 0 };
         self.commit_due_ms.get_or_insert(now_ms + COMMIT_AFTER_MS * (1 + later));
-        BufferedWrite { sequence: self.sequence, before: before.weak() }
+        BufferedWrite { sequence: self.sequence, before: before.weak(), after: self.view(attr).weak() }
     }
 
     pub fn wait_for(&mut self, sequence: u64) {

@@ -1,6 +1,6 @@
 //! Bytes that clients have written and that are not at the origin on stable storage yet, of all files: taken into memory
 //! under one budget, sent by one sender for each file (`sender.rs`), kept until they are stored, and then given to the
-//! cache. A file of which nothing is pending leaves no trace here.
+//! cache. Of a file of which nothing is pending nothing is left here but, for a while, the time of its last write (`told.rs`).
 //!
 //! What is to be done next, and what readers see, is decided in `state.rs` and `extents.rs`, which are pure.
 
@@ -18,6 +18,7 @@ use types::{Attr, Error, FileId, JunctionId, Timestamp, Version, WriteVerifier};
 use super::file::BufferedFile;
 use super::metrics::Metrics;
 use super::state::BudgetPermit;
+use super::told::ToldTimes;
 
 /// Parts on their way at the same time, over all files and origins. 256 of 1 MiB at 221 ms is 9.7 Gbit/s.
 pub const PARTS_MAX: usize = 256;
@@ -43,6 +44,7 @@ pub struct WriteBuffer {
     provisional_versions: AtomicU64,
     origins: Mutex<HashMap<JunctionId, OriginBehaviour>>,
     unreported: Mutex<HashMap<FileId, Error>>,
+    pub(super) told: ToldTimes,
     began: Instant,
     pub(super) metrics: Metrics,
 }
@@ -77,6 +79,7 @@ impl WriteBuffer {
             provisional_versions: AtomicU64::new(random()),
             origins: Mutex::default(),
             unreported: Mutex::default(),
+            told: ToldTimes::default(),
             began: Instant::now(),
             metrics: Metrics::default(),
         })
@@ -141,12 +144,15 @@ impl WriteBuffer {
 
     /// As those see it who read it now.
     pub fn view(&self, id: FileId, attr: &mut Attr, version: &mut Version) {
-        let Some(file) = self.get(id) else { return };
-        let state = file.lock();
-        if !state.closed {
-            *attr = state.view(attr);
-            *version = state.view_version(attr);
+        if let Some(file) = self.get(id) {
+            let state = file.lock();
+            if !state.closed && state.is_changing() {
+                *attr = state.view(attr);
+                *version = state.view_version(attr);
+                return;
+            }
         }
+        self.told.view(id, *version, attr, self.now_ms());
     }
 
     /// Sends and commits all that is pending, for as long as `patience` lasts. Returns the files that are not stored, and

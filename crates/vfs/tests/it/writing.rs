@@ -459,6 +459,45 @@ async fn what_nobody_commits_is_committed_all_the_same() {
     assert_eq!(t.at_the_origin("file").await, b"forgotten");
 }
 
+/// Who writes a file in parts compares what it was before a part with what the answer to the former one said.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_tier_stores_by_itself_between_two_writes_is_no_change_to_the_writer() {
+    let t = tier_to_write(Mode::Cached);
+    let id = file(&t, b"old").await;
+    let at_origin = async || {
+        let root = t.far.memory.root().await.unwrap().reference;
+        t.far.memory.lookup(&root, &Name::new("file").unwrap()).await.unwrap()
+    };
+    let stored = async || {
+        let wait = async {
+            // The version that the origin has: nothing is pending, and the cache has what was written.
+            while t.vfs.getattr(id).await.unwrap().version != at_origin().await.version {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, wait).await.expect("stored without a commit");
+    };
+    let mut told = t.vfs.getattr(id).await.unwrap().attr;
+    for part in 0..3 {
+        let out = t.unstable(id, part * 100, &[7; 100]).await;
+        assert_eq!(out.before, Some(told.weak()), "part {part}");
+        told = out.node.attr;
+        stored().await;
+        assert_eq!(t.vfs.getattr(id).await.unwrap().attr.weak(), told.weak(), "part {part}");
+        assert_ne!(at_origin().await.attr.ctime, told.ctime, "the origin has a time of its own");
+    }
+    // What the writer asks for is the origin's word.
+    t.commit(id).await.unwrap();
+    assert_eq!(t.vfs.getattr(id).await.unwrap().attr.weak(), at_origin().await.attr.weak());
+    // Another writer is seen.
+    told = t.unstable(id, 0, b"ours").await.node.attr;
+    stored().await;
+    t.far.memory.write_file(b"file", b"theirs, longer").unwrap();
+    t.pass(AFTER_TTL);
+    let out = t.unstable(id, 4, b"ours").await;
+    assert_ne!(out.before, Some(told.weak()));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tier_that_stops_stores_what_is_pending_and_names_what_it_cannot() {
     let t = tier_to_write(Mode::Cached);
