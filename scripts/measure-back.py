@@ -2,7 +2,7 @@
 """What programs see of the policy `back` through a FUSE mount, with the origin far away, against the local file system.
 
     scripts/measure-back.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--rtt 200ms] [--rate 1Gbit]
-                            [--only sequential|through]
+                            [--only sequential|through|flush]
 
 All of it on this machine, as root (mount): a NAS (forebay serve over a directory, written through), the line (forebay
 bench relay), a tier with `--write back` whose journal is on the disk of DIR, and a mount of it. Each round does on the
@@ -15,7 +15,7 @@ mount and on the local file system, one after the other:
  - reads: one process, 64 KiB at random of a cached file of 256 MiB, while such a flush of 16 files is under way, against
    the same for 5 s before it; and again with the reader on a processor of its own, before and during: there it loses
    what the flush takes from it, and not what NAS and line, which are elsewhere in earnest, take from this machine
-With `--only through` the mount is written through, and each round is one writer: 1 GiB in writes of 1 MiB, from the first
+With `--only flush` each round is the flush alone. With `--only through` the mount is written through, and each round is one writer: 1 GiB in writes of 1 MiB, from the first
 to the end of its fsync, as a share of the line (take `--rtt 221ms`).
 Printed are medians, ratios, and the range of the ratios of single rounds; and the tier's peak of resident memory.
 """
@@ -152,6 +152,13 @@ def reads(stage, apart):
     return rates[1], rates[0]
 
 
+def flushed(stage, n):
+    """Bytes a second of a flush of new files."""
+    for k in range(FILES):
+        sequential(f"{stage.mount}/b{n}-{k}", FILE, False)
+    return FILES * FILE * MIB / stage.flush()
+
+
 def show(n, results):
     told = ", ".join(f"{name} {r[-1][0]:.4g} and {r[-1][1]:.4g}" for name, r in results.items() if r)
     print(f"round {n + 1}: {told}", flush=True)
@@ -164,7 +171,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--rtt", default="200ms")
     parser.add_argument("--rate", default="1Gbit")
-    parser.add_argument("--only", choices=["sequential", "through"])
+    parser.add_argument("--only", choices=["sequential", "through", "flush"])
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="measure-back-", dir=args.dir)
     results = {name: [] for name in ["creates /s", "fsync ms", "direct, both MB/s", "cached to direct MB/s",
@@ -178,6 +185,10 @@ def main():
                 rate = sequential(f"{stage.mount}/t{n}", 1024, False) * 1e6
                 results["through, of the line"].append((rate, 1e9 / 8))
                 os.remove(f"{stage.mount}/t{n}")
+                show(n, results)
+                continue
+            if args.only == "flush":
+                results["flush of the line"].append((flushed(stage, n), 1e9 / 8))
                 show(n, results)
                 continue
             os.makedirs(local)
@@ -197,10 +208,7 @@ def main():
             results["fsync ms"].append((fsync(f"{stage.mount}/f{n}"), fsync(local + "/f")))
             shutil.rmtree(f"{stage.mount}/c{n}")  # what is over before it travels
             stage.flush()
-            for k in range(FILES):
-                sequential(f"{stage.mount}/b{n}-{k}", FILE, False)
-            rate = FILES * FILE * MIB / stage.flush()
-            results["flush of the line"].append((rate, 1e9 / 8))
+            results["flush of the line"].append((flushed(stage, n), 1e9 / 8))
             for apart, name in [(False, "reads /s"), (True, "reads apart /s")]:
                 for k in range(FILES // 2):
                     sequential(f"{stage.mount}/r{n}-{apart}-{k}", FILE, False)
