@@ -1,6 +1,7 @@
 //! Names, listings, attributes, reads.
 
 use bytes::Bytes;
+use origin::retry::{Retry, RetryConfig};
 use origin::{Change, DirCursor, Origin};
 use origin_object::{Config, Metadata, Precondition, open_store_as};
 use testkit::gcs::fresh_key;
@@ -77,6 +78,8 @@ async fn a_long_listing_comes_page_by_page() {
         while let Some(made) = made.join_next().await {
             made.expect("no panic").expect("made");
         }
+        // As in a tier: the store has closed the connection meanwhile, which was idle for seconds.
+        let origin = Retry::new(origin, RetryConfig::default());
         let (mut all, mut pages, mut cursor) = (Vec::new(), 0, Some(DirCursor::default()));
         while let Some(at) = cursor {
             let page = origin.readdir(&dir, at).await.expect("listed");
