@@ -5,6 +5,12 @@ case "$PWD" in
     */crates/forebay) limit=2700 ;;
     *) limit=900 ;;
 esac
+# Tests that mostly wait, for processes, lines and clocks: twice as many beside each other as there are processors.
+case "$PWD" in
+    */crates/forebay | */crates/members | */crates/coordinator | */crates/front-*)
+        export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
+        ;;
+esac
 # Said of each program: much time and little CPU is waiting.
 TIMEFORMAT="$(basename "$PWD"): %1R s, of CPU %1U s in programs and %1S s in the kernel"
 # It makes a process group of its own, which an interrupt of the terminal does not reach by itself.
