@@ -2,12 +2,15 @@
 # Installs the Debian packages that are missing, or says which, why, and how.
 #   scripts/setup.sh run    what building and serving needs
 #   scripts/setup.sh test   that, and what the tests use as real parts
+#   scripts/setup.sh cluster  that, and what make cluster needs
 #   scripts/setup.sh deb    what building and trying the package needs
 set -euo pipefail
 
 packages=(
     "cc:gcc:links Rust programs"
     "make:make:runs this"
+    "protoc:protobuf-compiler:compiles the messages of etcd"
+    "/usr/include/google/protobuf/descriptor.proto:libprotobuf-dev:messages that those import"
 )
 if [ "${1:-run}" = test ]; then
     packages+=(
@@ -41,8 +44,6 @@ if [ "${1:-run}" = test ]; then
         "curl:curl:another one, over TLS"
         "/usr/lib/python3*/ensurepip:python3-venv:a place for boto3"
         "chromium:chromium:opens the bench's page"
-        "protoc:protobuf-compiler:compiles the messages of etcd"
-        "/usr/include/google/protobuf/descriptor.proto:libprotobuf-dev:messages that those import"
         "etcd:etcd-server:what the nodes of a cluster coordinate on"
         "etcdctl:etcd-client:compacts it, saves it and restores it"
         "mold:mold:links the tests in seconds"
@@ -50,6 +51,9 @@ if [ "${1:-run}" = test ]; then
         "go:golang-go:builds MinIO and fake-gcs-server"
         "npm:npm:installs Azurite"
     )
+fi
+if [ "${1:-run}" = cluster ]; then
+    packages+=("etcd:etcd-server:what the nodes of a cluster coordinate on")
 fi
 if [ "${1:-run}" = deb ]; then
     packages+=(

@@ -1,6 +1,7 @@
 //! The command line. Its names are a contract: scripts are written against them.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +13,7 @@ use tier::{config, origins};
 use types::{Error, ErrorKind, Result};
 
 use crate::client::ClientArgs;
-use crate::{client, demo, nas, serve};
+use crate::{client, cluster, demo, nas, serve};
 
 /// What this program was built from.
 const COMMIT: &str = env!("FOREBAY_COMMIT");
@@ -63,6 +64,19 @@ enum Verb {
     /// Look at what waits for its origin, operation by operation, and give up what can never arrive
     #[command(subcommand)]
     Journal(client::JournalVerb),
+    /// Make a cluster, and the tokens of its nodes
+    #[command(subcommand)]
+    Cluster(cluster::ClusterVerb),
+    /// List the nodes of the cluster, or wait until so many are up
+    Nodes(client::NodesArgs),
+    /// Show which nodes keep the stripes of a file, and how much of them each has
+    Placement(client::PlacementArgs),
+    /// Have a node keep nothing any more: the others get what it has, and then it can be stopped
+    Drain(client::ChangeArgs),
+    /// Have a node keep stripes again
+    Undrain(client::ChangeArgs),
+    /// Remove a node that does not run any more from the cluster
+    Forget(client::ChangeArgs),
     /// Serve a sample tree from 70 ms away, and time it direct, cold and warm
     Demo(demo::DemoArgs),
     /// How far is my storage, and what does the tier buy me?
@@ -105,6 +119,18 @@ pub struct ServeArgs {
     /// Go on with what can be read of a damaged journal; without, it is shown and takes nothing. Copy it away first
     #[arg(long)]
     pub accept_journal_damage: bool,
+    /// The cluster of which this tier is a node: etcd's servers and the cluster's name
+    #[arg(long, value_name = "etcd://HOST:PORT,.../NAME")]
+    pub cluster: Option<String>,
+    /// The node's token, made by forebay cluster join-token
+    #[arg(long, value_name = "FILE")]
+    pub token: Option<PathBuf>,
+    /// The node's name [default: as its token has it]
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// Where the other nodes reach this one, once for each link
+    #[arg(long, value_name = "IP:PORT")]
+    pub address: Vec<SocketAddr>,
     /// Print the addresses as JSON once they answer
     #[arg(long)]
     pub json: bool,
@@ -125,6 +151,10 @@ impl ServeArgs {
             mount: self.mount.clone(),
             write: self.write.clone(),
             accept_journal_damage: self.accept_journal_damage,
+            cluster: self.cluster.clone(),
+            token: self.token.clone(),
+            node: self.node.clone(),
+            addresses: self.address.clone(),
             commit: Some(COMMIT),
         }
     }
@@ -253,6 +283,15 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Junction(verb) => client::junction(&verb),
         Verb::Flush(args) => client::flush(&args),
         Verb::Journal(verb) => client::journal(&verb),
+        Verb::Cluster(verb) => {
+            log::to_stderr("warn");
+            program::runtime()?.block_on(cluster::run(verb))
+        }
+        Verb::Nodes(args) => client::nodes(&args),
+        Verb::Placement(args) => client::placement(&args),
+        Verb::Drain(args) => client::change_node(&args, "drain"),
+        Verb::Undrain(args) => client::change_node(&args, "undrain"),
+        Verb::Forget(args) => client::change_node(&args, "forget"),
         Verb::Demo(args) => {
             log::to_stderr("warn");
             program::runtime()?.block_on(demo::run(args)).map(|()| ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! The commands that ask a running tier.
 
+mod cluster;
 mod connection;
 mod flush;
 mod jobs;
@@ -22,6 +23,7 @@ use types::{Error, ErrorKind, Result};
 
 use tier::admin::{decode_path, encode_path};
 
+pub use cluster::{ChangeArgs, NodesArgs, PlacementArgs, change_node, nodes, placement};
 pub use connection::ClientArgs;
 pub use flush::{FlushArgs, flush};
 pub use jobs::{JobsArgs, jobs};

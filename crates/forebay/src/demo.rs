@@ -4,6 +4,8 @@
 //! delays by half the round trip each way. The same client, ours, reads the tree three times: from the NAS
 //! directly, through an empty tier (cold), and through the tier again (warm).
 
+mod cluster;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,13 +47,17 @@ pub struct DemoArgs {
     /// Address of the tier's operator interface
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9420")]
     admin: SocketAddr,
+    /// Three nodes in place of one tier, which read as one; needs etcd
+    #[arg(long)]
+    cluster: bool,
     /// Stop after the three reads
     #[arg(long)]
     once: bool,
 }
 
 pub async fn run(args: DemoArgs) -> Result<()> {
-    make_sample(&args.sample)?;
+    make_sample(&args.sample, args.cluster)?;
+    let _ = std::fs::remove_file(args.sample.join(cluster::LATE)); // of an earlier run
     let sample = args.sample.canonicalize().map_err(|e| Error::io("find", args.sample.display(), e))?;
     let nas = Nas::start(&sample, SocketAddr::from(([127, 0, 0, 1], 0)), None).await?;
     let line = relay::Config { rtt: args.rtt.0, ..Default::default() };
@@ -67,6 +73,10 @@ pub async fn run(args: DemoArgs) -> Result<()> {
         args.rtt.0,
         ms(measured)
     );
+    if args.cluster {
+        empty_cache(&args.cache)?;
+        return run_cluster(&args, &url, &sample, nas.address).await;
+    }
     let direct = read_tree(&direct_client).await?;
 
     empty_cache(&args.cache)?;
@@ -99,9 +109,9 @@ pub async fn run(args: DemoArgs) -> Result<()> {
     );
     println!();
     println!("read            time s      MB/s   bytes from the NAS   calls to the NAS");
-    row("direct", &direct, direct.bytes, direct.calls);
-    row("cold, by tier", &cold, after_cold.0 - start.0, after_cold.1 - start.1);
-    row("warm, by tier", &warm, after_warm.0 - after_cold.0, after_warm.1 - after_cold.1);
+    row("direct", &direct, direct.bytes, Some(direct.calls));
+    row("cold, by tier", &cold, after_cold.0 - start.0, Some(after_cold.1 - start.1));
+    row("warm, by tier", &warm, after_warm.0 - after_cold.0, Some(after_warm.1 - after_cold.1));
     println!();
     if (cold.digest, warm.digest) != (direct.digest, direct.digest) {
         return Err(Error::new(types::ErrorKind::Corrupt, "compare", "the three reads differ"));
@@ -122,12 +132,25 @@ pub async fn run(args: DemoArgs) -> Result<()> {
     serve::until_signal(running, Signals::take()?, false, |_| ()).await
 }
 
-fn row(name: &str, tree: &Tree, origin_bytes: u64, origin_calls: u64) {
+async fn run_cluster(args: &DemoArgs, url: &str, sample: &Path, near_nas: SocketAddr) -> Result<()> {
+    let expected = read_tree(&*client(near_nas).await?).await?;
+    let mut cluster = cluster::start(&args.cache, url).await?;
+    cluster.read_through_all(&expected).await?;
+    cluster.lose_a_node(sample).await?;
+    if !args.once {
+        cluster.tell_how_to_go_on();
+        serve::wait_for_the_end(false).await?;
+    }
+    cluster.stop().await
+}
+
+fn row(name: &str, tree: &Tree, origin_bytes: u64, origin_calls: Option<u64>) {
     let seconds = tree.took.as_secs_f64();
     let rate = tree.bytes as f64 / 1e6 / seconds;
     println!(
-        "{name:<14} {seconds:>7.2} {rate:>9.1} {:>20} {origin_calls:>18}",
-        Size(origin_bytes).to_string()
+        "{name:<14} {seconds:>7.2} {rate:>9.1} {:>20} {:>18}",
+        Size(origin_bytes).to_string(),
+        origin_calls.map_or_else(String::new, |calls| calls.to_string())
     );
 }
 
@@ -135,8 +158,8 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
-/// A 64 MiB file, 200 small ones in ten directories, and a link. Bytes from a fixed generator.
-fn make_sample(dir: &Path) -> Result<()> {
+/// A 64 MiB file (256 MiB of a cluster's), 200 small ones in ten directories, and a link. Bytes from a fixed generator.
+fn make_sample(dir: &Path, of_cluster: bool) -> Result<()> {
     if dir.exists() {
         return Ok(());
     }
@@ -145,7 +168,8 @@ fn make_sample(dir: &Path) -> Result<()> {
     let unfinished = dir.with_extension("unfinished");
     let _ = std::fs::remove_dir_all(&unfinished);
     std::fs::create_dir_all(&unfinished).map_err(failed)?;
-    std::fs::write(unfinished.join("scene.bin"), bytes(1, 64 << 20)).map_err(failed)?;
+    let scene: u64 = if of_cluster { 256 << 20 } else { 64 << 20 };
+    std::fs::write(unfinished.join("scene.bin"), bytes(1, scene)).map_err(failed)?;
     for shot in 0..10 {
         let shot_dir = unfinished.join(format!("shot{shot:02}"));
         std::fs::create_dir(&shot_dir).map_err(failed)?;

@@ -4,6 +4,7 @@
 
 pub mod cli;
 mod client;
+mod cluster;
 mod demo;
 mod nas;
 mod serve;

@@ -12,7 +12,8 @@ pub(crate) fn random() -> Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-pub(crate) fn new_node_id() -> Result<NodeId> {
+/// A new node's id.
+pub fn new_node_id() -> Result<NodeId> {
     random().map(NodeId)
 }
 

@@ -45,16 +45,17 @@ mod steward;
 
 pub use alarms::{ClusterAlarm, RaisedAlarm};
 pub use changes::{NodeChange, change_node, init, remove_junction};
+pub use identity::new_node_id;
 pub use junctions::{
     JunctionProfile, KnownJunction, KnownJunctions, SettingsDifference, UrlDifference, assign,
 };
-pub use membership::{Membership, MembershipConfig, MembershipNews, MembershipStatus};
+pub use membership::{CertifiedNode, Membership, MembershipConfig, MembershipNews, MembershipStatus};
 pub use node_file::NodeFile;
 pub use records::{
     AliveRecord, ClusterId, ClusterRecord, Incarnation, JunctionIdsRecord, JunctionRecord, KeyRecord,
     NodeRecord, OutReason, RosterRecord, StewardRecord, read_record, write_record,
 };
-pub use register::{JoinApplicant, NodeProfile, StateAndReason, admit, register};
+pub use register::{JoinApplicant, NodeProfile, StateAndReason, admit, check_node_name, register};
 pub use roll::{BadRecord, ClusterRoll, KeptRecord, RollChange};
 pub use settle::{NextStep, settle};
 pub use steward::{Steward, StewardSeat};

@@ -248,7 +248,7 @@ impl MemberTask {
             return Ok(());
         }
         self.awaited = Revision(0);
-        let kept = self.file.as_ref().map(|file| file.cluster);
+        let kept = self.own_cluster();
         let cluster = match admit(&self.roll, kept, self.config.node.wire) {
             Ok(cluster) => cluster,
             Err(error) => return self.kept_out(error),
@@ -553,11 +553,17 @@ impl MemberTask {
         self.keep(false);
     }
 
+    /// The cluster that this node is of, by its file or its certificate.
+    fn own_cluster(&self) -> Option<ClusterId> {
+        let certified = self.config.certified.map(|certified| certified.cluster);
+        self.file.as_ref().map(|file| file.cluster).or(certified)
+    }
+
     fn why_not_in(&self) -> Option<ClusterAlarm> {
         if !self.has_roll || self.now.map.is_none() {
             return None;
         }
-        let kept = self.file.as_ref().map(|file| file.cluster);
+        let kept = self.own_cluster();
         match (&self.roll.cluster, kept) {
             (None, _) => Some(ClusterAlarm::NoCluster),
             (Some(found), Some(kept)) if found.good().is_some_and(|found| found.id != kept) => {

@@ -1,7 +1,7 @@
 //! A node's membership, as the rest of the node sees it: the map, the ids of junctions, alarms.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +24,21 @@ const DOWN_AFTER: Duration = Duration::from_secs(60);
 const AWAY_AFTER: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(500);
 
+/// Who a node is by its certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertifiedNode {
+    pub cluster: ClusterId,
+    pub node: NodeId,
+}
+
 #[derive(Clone, Debug)]
 pub struct MembershipConfig {
     /// Where `cluster.json` is.
     pub dir: PathBuf,
     pub node: NodeProfile,
     pub junctions: Vec<JunctionProfile>,
+    /// `None`: it has no certificate, and its id is drawn at its first start.
+    pub certified: Option<CertifiedNode>,
     /// How long a dead node's sign of life lasts. 8 s unless set.
     pub lease: Duration,
     /// A node without a sign of life is marked out after this. 60 s unless set.
@@ -46,6 +55,7 @@ impl MembershipConfig {
             dir,
             node,
             junctions,
+            certified: None,
             lease: LEASE,
             down_after: DOWN_AFTER,
             away_after: AWAY_AFTER,
@@ -99,7 +109,7 @@ impl Membership {
     /// Reads the node's file and begins to join. Must be called inside of a runtime.
     ///
     /// Errors: `Config` for settings of the node that no record can have, a lease or tick of no length, and a node's file that is
-    /// malformed; `InvalidArgument` for a junction; those of [`NodeFile::load`]; `Io` when the system gives no random numbers. What
+    /// malformed or of another node than the certificate; `InvalidArgument` for a junction; those of [`NodeFile::load`]; `Io` when the system gives no random numbers. What
     /// goes wrong later is in the news.
     pub fn start(coordinator: Arc<dyn Coordinator>, config: MembershipConfig) -> Result<Membership> {
         config.node.check()?;
@@ -108,7 +118,15 @@ impl Membership {
             return Err(Error::new(ErrorKind::Config, "join the cluster:", "a lease or a tick of no length"));
         }
         let file = NodeFile::load(&config.dir)?;
-        let node = file.as_ref().map_or_else(new_node_id, |file| Ok(file.node))?;
+        let node = match (&file, config.certified) {
+            (Some(file), Some(certified)) => {
+                check_certified(file, certified, &config.dir)?;
+                file.node
+            }
+            (Some(file), None) => file.node,
+            (None, Some(certified)) => certified.node,
+            (None, None) => new_node_id()?,
+        };
         let incarnation = new_incarnation()?;
         let (told, news) = watch::channel(Arc::new(MembershipNews::default()));
         let (stop, stopped) = oneshot::channel();
@@ -161,6 +179,22 @@ impl Membership {
         }
         let _ = (&mut self.task).await;
     }
+}
+
+/// Under another id it would be a second node that serves what the first one holds.
+fn check_certified(file: &NodeFile, certified: CertifiedNode, dir: &Path) -> Result<()> {
+    let CertifiedNode { cluster, node } = certified;
+    if (file.cluster, file.node) == (cluster, node) {
+        return Ok(());
+    }
+    let what = format!(
+        "{} is of node {} of the cluster {}, and the node's token is of node {node} of the cluster {cluster}; give it its own \
+         token, or another directory",
+        dir.display(),
+        file.node,
+        file.cluster
+    );
+    Err(Error::new(ErrorKind::Config, "join the cluster:", what))
 }
 
 impl Drop for Membership {

@@ -64,6 +64,20 @@ impl NodeProfile {
     }
 }
 
+/// Whether a node can have this name.
+pub fn check_node_name(name: &str) -> Result<()> {
+    let profile = NodeProfile {
+        name: name.to_owned(),
+        addresses: vec![([127, 0, 0, 1], 1).into()],
+        admin: None,
+        weight: 0,
+        label: NodeLabel::root(),
+        build: String::new(),
+        wire: 0,
+    };
+    profile.check()
+}
+
 /// A node's state, and why it is out.
 pub type StateAndReason = (NodeState, Option<OutReason>);
 
@@ -103,8 +117,8 @@ pub fn admit(roll: &ClusterRoll, kept: Option<ClusterId>, wire: u32) -> Result<C
     if let Some(kept) = kept.filter(|kept| *kept != cluster.id) {
         let found = cluster.id;
         let what = format!(
-            "etcd holds the cluster {found}, and this node's directory is of the cluster {kept}; give it the \
-                 address of its own etcd, or another directory to join as a new node"
+            "etcd holds the cluster {found}, and this node's directory or token is of the cluster {kept}; give it the \
+                 address of its own etcd, or a token of this cluster and another directory to join as a new node"
         );
         return refuse(ErrorKind::Config, what);
     }

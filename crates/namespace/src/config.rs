@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use origin::Origin;
+use types::JunctionId;
 
 /// A name takes about 20 bytes of memory while its directory is listed, and some 360 in the database.
 pub const DIRECTORY_NAMES_MAX: u64 = 5_000_000;
@@ -36,6 +37,8 @@ pub struct Junction {
     /// Absolute and normalised: `/` or `/show/textures`.
     pub path: String,
     pub origin: Arc<dyn Origin>,
+    /// The id that the nodes of a cluster agreed on. `None`: the database gives it one.
+    pub id: Option<JunctionId>,
     /// For attributes and contents of files and links.
     pub files: Freshness,
     /// For the names in directories and the attributes of directories.
@@ -80,6 +83,7 @@ impl Junction {
         Junction {
             path: path.into(),
             origin,
+            id: None,
             files: Freshness::Ttl(ttl),
             directories: Freshness::Ttl(ttl),
             negative_ttl: ttl,

@@ -65,7 +65,8 @@ impl Namespace {
     /// The id under which a junction is served and was ever served.
     pub async fn junction_id(self: &Arc<Self>, junction: &Junction) -> Result<JunctionId> {
         let (this, path, url) = (self.clone(), junction.path.clone(), junction.origin.url());
-        let asked = tokio::task::spawn_blocking(move || this.store.junction_id(&path, &url)).await;
+        let agreed = junction.id;
+        let asked = tokio::task::spawn_blocking(move || this.store.junction_id(&path, &url, agreed)).await;
         asked.map_err(|e| Error::new(ErrorKind::Io, "register junction", e))?
     }
 

@@ -191,7 +191,7 @@ impl Namespace {
         let started_ms = store.after_a_crash.then_some(now_ms);
         let mut grafted = HashMap::new();
         for junction in junctions {
-            let id = store.junction_id(&junction.path, &junction.origin.url())?;
+            let id = store.junction_id(&junction.path, &junction.origin.url(), junction.id)?;
             let mut junction = Grafted::new(id, junction, started_ms, &store)?;
             if clock.is_broken() {
                 junction.trusted_from_ms = now_ms;

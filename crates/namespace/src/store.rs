@@ -220,37 +220,44 @@ impl Store {
         }
     }
 
-    /// The persisted id of a junction, given once and for ever to this pair of path and URL.
-    pub fn junction_id(&self, path: &str, url: &str) -> Result<JunctionId> {
+    /// The persisted id of a junction, given once and for ever to this pair of path and URL. `agreed`: the id that it has in a
+    /// cluster.
+    ///
+    /// Errors: `Config` when this database has another junction under the agreed id, or this junction under another id.
+    pub fn junction_id(&self, path: &str, url: &str, agreed: Option<JunctionId>) -> Result<JunctionId> {
         let key = junction_key(path, url);
         let run = |txn: &mut WriteTransaction| -> std::result::Result<_, redb::Error> {
             let mut all = junctions::Ids::new();
             let id = {
                 let mut table = txn.open_table(JUNCTIONS)?;
                 let known = table.get(key.as_slice())?.map(|v| v.value());
+                for item in table.iter()? {
+                    let (key, id) = item?;
+                    all.insert(key.value().to_vec(), id.value());
+                }
+                let next = || all.values().max().map_or(1, |highest| highest + 1);
+                let id = agreed.map_or_else(|| known.unwrap_or_else(next), |agreed| agreed.0);
+                if known.unwrap_or(id) != id || all.iter().any(|(other, taken)| *taken == id && *other != key)
+                {
+                    return Ok(Err(all));
+                }
                 match known {
-                    Some(id) => id,
+                    Some(_) => all.clear(),
                     None => {
-                        let mut highest = 0;
-                        for item in table.iter()? {
-                            highest = highest.max(item?.1.value());
-                        }
-                        table.insert(key.as_slice(), highest + 1)?;
-                        for item in table.iter()? {
-                            let (key, id) = item?;
-                            all.insert(key.value().to_vec(), id.value());
-                        }
-                        highest + 1
+                        table.insert(key.as_slice(), id)?;
+                        all.insert(key.clone(), id);
                     }
                 }
+                id
             };
-            Ok((id, all))
+            Ok(Ok((id, all)))
         };
-        let (id, all) = self.keeper.write(run).map_err(|e| self.keeper.failed("register junction", e))?;
-        if !all.is_empty() {
+        let registered = self.keeper.write(run).map_err(|e| self.keeper.failed("register junction", e))?;
+        let (id, new) = registered.map_err(|known| refused_id(path, agreed, &known))?;
+        if !new.is_empty() {
             let failed = |e| Error::io("note the junction in", self.keeper.dir().display(), e);
             let database = junctions::read(self.keeper.dir()).and_then(|known| known.database);
-            junctions::write(self.keeper.dir(), &junctions::Junctions { ids: all, database })
+            junctions::write(self.keeper.dir(), &junctions::Junctions { ids: new, database })
                 .map_err(failed)?;
         }
         Ok(JunctionId(id))
@@ -461,6 +468,17 @@ pub fn knows_junction(dir: &Path, path: &str, url: &str) -> bool {
 
 fn stopped() -> Error {
     Error::new(ErrorKind::Unavailable, "store metadata", "the tier is shutting down")
+}
+
+/// The database was made by a tier outside of the cluster, or the cluster was made anew since.
+fn refused_id(path: &str, agreed: Option<JunctionId>, known: &junctions::Ids) -> Error {
+    let agreed = agreed.map_or_else(String::new, |id| id.to_string());
+    let what = format!(
+        "{path}: its id in the cluster is {agreed}, and this cache directory was used with other ids ({} junctions); give the \
+         node a cache directory of its own with --cache, or empty this one",
+        known.len()
+    );
+    Error::new(ErrorKind::Config, "register the junction", what)
 }
 
 fn junction_key(path: &str, url: &str) -> Vec<u8> {

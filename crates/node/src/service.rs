@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use peer::message::{
 use peer::{HeartbeatSource, PeerCaller, PeerService, ReadAnswer};
 use types::{ByteRange, Distance, Error, ErrorKind, JunctionId, Result, Supplier};
 
+use crate::listing::percent_of;
 use crate::metrics::ReadFrom;
 use crate::reads::{AskedAs, ClusterReads};
 
@@ -45,8 +46,13 @@ impl NodeService {
         NodeService { reads, cache, junctions: RwLock::new(junctions), heartbeat }
     }
 
+    /// Answers nothing of the junction from now on.
+    pub fn withdraw(&self, junction: JunctionId) {
+        self.junctions.write().unwrap_or_else(PoisonError::into_inner).remove(&junction);
+    }
+
     fn origin_of(&self, junction: JunctionId) -> Result<Arc<dyn Origin>> {
-        let junctions = self.junctions.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let junctions = self.junctions.read().unwrap_or_else(PoisonError::into_inner);
         // No outage: whoever asks goes to another node.
         junctions.get(&junction).cloned().ok_or_else(|| {
             let what = format!("junction {junction} is not served here; the nodes' configurations differ");
@@ -76,13 +82,13 @@ impl PeerService for NodeService {
             view.reach(request.map, MAP_PATIENCE).await;
         }
         self.demand_member(from)?;
+        let origin = self.origin_of(request.junction)?;
         if is_holder {
             let Some(pieces) = self.cache.read_present(&key, request.range).await? else {
                 return Err(Error::new(ErrorKind::NotFound, "read for a node:", "it is not kept here"));
             };
             return self.answer(request, pieces, ServedFrom::Hit, None);
         }
-        let origin = self.origin_of(request.junction)?;
         let distance = origin.distance();
         let asked_as = match request.role {
             ReadRole::Primary => AskedAs::Primary,
@@ -118,8 +124,7 @@ impl PeerService for NodeService {
         let ranges = stripes.map(|index| Stripe { file: request.file, index }.range(request.size));
         let ranges: Vec<ByteRange> = ranges.collect();
         let held = self.cache.held_bytes(&key, ranges.clone()).await;
-        let percent = |(held, range): (u64, &ByteRange)| (held * 100 / range.length.max(1)).min(100) as u8;
-        let percent = held.into_iter().zip(&ranges).map(percent).collect();
+        let percent = held.into_iter().zip(ranges).map(percent_of).collect();
         Ok(HaveAnswer { map: self.reads.view.number(), percent })
     }
 

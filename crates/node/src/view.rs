@@ -153,6 +153,18 @@ impl ClusterView {
         state.placements.insert(junction, (placement, placed));
     }
 
+    /// The nodes that keep a stripe, the primary first. `None`: the junction is not spread over the nodes.
+    pub fn keepers(&self, junction: JunctionId, stripe: Stripe) -> Option<Vec<NodeId>> {
+        let state = self.state();
+        let (settings, placed) = state.placements.get(&junction)?;
+        Some(placed.ranks(stripe).keepers(settings.copies.max(1)).to_vec())
+    }
+
+    /// Reads the junction without the other nodes from now on. `false`: that is so already.
+    pub fn withdraw(&self, junction: JunctionId) -> bool {
+        self.state().placements.remove(&junction).is_some()
+    }
+
     /// The route of a read by a client of this node, or (`for_another_node`) by another node that asked this one for its copy.
     /// `None`: the junction is not spread over the nodes.
     pub fn route(&self, junction: JunctionId, stripe: Stripe, for_another_node: bool) -> Option<ReadRoute> {

@@ -1,11 +1,9 @@
 //! A cluster's certificate authority and what it issues: a certificate for each node, with the cluster's id and the
-//! node's id in it. Written as PEM files of mode 0600 in a directory of mode 0700.
+//! node's id in it. Its own certificate and key, and the secret that all nodes share, are files of one directory that no other
+//! user can look into.
 
 use std::fmt::Display;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{
@@ -16,15 +14,16 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use types::{Error, ErrorKind, NodeId, Result};
 
+use crate::cluster_secret::ClusterSecret;
+use crate::node_token::NodeToken;
 use crate::peer_name::PeerName;
+use crate::private_file::{private_dir, read_private, read_small, refuse, write_private};
 
 /// The authority's certificate, which each node has beside its own.
 const AUTHORITY_CERTIFICATE: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
-const NODE_CERTIFICATE: &str = "node.crt";
-const NODE_KEY: &str = "node.key";
-/// A PEM file of these is some hundred bytes.
-const PEM_MAX: u64 = 64 << 10;
+/// What all nodes share, in hexadecimal digits.
+const SECRET: &str = "cluster.key";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const AUTHORITY_LIFETIME: Duration = Duration::from_secs(20 * 365 * DAY.as_secs());
 const NODE_LIFETIME: Duration = Duration::from_secs(10 * 365 * DAY.as_secs());
@@ -48,6 +47,7 @@ impl Validity {
 /// [`ClusterAuthority::write`] put it into.
 pub struct ClusterAuthority {
     cluster: String,
+    secret: ClusterSecret,
     certificate_pem: String,
     key: KeyPair,
 }
@@ -65,12 +65,19 @@ pub fn make_authority(cluster: &str) -> Result<ClusterAuthority> {
     let params = authority_params(cluster, Validity::starting_now(AUTHORITY_LIFETIME))?;
     let key = KeyPair::generate().map_err(refuse)?;
     let certificate_pem = params.self_signed(&key).map_err(refuse)?.pem();
-    Ok(ClusterAuthority { cluster: cluster.to_owned(), certificate_pem, key })
+    let secret = ClusterSecret::draw()?;
+    Ok(ClusterAuthority { cluster: cluster.to_owned(), secret, certificate_pem, key })
 }
 
 impl ClusterAuthority {
     pub fn cluster(&self) -> &str {
         &self.cluster
+    }
+
+    /// What the node `node` needs to be in the cluster; `name` is what people call it.
+    pub fn token(&self, name: &str, node: NodeId) -> Result<NodeToken> {
+        let (certificate, secret) = (self.issue(name, node)?, self.secret.clone());
+        Ok(NodeToken { name: name.to_owned(), certificate, secret })
     }
 
     /// Issues a certificate for the node `node`; `name` is what people call it, and proves nothing.
@@ -98,17 +105,24 @@ impl ClusterAuthority {
         })
     }
 
-    /// Writes the certificate and the key. An authority that is there already is never replaced: all nodes would be
+    /// Writes the certificate, the key and the shared secret. An authority that is there already is never replaced: all nodes would be
     /// strangers to each other.
     pub fn write(&self, dir: &Path) -> Result<()> {
         private_dir(dir)?;
         let key_path = dir.join(AUTHORITY_KEY);
-        if key_path.exists() {
+        if ClusterAuthority::is_in(dir) {
             let why = "there is an authority already; the nodes that have its certificates need it";
             return Err(Error::new(ErrorKind::Exists, "write", format!("{}: {why}", key_path.display())));
         }
         write_private(dir, AUTHORITY_CERTIFICATE, &self.certificate_pem)?;
+        write_private(dir, SECRET, &self.secret.to_text())?;
+        // Last: with it the authority is there.
         write_private(dir, AUTHORITY_KEY, &self.key.serialize_pem())
+    }
+
+    /// Whether there is one in `dir`.
+    pub fn is_in(dir: &Path) -> bool {
+        dir.join(AUTHORITY_KEY).exists()
     }
 
     /// Reads what [`ClusterAuthority::write`] wrote.
@@ -117,7 +131,7 @@ impl ClusterAuthority {
     /// file that is missing; otherwise what the system says of one.
     pub fn read(dir: &Path) -> Result<ClusterAuthority> {
         let (certificate_path, key_path) = (dir.join(AUTHORITY_CERTIFICATE), dir.join(AUTHORITY_KEY));
-        let (certificate_pem, key_pem) = (read_pem(&certificate_path)?, read_private(&key_path)?);
+        let (certificate_pem, key_pem) = (read_small(&certificate_path)?, read_private(&key_path)?);
         let wrong = |path: &Path, why: &dyn Display| refuse(format!("{}: {why}", path.display()));
         let der = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
             .map_err(|e| wrong(&certificate_path, &e))?;
@@ -128,29 +142,10 @@ impl ClusterAuthority {
         if certificate.subject_public_key_info().as_ref() != key.subject_public_key_info() {
             return Err(wrong(&key_path, &"the key is not that of ca.crt beside it"));
         }
-        Ok(ClusterAuthority { cluster: cluster.to_owned(), certificate_pem, key })
-    }
-}
-
-impl NodeCertificate {
-    /// Writes the three files. Those of an earlier certificate are replaced.
-    pub fn write(&self, dir: &Path) -> Result<()> {
-        private_dir(dir)?;
-        write_private(dir, AUTHORITY_CERTIFICATE, &self.authority_pem)?;
-        write_private(dir, NODE_CERTIFICATE, &self.certificate_pem)?;
-        write_private(dir, NODE_KEY, &self.key_pem)
-    }
-
-    /// Reads the three files. What is in them is looked at by [`crate::PeerIdentity::new`].
-    ///
-    /// Errors: `Config` for a key that is open to other users, and for a file that is too long; `NotFound` for one that is missing;
-    /// otherwise what the system says of one.
-    pub fn read(dir: &Path) -> Result<NodeCertificate> {
-        Ok(NodeCertificate {
-            authority_pem: read_pem(&dir.join(AUTHORITY_CERTIFICATE))?,
-            certificate_pem: read_pem(&dir.join(NODE_CERTIFICATE))?,
-            key_pem: read_private(&dir.join(NODE_KEY))?,
-        })
+        let secret_path = dir.join(SECRET);
+        let secret =
+            ClusterSecret::from_text(&read_private(&secret_path)?).map_err(|e| wrong(&secret_path, &e))?;
+        Ok(ClusterAuthority { cluster: cluster.to_owned(), secret, certificate_pem, key })
     }
 }
 
@@ -175,62 +170,10 @@ fn params(name: &str, uri: &str, validity: Validity) -> Result<CertificateParams
     Ok(params)
 }
 
-fn refuse(why: impl Display) -> Error {
-    Error::new(ErrorKind::Config, "certificates of the cluster:", why)
-}
-
-/// Makes the directory, or demands that no other user can look into the one that is there.
-fn private_dir(dir: &Path) -> Result<()> {
-    let shown = dir.display();
-    match DirBuilder::new().mode(0o700).create(dir) {
-        Ok(()) => return Ok(()),
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(e) => return Err(Error::io("make the directory", &shown, e)),
-    }
-    let about = std::fs::metadata(dir).map_err(|e| Error::io("look at", &shown, e))?;
-    if about.is_dir() { only_ours(dir, &about) } else { Err(refuse(format!("{shown} is no directory"))) }
-}
-
-fn only_ours(path: &Path, about: &std::fs::Metadata) -> Result<()> {
-    let mode = about.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        let shown = path.display();
-        return Err(refuse(format!("{shown} is open to other users (mode {mode:03o}); chmod go= {shown}")));
-    }
-    Ok(())
-}
-
-/// Writes a file of mode 0600 under its name only when it is whole.
-fn write_private(dir: &Path, name: &str, text: &str) -> Result<()> {
-    let (path, unfinished) = (dir.join(name), dir.join(format!("{name}.new")));
-    let failed = |e| Error::io("write", unfinished.display(), e);
-    match std::fs::remove_file(&unfinished) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(failed(e)),
-        _ => {}
-    }
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished).map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
-    std::fs::rename(&unfinished, &path).map_err(|e| Error::io("write", path.display(), e))?;
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|e| Error::io("sync", dir.display(), e))
-}
-
-fn read_private(path: &PathBuf) -> Result<String> {
-    let about = std::fs::metadata(path).map_err(|e| Error::io("read", path.display(), e))?;
-    only_ours(path, &about)?;
-    read_pem(path)
-}
-
-fn read_pem(path: &PathBuf) -> Result<String> {
-    let failed = |e| Error::io("read", path.display(), e);
-    if std::fs::metadata(path).map_err(failed)?.len() > PEM_MAX {
-        return Err(refuse(format!("{} is too long for a PEM file of a cluster", path.display())));
-    }
-    std::fs::read_to_string(path).map_err(failed)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -240,22 +183,17 @@ mod tests {
     #[test]
     fn files_are_read_back_and_nobody_else_can() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let (authority_dir, node_dir) = (scratch.path().join("authority"), scratch.path().join("node"));
+        let dir = scratch.path().join("authority");
         let made = make_authority("prod-7").expect("an authority");
-        made.write(&authority_dir).expect("written");
-        let authority = ClusterAuthority::read(&authority_dir).expect("read back");
+        made.write(&dir).expect("written");
+        let authority = ClusterAuthority::read(&dir).expect("read back");
         assert_eq!(authority.cluster(), "prod-7");
-        let issued = authority.issue("gpu1", NodeId(7)).expect("issued");
-        issued.write(&node_dir).expect("written");
-        issued.write(&node_dir).expect("a renewed one replaces it");
-        assert!(NodeCertificate::read(&node_dir).expect("read back") == issued);
-        for dir in [&authority_dir, &node_dir] {
-            assert_eq!(mode(dir), 0o700);
-            for file in std::fs::read_dir(dir).expect("listed") {
-                assert_eq!(mode(&file.expect("listed").path()), 0o600);
-            }
+        assert!(authority.secret == made.secret);
+        assert_eq!(mode(&dir), 0o700);
+        for file in std::fs::read_dir(&dir).expect("listed") {
+            assert_eq!(mode(&file.expect("listed").path()), 0o600);
         }
-        assert_eq!(made.write(&authority_dir).expect_err("never replaced").kind(), ErrorKind::Exists);
+        assert_eq!(made.write(&dir).expect_err("never replaced").kind(), ErrorKind::Exists);
     }
 
     #[test]
@@ -277,7 +215,7 @@ mod tests {
             .expect("written");
         assert!(told(ClusterAuthority::read(&dir)).contains("it names no cluster"));
         set_mode(&dir, 0o755);
-        let open = ours.issue("x", NodeId(1)).expect("issued").write(&dir).expect_err("refused").to_string();
+        let open = ours.write(&dir).expect_err("refused").to_string();
         assert!(open.contains("is open to other users (mode 755)"), "{open}");
         for wrong in ["", "Prod", "a/b", "a.b", "-a", &"a".repeat(64)] {
             assert!(make_authority(wrong).is_err(), "{wrong:?}");

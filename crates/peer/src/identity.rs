@@ -3,7 +3,6 @@
 //! Invariant: a peer is known by what its certificate says, never by what it claims. Without certificates
 //! ([`PeerIdentity::insecure`], for a lab) the ids are claimed in headers, and the network is trusted.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio_rustls::rustls::client::Resumption;
@@ -34,44 +33,40 @@ struct TlsConfigs {
 }
 
 impl PeerIdentity {
-    /// Reads the files that [`NodeCertificate::write`] wrote.
-    ///
-    /// Errors: those of [`NodeCertificate::read`]; `Config` for a malformed file or a key that is not the certificate's;
-    /// `AccessDenied` for a certificate that does not name exactly one node.
-    pub fn load(dir: &Path) -> Result<PeerIdentity> {
-        PeerIdentity::new(&NodeCertificate::read(dir)?)
-    }
-
     /// TLS 1.3 with certificates on both sides. Sessions are not resumed: each connection is verified as the first
     /// one was, by certificates that are good now.
+    ///
+    /// Errors: `Config` for a malformed certificate or a key that is not the certificate's; `AccessDenied` for a certificate that does
+    /// not name exactly one node.
     pub fn new(certificate: &NodeCertificate) -> Result<PeerIdentity> {
         let wrong = |what: &str, why: &dyn std::fmt::Display| config_error(format!("{what}: {why}"));
         let pem = |what: &str, text: &str| {
             CertificateDer::from_pem_slice(text.as_bytes()).map_err(|e| wrong(what, &e))
         };
-        let authority = pem("ca.crt", &certificate.authority_pem)?;
-        let chain = vec![pem("node.crt", &certificate.certificate_pem)?];
+        let authority = pem("the authority's certificate", &certificate.authority_pem)?;
+        let chain = vec![pem("the node's certificate", &certificate.certificate_pem)?];
         let name = PeerName::of_certificates(Some(&chain))?;
         let key = || {
-            PrivateKeyDer::from_pem_slice(certificate.key_pem.as_bytes()).map_err(|e| wrong("node.key", &e))
+            PrivateKeyDer::from_pem_slice(certificate.key_pem.as_bytes())
+                .map_err(|e| wrong("the node's key", &e))
         };
         let mut roots = RootCertStore::empty();
-        roots.add(authority).map_err(|e| wrong("ca.crt", &e))?;
+        roots.add(authority).map_err(|e| wrong("the authority's certificate", &e))?;
         let (roots, provider, server_key) = (Arc::new(roots), provider(), key()?);
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
-        let verifier = verifier.build().map_err(|e| wrong("ca.crt", &e))?;
+        let verifier = verifier.build().map_err(|e| wrong("the authority's certificate", &e))?;
         let mut server = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&TLS13])
             .and_then(|b| b.with_client_cert_verifier(verifier).with_single_cert(chain.clone(), server_key))
-            .map_err(|e| wrong("node.crt", &e))?;
+            .map_err(|e| wrong("the node's certificate", &e))?;
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.send_tls13_tickets = 0;
         let mut client = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map(|b| b.with_root_certificates(roots))
-            .map_err(|e| wrong("node.crt", &e))?
+            .map_err(|e| wrong("the node's certificate", &e))?
             .with_client_auth_cert(chain, key()?)
-            .map_err(|e| wrong("node.crt", &e))?;
+            .map_err(|e| wrong("the node's certificate", &e))?;
         client.resumption = Resumption::disabled();
         for protocols in [&mut server.alpn_protocols, &mut client.alpn_protocols] {
             *protocols = vec![b"http/1.1".to_vec()];

@@ -3,7 +3,8 @@
 //!
 //! The cast:
 //! - `authority.rs`, `identity.rs`, `peer_name.rs`: [`ClusterAuthority`] issues a [`NodeCertificate`] to each node; with it
-//!   a [`PeerIdentity`] proves who it is, and knows others by what theirs say.
+//!   a [`PeerIdentity`] proves who it is, and knows others by what theirs say. [`NodeToken`] (`node_token.rs`) is the file in which
+//!   a node is given it, with the [`ClusterSecret`] that all nodes share.
 //! - [`message`] (pure): calls and answers, and their form in HTTP.
 //! - [`PeerServer`] (`server.rs`) listens; `inbound.rs` is one connection of another node, `admission.rs` what one node may
 //!   have of this one, `answering.rs` one call; [`PeerService`] (`service.rs`) is what the cluster implements.
@@ -24,16 +25,19 @@ mod answering;
 mod authority;
 mod client;
 mod client_config;
+mod cluster_secret;
 mod identity;
 mod inbound;
 mod interfaces;
 mod lane;
 mod liveness;
 pub mod message;
+mod node_token;
 mod outbound;
 mod path;
 mod peer_name;
 mod pool;
+mod private_file;
 mod server;
 mod server_config;
 mod service;
@@ -42,11 +46,16 @@ mod socket;
 pub use authority::{ClusterAuthority, NodeCertificate, Validity, make_authority};
 pub use client::{CheckedBytes, HeartbeatSource, PeerClient};
 pub use client_config::PeerClientConfig;
+pub use cluster_secret::ClusterSecret;
 pub use identity::PeerIdentity;
 pub use interfaces::local_addresses;
 pub use liveness::{HEARTBEAT, IncarnationSeen, Liveness, MISSED_MAX};
+pub use node_token::NodeToken;
 pub use path::{LEFT_FOR, LocalAddress, PathId, PathReport, PathTable, PeerPath, paths_between};
 pub use peer_name::PeerName;
 pub use server::PeerServer;
 pub use server_config::PeerServerConfig;
 pub use service::{PeerCaller, PeerService, ReadAnswer};
+
+/// The version of the wire that the nodes of this build speak.
+pub const WIRE: u32 = 1;

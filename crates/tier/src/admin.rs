@@ -3,6 +3,7 @@
 //! By a Unix socket for the tier's own user, and by TCP, where a change needs the token; who may ask what is in `guard.rs`.
 
 mod audit;
+mod cluster;
 mod flush;
 mod guard;
 mod jobs;
@@ -36,6 +37,8 @@ use tokio::sync::watch;
 use types::ErrorKind;
 use vfs::Vfs;
 
+use crate::cluster_node::ClusterDesk;
+
 use jobs::Jobs;
 
 pub use audit::Audit;
@@ -58,6 +61,8 @@ pub struct Admin {
     pub s3: Option<S3Facts>,
     /// Where the tree is mounted on this machine.
     pub mount: Option<PathBuf>,
+    /// In a cluster.
+    pub cluster: Option<ClusterDesk>,
     /// Clients of the fronts that were cut short.
     pub offenders: Arc<Offenders>,
     /// With files of the cache directory that were damaged, found at the start.
@@ -165,6 +170,9 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/journal", get(journal::list))
         .route("/v1/journal/{operation}", get(journal::show))
         .route("/v1/journal/drop", post(journal::drop))
+        .route("/v1/nodes", get(cluster::nodes))
+        .route("/v1/nodes/change", post(cluster::change))
+        .route("/v1/placement", get(cluster::placement))
         .route("/v1/jobs", get(listed::all))
         .route("/v1/jobs/{job}/stop", post(listed::stop))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/reference.md"))

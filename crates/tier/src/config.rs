@@ -1,6 +1,7 @@
 //! forebay.toml as it is typed. Values are checked where they stand, so that an error names its line.
 
 mod back;
+mod cluster;
 mod s3;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use types::{Error, ErrorKind, Result};
 use vfs::WritePolicy;
 
 pub use back::{Conflicts, Hours, JournalSize, JournalTable, Rate};
+pub use cluster::{ClusterTable, EtcdTable};
 pub use s3::{BucketTable, KeyTable, S3};
 
 #[derive(Debug, Default, Deserialize)]
@@ -32,6 +34,7 @@ pub struct ConfigFile {
     pub mount: MountRules,
     pub admin: AdminTable,
     pub journal: JournalTable,
+    pub cluster: ClusterTable,
     pub junction: Vec<JunctionTable>,
 }
 
@@ -218,6 +221,12 @@ pub struct JunctionTable {
     pub flush_windows: Option<Vec<Hours>>,
     #[serde(default)]
     pub conflicts: Option<Conflicts>,
+    /// In a cluster: nodes that keep each stripe of its files; absent: 1.
+    #[serde(default)]
+    pub copies: Option<usize>,
+    /// In a cluster: only nodes with a label within it keep its files; absent: all.
+    #[serde(default)]
+    pub topology: Option<String>,
 }
 
 /// `"through"`, `"back"` or `"read-only"`.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
-use types::Result;
+use types::{Error, ErrorKind, Result};
 use vfs::{NewJunction, Vfs, WritePolicy};
 
 use crate::admin::{Admin, Who};
@@ -167,6 +167,10 @@ impl Live {
     }
 
     async fn add_junction(&mut self, added: &JunctionSettings, new: &Settings) -> Result<()> {
+        if self.settings.cluster.is_some() {
+            let why = "a node of a cluster takes a new junction at its start; restart it";
+            return Err(Error::new(ErrorKind::NotSupported, "add the junction", why));
+        }
         let metadata: PathBuf = wire_up::metadata_of(&self.settings);
         let junction = wire_up::junction(added, &metadata, &self.admin.origin_metrics).await?;
         if added.write == WritePolicy::Back
@@ -270,6 +274,7 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
     compare("[admin]", old.admin == new.admin);
     compare("--mount", old.mount == new.mount);
     compare("[mount]", old.mount_patience == new.mount_patience);
+    compare("[cluster]", same(&old.cluster, &new.cluster));
     let of_s3 = |settings: &Settings| {
         let s3 = settings.s3.as_ref()?;
         Some(format!("{:?}", (s3.listen, &s3.region, &s3.domain, &s3.buckets, &s3.certificate)))
@@ -277,8 +282,14 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
     compare("[s3] listen, region, domain, certificate, [[s3.bucket]]", of_s3(old) == of_s3(new));
     for junction in &new.junctions {
         let Some(known) = old.junctions.iter().find(|known| known.path == junction.path) else { continue };
-        let of =
-            |it: &JunctionSettings| [("origin", format!("{:?}", it.origin)), ("write", it.write.to_string())];
+        let of = |it: &JunctionSettings| {
+            [
+                ("origin", format!("{:?}", it.origin)),
+                ("write", it.write.to_string()),
+                ("copies", format!("{:?}", it.copies)),
+                ("topology", format!("{:?}", it.topology)),
+            ]
+        };
         let differing = differing(&of(known), &of(junction)).into_iter();
         keys.extend(differing.map(|key| format!("{key} of {}", junction.path)));
     }

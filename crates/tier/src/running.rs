@@ -15,6 +15,7 @@ use types::{Error, ErrorKind, Result};
 use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
 
 use crate::admin::{self, Admin};
+use crate::cluster_node::RunningNode;
 use crate::reload::{Again, Live, Reloading};
 use crate::settings::JunctionSettings;
 use crate::wire_up::{Mount, Tier};
@@ -54,6 +55,7 @@ pub struct RunningTier {
     stop: watch::Sender<bool>,
     nfs: Option<JoinHandle<()>>,
     s3: Option<JoinHandle<()>>,
+    node: Option<RunningNode>,
     to_mount: Option<Mount>,
     mounted: Option<FuseMount>,
     operator: JoinHandle<()>,
@@ -72,6 +74,7 @@ impl RunningTier {
             stop,
             nfs: tier.nfs.map(|nfs| tokio::spawn(nfs.serve(stopped.clone()))),
             s3: tier.s3.map(|s3| tokio::spawn(s3.serve(stopped.clone()))),
+            node: tier.node.map(|node| node.start(stopped.clone())),
             to_mount: tier.mount,
             mounted: None,
             vfs: tier.admin.vfs.clone(),
@@ -143,6 +146,9 @@ impl RunningTier {
         };
         if tokio::time::timeout(DRAIN, drained).await.is_err() {
             warn!("some calls did not end in time");
+        }
+        if let Some(node) = self.node {
+            node.stop().await;
         }
         for (file, bytes) in self.vfs.flush(FLUSH).await {
             warn!(%file, "{bytes} bytes that clients wrote are not stored at the origin");

@@ -2,6 +2,7 @@
 //! wrong without asking anybody is refused here, in one line that says what would be right.
 
 mod back;
+mod cluster;
 mod s3;
 
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::cluster::NodeLabel;
 use front_nfs::{ExportRule, Squash};
 use namespace::config::DIRECTORY_NAMES_MAX;
 use namespace::{Freshness, JunctionRules};
@@ -21,6 +23,7 @@ use crate::config;
 use crate::origins;
 
 pub use back::JournalSettings;
+pub use cluster::ClusterSettings;
 pub use s3::S3Settings;
 
 /// Where the operator's commands are answered unless said otherwise.
@@ -33,6 +36,7 @@ const PATIENCE_MIN: Duration = Duration::from_secs(5);
 /// A page of any origin is to fit.
 const DIRECTORY_NAMES_MIN: u64 = 10_000;
 const CACHE_DESCRIPTORS_MAX: usize = 16_384;
+const COPIES_MAX: usize = 16;
 /// For what must not fail because clients connect: segments, databases, origins, the operator.
 const DESCRIPTORS_RESERVED: usize = 256;
 
@@ -51,6 +55,13 @@ pub struct Overrides {
     /// The policy of all junctions, whatever the file says.
     pub write: Option<String>,
     pub accept_journal_damage: bool,
+    /// `etcd://e1:2379/show`.
+    pub cluster: Option<String>,
+    pub token: Option<PathBuf>,
+    /// The node's name.
+    pub node: Option<String>,
+    /// For the other nodes.
+    pub addresses: Vec<SocketAddr>,
     /// The commit of the program, for metrics.
     pub commit: Option<&'static str>,
 }
@@ -77,6 +88,8 @@ pub struct Settings {
     /// What is logged; absent: what is for a tier.
     pub log: Option<String>,
     pub admin: AdminSettings,
+    /// Absent: the tier is alone.
+    pub cluster: Option<ClusterSettings>,
     /// The commit of the program, or `unknown`.
     pub commit: &'static str,
 }
@@ -102,6 +115,10 @@ pub struct JunctionSettings {
     pub write: WritePolicy,
     /// If it is written `back`.
     pub flush: FlushPolicy,
+    /// In a cluster; absent: 1.
+    pub copies: Option<usize>,
+    /// In a cluster; absent: all nodes keep its files.
+    pub topology: Option<NodeLabel>,
 }
 
 impl JunctionSettings {
@@ -205,6 +222,11 @@ impl Settings {
             junctions.push(JunctionSettings { write: write.unwrap_or_default().0, ..parse_junction(typed)? });
         }
         check_places(&junctions, &lines)?;
+        let cluster = ClusterSettings::build(file.cluster, &file.source, args, cache.size_max)?;
+        for (at, junction) in junctions.iter().enumerate() {
+            let line = lines.get(at).and_then(Option::as_deref);
+            cluster::check_junction(junction, cluster.is_some()).map_err(|e| at_line(e, line))?;
+        }
         check_mount(args.mount.as_deref(), &junctions)?;
         let exports = exports(file.nfs.export, &file.source, &junctions)?;
         let paths: Vec<&str> = junctions.iter().map(|junction| junction.path.as_str()).collect();
@@ -228,6 +250,7 @@ impl Settings {
                 metrics: file.admin.metrics.map(|address| address.0),
                 hosts: file.admin.hosts,
             },
+            cluster,
         })
     }
 }
@@ -251,6 +274,8 @@ fn junction(typed: &config::JunctionTable, write: Option<config::Write>) -> Resu
         stale_if_error: typed.stale_if_error.map(|span| span.0),
         directory_names_max: names_max(typed.directory_names_max)?,
         write,
+        copies: typed.copies.map(copies).transpose()?,
+        topology: typed.topology.as_deref().map(str::parse).transpose()?,
     })
 }
 
@@ -298,7 +323,16 @@ pub fn parse_junction(typed: &str) -> Result<JunctionSettings> {
         directory_names_max: DIRECTORY_NAMES_MAX,
         write: config::Write::default().0,
         flush: back::default_flush_policy(),
+        copies: None,
+        topology: None,
     })
+}
+
+fn copies(typed: usize) -> Result<usize> {
+    match typed {
+        1..=COPIES_MAX => Ok(typed),
+        _ => refuse(format!("copies = {typed}; write a number from 1 to {COPIES_MAX}")),
+    }
 }
 
 fn write_policy(typed: &str) -> Result<config::Write> {

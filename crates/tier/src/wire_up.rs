@@ -23,6 +23,7 @@ use vfs::{Journaling, Vfs, WritePolicy};
 
 use crate::admin::{self, Admin, Audit, Doors, Guard, NfsFacts, Refusals, S3Facts};
 use crate::boot_clock;
+use crate::cluster_node::{ClusterNode, ListeningNode};
 use crate::database_up::DatabaseUp;
 use crate::door::{self, Door, Token};
 use crate::handle_key::{self, HandleKey};
@@ -41,6 +42,8 @@ pub struct Tier {
     pub nfs: Option<NfsServer>,
     pub s3: Option<S3Server>,
     pub mount: Option<Mount>,
+    /// In a cluster.
+    pub node: Option<ListeningNode>,
     pub admin: Arc<Admin>,
     pub doors: Doors,
     /// Of the NFS server, to be replaced while it runs.
@@ -74,11 +77,20 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let cache = Cache::open(settings.cache.clone())?;
     cache.register(&mut registry);
 
+    let mut node = match &settings.cluster {
+        Some(cluster) => Some(ClusterNode::join(settings, cluster).await?),
+        None => None,
+    };
+
     let metadata = metadata_of(settings);
     let used = metadata.exists();
     let mut junctions = Vec::new();
     for (junction, store) in settings.junctions.iter().zip(open_stores(settings, &metadata).await?) {
-        junctions.push(around(store, junction, &origin_metrics));
+        let junction = around(store, junction, &origin_metrics);
+        junctions.push(match &mut node {
+            Some(node) => node.place(junction)?,
+            None => junction,
+        });
     }
 
     let namespace = Namespace::open_with_clock(
@@ -110,7 +122,10 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let mut lost = Vec::new();
     let nfs = match settings.nfs {
         Some(listen) => {
-            let (key, lost_handles) = handle_key::of(&settings.dir, used)?;
+            let (key, lost_handles) = match &node {
+                Some(node) => (node.handle_key(), None),
+                None => handle_key::of(&settings.dir, used)?,
+            };
             lost.extend(lost_handles);
             Some(nfs_server(listen, settings, key, exports.clone(), &shared_budgets, &vfs).await?)
         }
@@ -139,6 +154,15 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         mount.metrics.register(&mut registry);
     }
 
+    let desk = node.as_ref().map(ClusterNode::desk);
+    let node = match node {
+        Some(node) => {
+            node.register(&mut registry);
+            Some(node.listen(cache.clone(), shared_budgets.offenders.clone()).await?)
+        }
+        None => None,
+    };
+
     let doors = doors(settings).await?;
     let admin = Arc::new(Admin {
         dir: std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone()),
@@ -149,6 +173,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         nfs: nfs.as_ref().map(nfs_facts).transpose()?,
         s3: s3.as_ref().map(s3_facts).transpose()?,
         mount: settings.mount.clone(),
+        cluster: desk,
         offenders: shared_budgets.offenders,
         started: Instant::now(),
         under_way: Default::default(),
@@ -162,7 +187,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
             refusals: Refusals::default(),
         },
     });
-    Ok(Tier { cache, namespace, nfs, s3, mount, admin, doors, exports })
+    Ok(Tier { cache, namespace, nfs, s3, mount, node, admin, doors, exports })
 }
 
 pub fn metadata_of(settings: &Settings) -> PathBuf {
@@ -190,6 +215,7 @@ fn around(
     namespace::Junction {
         path: junction.path.clone(),
         origin: Retry::new(limited, RetryConfig::default()),
+        id: None,
         files: junction.files,
         directories: junction.directories,
         negative_ttl: junction.negative_ttl,

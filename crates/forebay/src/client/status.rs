@@ -66,6 +66,7 @@ fn all_told(status: &Value) -> Vec<String> {
         let scheme = if status["s3"]["tls"] == true { "https" } else { "http" };
         lines.push(format!("s3        {scheme}://{address}, {} connections", status["s3"]["connections"]));
     }
+    lines.extend(cluster(&status["cluster"]));
     if let Some(dir) = status["mount"].as_str() {
         lines.push(format!("mount     {dir}"));
     }
@@ -95,6 +96,28 @@ fn all_told(status: &Value) -> Vec<String> {
     for one in array(&status["junctions"]) {
         lines.extend(junction(one));
     }
+    lines
+}
+
+/// Of a node of a cluster; nothing where the tier is alone.
+fn cluster(cluster: &Value) -> Vec<String> {
+    if cluster.is_null() {
+        return Vec::new();
+    }
+    let security = if cluster["secure"] == true { "" } else { ", INSECURE: nodes have no certificates" };
+    let mut lines = vec![format!(
+        "cluster   {} as {}, map {}: {} up, {} draining, {} out ({}){security}",
+        text(&cluster["url"]),
+        text(&cluster["name"]),
+        cluster["map"],
+        cluster["up"],
+        cluster["draining"],
+        cluster["out"],
+        text(&cluster["membership"]),
+    )];
+    let silent = array(&cluster["silent"]).iter();
+    lines.extend(silent.map(|node| format!("ALARM     node {} does not answer this one", text(node))));
+    lines.extend(array(&cluster["alarms"]).iter().map(|alarm| format!("ALARM     {}", text(&alarm["text"]))));
     lines
 }
 

@@ -170,16 +170,14 @@ async fn a_heartbeat_speaks_of_nobody_but_its_sender() {
 }
 
 #[test]
-fn files_that_do_not_belong_together_are_refused() {
+fn keys_and_certificates_that_do_not_belong_together_are_refused() {
     let ours = make_authority("a").expect("made");
     let mut mixed = ours.issue("x", NodeId(1)).expect("issued");
     mixed.key_pem = ours.issue("y", NodeId(2)).expect("issued").key_pem;
     assert!(PeerIdentity::new(&mixed).is_err(), "the key of another certificate");
-    let dir = tempfile::tempdir().expect("a directory");
-    let dir = dir.path().join("node");
-    ours.issue("x", NodeId(7)).expect("issued").write(&dir).expect("written");
-    let us = PeerIdentity::load(&dir).expect("it is whole");
+    let mut whole = ours.issue("x", NodeId(7)).expect("issued");
+    let us = PeerIdentity::new(&whole).expect("it is whole");
     assert_eq!((us.cluster(), us.node(), us.is_secure()), ("a", NodeId(7), true));
-    std::fs::write(dir.join("node.crt"), "nothing").expect("written");
-    assert!(PeerIdentity::load(&dir).is_err());
+    whole.certificate_pem = "nothing".to_owned();
+    assert!(PeerIdentity::new(&whole).is_err());
 }

@@ -7,6 +7,7 @@ use types::{FileKind, Timestamp};
 use vfs::{AlarmKind, StatOut, Unflushed};
 
 use super::Admin;
+use super::cluster;
 use super::paths;
 
 /// An origin that refuses one thing may refuse a hundred thousand.
@@ -65,6 +66,7 @@ pub fn status(admin: &Admin) -> Value {
         }),
         "clients_cut": clients_cut(admin),
         "mount": admin.mount.as_ref().map(|dir| dir.display().to_string()),
+        "cluster": admin.cluster.as_ref().map(cluster::summary),
     })
 }
 

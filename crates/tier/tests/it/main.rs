@@ -1,3 +1,4 @@
 //! Whole tiers, as they run, in this process.
 
+mod cluster;
 mod several;

@@ -39,7 +39,7 @@ async fn read(client: &NfsOrigin, name: &'static str) -> Vec<u8> {
     client.read(&reference, version, ByteRange::new(0, attr.size)).await.expect("read").to_vec()
 }
 
-async fn find(client: &NfsOrigin, name: &'static str) -> Object {
+pub(crate) async fn find(client: &NfsOrigin, name: &'static str) -> Object {
     let root = client.root().await.expect("a root").reference;
     client.lookup(&root, &Name::new(name).expect("a name")).await.expect("there")
 }

@@ -1,0 +1,156 @@
+//! The cluster as its operator sees it from any node: who is in it, where a file lies, and what becomes of a node.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use cache::CacheKey;
+use cluster::{MapNode, NodeState};
+use members::{MembershipStatus, NodeChange, RaisedAlarm};
+use node::{HeldCopy, StripeListing};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use types::FileKind;
+
+use super::{Admin, AdminAnswer, Body, Problem, decode, paths};
+use crate::cluster_node::ClusterDesk;
+
+fn desk(admin: &Admin) -> Result<&ClusterDesk, Problem> {
+    let alone = "this tier is in no cluster; one that is was started with --cluster etcd://...";
+    admin.cluster.as_ref().ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, alone))
+}
+
+/// For `status`.
+pub fn summary(desk: &ClusterDesk) -> Value {
+    let news = desk.news.borrow().clone();
+    let view = &desk.reads.view;
+    let map = view.map();
+    let count = |state: NodeState| map.nodes().iter().filter(|node| node.state == state).count();
+    let silent = map.nodes().iter().filter(|node| view.is_passed_over(node.id));
+    json!({
+        "id": news.cluster.map(|id| id.to_string()),
+        "url": desk.coordinator.url(),
+        "node": view.own().to_string(),
+        "name": map.node(view.own()).map(|node| node.name.as_str()),
+        "secure": desk.is_secure,
+        "membership": membership(&news.status),
+        "map": map.number(),
+        "up": count(NodeState::Up),
+        "draining": count(NodeState::Draining),
+        "out": count(NodeState::Out),
+        "silent": silent.map(|node| node.name.as_str()).collect::<Vec<_>>(),
+        "alarms": news.alarms.iter().map(alarm).collect::<Vec<_>>(),
+    })
+}
+
+fn membership(status: &MembershipStatus) -> Value {
+    match status {
+        MembershipStatus::Starting => json!("starting"),
+        MembershipStatus::Waiting(why) => json!(format!("waiting: {why}")),
+        MembershipStatus::FromFile(why) => json!(format!("by the last map that it knew: {why}")),
+        MembershipStatus::Joined => json!("joined"),
+        MembershipStatus::Refused(error) => json!(format!("refused: {error}")),
+    }
+}
+
+fn alarm(alarm: &RaisedAlarm) -> Value {
+    json!({ "text": alarm.alarm.to_string(), "since": alarm.since.as_secs() })
+}
+
+pub async fn nodes(State(admin): State<Arc<Admin>>) -> AdminAnswer {
+    let desk = desk(&admin)?;
+    let map = desk.reads.view.map();
+    let told = map.nodes().iter().map(|node| self::node(desk, node));
+    Ok(Json(json!({ "cluster": summary(desk), "nodes": told.collect::<Vec<_>>() })))
+}
+
+fn node(desk: &ClusterDesk, node: &MapNode) -> Value {
+    let view = &desk.reads.view;
+    json!({
+        "name": node.name,
+        "id": node.id.to_string(),
+        "state": node.state.name(),
+        "answers": node.id == view.own() || !view.is_passed_over(node.id),
+        "here": node.id == view.own(),
+        "addresses": node.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "weight": node.weight,
+        "label": node.label.to_string(),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToChange {
+    /// Its name or its id.
+    node: String,
+    change: ChangeWord,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ChangeWord {
+    Drain,
+    Undrain,
+    Leave,
+    Forget,
+}
+
+pub async fn change(State(admin): State<Arc<Admin>>, body: Body) -> AdminAnswer {
+    let desk = desk(&admin)?;
+    let wrong = |e: String| {
+        let message =
+            format!(r#"send {{"node": "n1", "change": "drain"}}: drain, undrain, leave or forget ({e})"#);
+        Problem::new(StatusCode::BAD_REQUEST, message)
+    };
+    let body = body.map_err(|e| wrong(e.to_string()))?;
+    let ToChange { node, change } = serde_json::from_slice(&body).map_err(|e| wrong(e.to_string()))?;
+    let change = match change {
+        ChangeWord::Drain => NodeChange::Drain,
+        ChangeWord::Undrain => NodeChange::Undrain,
+        ChangeWord::Leave => NodeChange::Leave,
+        ChangeWord::Forget => NodeChange::Forget,
+    };
+    let id = members::change_node(&*desk.coordinator, &node, change).await?;
+    Ok(Json(json!({ "node": id.to_string() })))
+}
+
+pub async fn placement(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) -> AdminAnswer {
+    let desk = desk(&admin)?;
+    let query = query.unwrap_or_default();
+    let Some(path) = query.strip_prefix("path=") else {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "say which file: /v1/placement?path=/show/scene"));
+    };
+    let path = decode(path)?;
+    let stat = admin.vfs.stat(&path).await?;
+    if stat.node.attr.kind != FileKind::Regular {
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "only a file has stripes; name one"));
+    }
+    let key = CacheKey { file: stat.node.id, version: stat.version, size: stat.node.attr.size };
+    let stripes = desk.reads.list_stripes(&admin.cache, stat.node.junction, &key).await;
+    let Some(stripes) = stripes else {
+        let message = "the junction of this file is not spread over the nodes at the moment";
+        return Err(Problem::new(StatusCode::CONFLICT, message));
+    };
+    let stripes: Vec<Value> = stripes.iter().map(|listed| stripe(desk, listed)).collect();
+    Ok(Json(json!({
+        "path": paths::encode(&path),
+        "size": key.size,
+        "version": key.version.to_string(),
+        "map": desk.reads.view.number(),
+        "stripes": stripes,
+    })))
+}
+
+fn stripe(desk: &ClusterDesk, listed: &StripeListing) -> Value {
+    let map = desk.reads.view.map();
+    let copy = |copy: &HeldCopy| {
+        let name = map.node(copy.node).map_or_else(|| copy.node.to_string(), |node| node.name.clone());
+        json!({ "node": name, "percent": copy.percent })
+    };
+    json!({
+        "offset": listed.range.offset,
+        "bytes": listed.range.length,
+        "copies": listed.copies.iter().map(copy).collect::<Vec<_>>(),
+    })
+}

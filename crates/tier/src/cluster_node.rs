@@ -1,0 +1,262 @@
+//! A tier as a node of a cluster: it joins, asks the other nodes for bytes that they keep, and answers theirs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use cache::Cache;
+use coordinator::{Coordinator, etcd::Etcd};
+use fair::Offenders;
+use members::{CertifiedNode, JunctionProfile, Membership, MembershipConfig, MembershipNews, NodeProfile};
+use node::{ClusterReads, ClusterView, JunctionPlacement, NodeService, PeerTable, Placed, ServedJunctions};
+use peer::message::Heartbeat;
+use peer::{
+    ClusterSecret, HeartbeatSource, NodeToken, PeerClientConfig, PeerIdentity, PeerServer, PeerServerConfig,
+};
+use prometheus_client::registry::Registry;
+use siphasher::sip::SipHasher13;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+use types::{Error, ErrorKind, JunctionId, Result};
+
+use crate::handle_key::HandleKey;
+use crate::settings::{ClusterSettings, JunctionSettings, Settings};
+
+/// This node, in the cluster and not answering the others yet.
+pub struct ClusterNode {
+    membership: Membership,
+    coordinator: Arc<dyn Coordinator>,
+    identity: PeerIdentity,
+    secret: ClusterSecret,
+    listen: PeerServerConfig,
+    ids: BTreeMap<String, JunctionId>,
+    /// This node's own ways to the stores.
+    served: ServedJunctions,
+    reads: Arc<ClusterReads>,
+    heartbeat: HeartbeatSource,
+    /// Of the maps, when the view was made.
+    history: u64,
+}
+
+/// What the operator's interface tells of the cluster, and does to it.
+#[derive(Clone)]
+pub struct ClusterDesk {
+    pub news: watch::Receiver<Arc<MembershipNews>>,
+    pub reads: Arc<ClusterReads>,
+    pub coordinator: Arc<dyn Coordinator>,
+    pub is_secure: bool,
+}
+
+impl ClusterNode {
+    /// Joins the cluster, which takes as long as etcd is away; a node that was in it before starts with the map that it knew last.
+    ///
+    /// Errors: those of [`NodeToken::read`], [`PeerIdentity::new`], [`Membership::start`] and [`Membership::first_map`].
+    pub async fn join(settings: &Settings, cluster: &ClusterSettings) -> Result<ClusterNode> {
+        let token = cluster.token.as_deref().map(NodeToken::read).transpose()?;
+        let known = token.as_ref().map(|token| PeerIdentity::new(&token.certificate)).transpose()?;
+        let certified = known.as_ref().map(certified).transpose()?;
+        let name = cluster.name.clone().or(token.as_ref().map(|token| token.name.clone()));
+        let coordinator: Arc<dyn Coordinator> = Arc::new(Etcd::new(cluster.etcd()).await?);
+        let profile = NodeProfile {
+            name: name.unwrap_or_default(),
+            addresses: cluster.addresses.clone(),
+            admin: Some(settings.admin.listen),
+            weight: cluster.weight,
+            label: cluster.label.clone(),
+            build: build(settings),
+            wire: peer::WIRE,
+        };
+        let junctions = settings.junctions.iter().map(junction_profile).collect();
+        let config =
+            MembershipConfig { certified, ..MembershipConfig::new(settings.dir.clone(), profile, junctions) };
+        info!(cluster = %cluster.url, "joining the cluster");
+        let membership = Membership::start(coordinator.clone(), config)?;
+        membership.first_map().await?;
+        let news = await_junctions(&membership, &settings.junctions).await?;
+        let (Some(map), Some(id)) = (news.map.clone(), news.cluster) else {
+            return Err(Error::new(ErrorKind::Unavailable, "join the cluster:", "it has no map"));
+        };
+        let node = membership.node();
+        let (identity, secret) = match (known, token) {
+            (Some(identity), Some(token)) => (identity, token.secret),
+            _ => {
+                let id = id.to_string();
+                (PeerIdentity::insecure(&id, node)?, ClusterSecret::insecure(&id))
+            }
+        };
+        let placements = settings.junctions.iter().filter_map(|junction| {
+            let copies = junction.copies.unwrap_or(1);
+            let placement =
+                JunctionPlacement { copies, topology: junction.topology.clone().unwrap_or_default() };
+            Some((*news.junctions.get(&junction.path)?, placement))
+        });
+        let view = Arc::new(ClusterView::new(node, map, placements.collect()));
+        for id in news.conflicted.iter().filter_map(|path| news.junctions.get(path)) {
+            view.withdraw(*id);
+        }
+        let (known, incarnation, build) = (view.clone(), membership.incarnation().0, build(settings));
+        let heartbeat: HeartbeatSource =
+            Arc::new(move || Heartbeat { node, incarnation, map: known.number(), build: build.clone() });
+        let peers =
+            PeerTable::new(identity.clone(), PeerClientConfig::default(), heartbeat.clone(), view.clone());
+        let reads = Arc::new(ClusterReads::new(view, peers, node::Metrics::default()));
+        info!(%node, cluster = %id, map = reads.view.number(), "this node is in the cluster");
+        Ok(ClusterNode {
+            membership,
+            coordinator,
+            identity,
+            secret,
+            listen: PeerServerConfig { listen: cluster.addresses.clone(), ..Default::default() },
+            ids: news.junctions.clone(),
+            served: HashMap::new(),
+            reads,
+            heartbeat,
+            history: news.history,
+        })
+    }
+
+    /// The junction under its id in the cluster, with an origin whose bytes come from the nodes that keep them.
+    pub fn place(&mut self, junction: namespace::Junction) -> Result<namespace::Junction> {
+        let missing = || Error::new(ErrorKind::Config, "place the junction", &junction.path);
+        let id = *self.ids.get(&junction.path).ok_or_else(missing)?;
+        self.served.insert(id, junction.origin.clone());
+        let origin = Placed::new(junction.origin.clone(), id, self.reads.clone());
+        Ok(namespace::Junction { id: Some(id), origin, ..junction })
+    }
+
+    /// The key of NFS handles: the same at all nodes.
+    pub fn handle_key(&self) -> HandleKey {
+        self.secret.key_for("NFS handles")
+    }
+
+    pub fn register(&self, registry: &mut Registry) {
+        self.reads.metrics.register(registry);
+    }
+
+    pub fn desk(&self) -> ClusterDesk {
+        ClusterDesk {
+            news: self.membership.news(),
+            reads: self.reads.clone(),
+            coordinator: self.coordinator.clone(),
+            is_secure: self.identity.is_secure(),
+        }
+    }
+
+    /// Binds the addresses at which the other nodes reach this one.
+    pub async fn listen(self, cache: Arc<Cache>, offenders: Arc<Offenders>) -> Result<ListeningNode> {
+        let service = NodeService::new(self.reads.clone(), cache, self.served, self.heartbeat);
+        let service = Arc::new(service);
+        let config = PeerServerConfig { offenders, ..self.listen };
+        let server = PeerServer::bind(config, self.identity, service.clone()).await?;
+        let (membership, reads, history) = (self.membership, self.reads, self.history);
+        Ok(ListeningNode { membership, server, service, reads, history })
+    }
+}
+
+/// A node whose port for the others is bound.
+pub struct ListeningNode {
+    membership: Membership,
+    server: PeerServer,
+    service: Arc<NodeService>,
+    reads: Arc<ClusterReads>,
+    history: u64,
+}
+
+impl ListeningNode {
+    /// Answers the other nodes, sends them heartbeats and follows the news, until `stop` is true.
+    pub fn start(self, stop: watch::Receiver<bool>) -> RunningNode {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(self.server.serve(stop.clone()));
+        tasks.spawn(self.reads.peers.clone().beat(stop));
+        tasks.spawn(follow(self.membership.news(), self.reads.view.clone(), self.service, self.history));
+        RunningNode { membership: self.membership, tasks }
+    }
+}
+
+/// A node that answers the others.
+pub struct RunningNode {
+    membership: Membership,
+    tasks: JoinSet<()>,
+}
+
+impl RunningNode {
+    /// Ends the node's sign of life. The calls that run were waited for by whoever ended the server.
+    pub async fn stop(mut self) {
+        self.tasks.abort_all();
+        self.membership.stop().await;
+    }
+}
+
+/// Hands each new map to the view. A junction that the cluster has under another id than this process is asked of no other node and
+/// answered to none from then on: the same id is another junction there.
+async fn follow(
+    mut news: watch::Receiver<Arc<MembershipNews>>,
+    view: Arc<ClusterView>,
+    service: Arc<NodeService>,
+    mut history: u64,
+) {
+    loop {
+        let now = news.borrow_and_update().clone();
+        if let Some(map) = now.map.clone() {
+            if now.history > history {
+                history = now.history;
+                view.begin_anew(map);
+            } else {
+                view.advance(map);
+            }
+        }
+        for id in now.conflicted.iter().filter_map(|path| now.junctions.get(path)) {
+            if view.withdraw(*id) {
+                service.withdraw(*id);
+                warn!(junction = %id, "the cluster has another id for this junction: this node reads its bytes by itself until it is restarted");
+            }
+        }
+        if news.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The news in which each junction has its id.
+async fn await_junctions(
+    membership: &Membership,
+    junctions: &[JunctionSettings],
+) -> Result<Arc<MembershipNews>> {
+    let mut news = membership.news();
+    let has_all = |now: &Arc<MembershipNews>| {
+        junctions.iter().all(|junction| now.junctions.contains_key(&junction.path)) && now.map.is_some()
+    };
+    let over = |_| Error::new(ErrorKind::Unavailable, "join the cluster:", "the node ends");
+    if !has_all(&membership.now()) {
+        info!("waiting until the cluster has an id for each junction");
+    }
+    news.wait_for(has_all).await.map(|now| now.clone()).map_err(over)
+}
+
+/// Who a node is by its certificate.
+fn certified(identity: &PeerIdentity) -> Result<CertifiedNode> {
+    Ok(CertifiedNode { cluster: identity.cluster().parse()?, node: identity.node() })
+}
+
+fn build(settings: &Settings) -> String {
+    format!("{} ({})", env!("CARGO_PKG_VERSION"), settings.commit)
+}
+
+fn junction_profile(junction: &JunctionSettings) -> JunctionProfile {
+    let mut hasher = SipHasher13::new();
+    for (key, value) in junction.rules_by_name() {
+        hasher.write(key.as_bytes());
+        hasher.write(value.as_bytes());
+        hasher.write_u8(0);
+    }
+    let placement =
+        format!("{:?} {:?}", junction.copies.unwrap_or(1), junction.topology.clone().unwrap_or_default());
+    hasher.write(junction.write.to_string().as_bytes());
+    hasher.write(placement.as_bytes());
+    JunctionProfile {
+        path: junction.path.clone(),
+        url: junction.origin.url(),
+        digest: format!("{:016x}", hasher.finish()),
+    }
+}

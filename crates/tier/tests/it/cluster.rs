@@ -1,0 +1,245 @@
+//! Three tiers in this process are a cluster: one etcd, one store, and an NFS client of each.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use coordinator::{EtcdConfig, etcd::Etcd};
+use origin::Origin;
+use origin_nfs::NfsOrigin;
+use peer::{ClusterAuthority, make_authority};
+use quantity::Address;
+use testkit::etcd::{EtcdServers, with_etcd};
+use testkit::ports::free_port;
+use tier::running::RunningTier;
+use tier::settings::{Overrides, Settings};
+use tier::wire_up;
+use types::{ByteRange, NodeId};
+
+use crate::several::find;
+
+const MIB: usize = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Stage {
+    etcd: EtcdServers,
+    authority: ClusterAuthority,
+    dir: tempfile::TempDir,
+    nodes: Vec<ServedNode>,
+}
+
+struct ServedNode {
+    running: RunningTier,
+    client: Arc<NfsOrigin>,
+}
+
+impl Stage {
+    async fn make(etcd: EtcdServers, nodes: u64) -> Stage {
+        let dir = tempfile::tempdir().expect("made");
+        let far = dir.path().join("far");
+        std::fs::create_dir(&far).expect("made");
+        std::fs::set_permissions(&far, std::fs::Permissions::from_mode(0o777)).expect("opened to all");
+        let client = Etcd::new(EtcdConfig::new(etcd.url().parse().expect("a URL"))).await.expect("clients");
+        let id = members::init(&client, peer::WIRE, None).await.expect("a new cluster");
+        let authority = make_authority(&id.to_string()).expect("an authority");
+        let mut stage = Stage { etcd, authority, dir, nodes: Vec::new() };
+        for number in 1..=nodes {
+            let node = stage.serve(number, "").await.expect("in the cluster");
+            stage.nodes.push(node);
+        }
+        stage.all_see(nodes as usize).await;
+        stage
+    }
+
+    fn far(&self) -> PathBuf {
+        self.dir.path().join("far")
+    }
+
+    /// The file has `length` bytes that say where they are.
+    fn write(&self, name: &str, length: usize) -> Vec<u8> {
+        let bytes: Vec<u8> = (0..length).map(|at| (at / 7 + at % 251 + name.len()) as u8).collect();
+        std::fs::write(self.far().join(name), &bytes).expect("written");
+        bytes
+    }
+
+    fn settings(&self, number: u64, more: &str) -> types::Result<Settings> {
+        let token = self.authority.token(&format!("n{number}"), NodeId(number)).expect("a token");
+        let path = self.dir.path().join(format!("n{number}.token"));
+        std::fs::write(&path, token.to_text().expect("text")).expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours alone");
+        let file = format!(
+            "[[junction]]\npath = \"/\"\norigin = \"file://{}\"\nfiles = \"always\"\ndirectories = \"always\"\nnegative = \"0s\"\n{more}",
+            self.far().display()
+        );
+        let any = Some(Address(([127, 0, 0, 1], 0).into()));
+        let overrides = Overrides {
+            cache: Some(self.dir.path().join(format!("cache{number}"))),
+            nfs: any,
+            admin: any,
+            cluster: Some(self.etcd.url()),
+            token: Some(path),
+            addresses: vec![SocketAddr::from(([127, 0, 0, 1], free_port()))],
+            ..Default::default()
+        };
+        Settings::build(toml::from_str(&file).expect("read"), &overrides)
+    }
+
+    async fn serve(&self, number: u64, more: &str) -> types::Result<ServedNode> {
+        let tier = wire_up::build(&self.settings(number, more)?).await?;
+        let port = tier.nfs_address()?.expect("an NFS server").port();
+        let mut running = RunningTier::start(tier);
+        running.mount().await?;
+        let url = format!("nfs://127.0.0.1:{port}/?mountport={port}");
+        let client = NfsOrigin::connect(origin_nfs::Config::from_url(&url)?).await?;
+        Ok(ServedNode { running, client })
+    }
+
+    /// Each node has a map with so many nodes, all of which answer it.
+    async fn all_see(&self, nodes: usize) {
+        let begun = Instant::now();
+        let sees = |node: &ServedNode| {
+            let desk = node.running.admin().cluster.as_ref().expect("a node");
+            let (view, map) = (&desk.reads.view, desk.reads.view.map());
+            map.nodes().len() == nodes && map.nodes().iter().all(|node| !view.is_passed_over(node.id))
+        };
+        while !self.nodes.iter().all(sees) {
+            assert!(begun.elapsed() < PATIENCE, "the nodes do not see each other");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// What all nodes together asked the store for.
+    fn far_bytes(&self) -> u64 {
+        self.nodes.iter().map(|node| node.running.admin().origin_metrics.bytes_of("/")).sum()
+    }
+
+    async fn stop(self) {
+        for node in self.nodes {
+            node.running.stop().await.expect("stopped");
+        }
+    }
+}
+
+async fn read(client: &NfsOrigin, name: &'static str) -> Vec<u8> {
+    let object = find(client, name).await;
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < object.attr.size {
+        let rest = object.attr.size - bytes.len() as u64;
+        let range = ByteRange::new(bytes.len() as u64, rest.min(MIB as u64));
+        bytes.extend(client.read(&object.reference, object.version, range).await.expect("read"));
+    }
+    bytes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_tiers_are_a_cluster_that_reads_each_byte_of_the_store_once() {
+    with_etcd("three_tiers_are_a_cluster_that_reads_each_byte_of_the_store_once", 1, async |etcd| {
+        let stage = Stage::make(etcd, 3).await;
+        let names = ["scene", "texture", "geometry", "light", "camera", "cloth"];
+        let written: Vec<Vec<u8>> =
+            names.iter().enumerate().map(|(at, name)| stage.write(name, (at + 1) * MIB + at)).collect();
+        let all: u64 = written.iter().map(|bytes| bytes.len() as u64).sum();
+        for node in &stage.nodes {
+            for (name, bytes) in names.iter().zip(&written) {
+                assert!(read(&node.client, name).await == *bytes, "{name}");
+            }
+        }
+        assert_eq!(stage.far_bytes(), all, "of each byte the store was asked once");
+        // Each did its part: with six files and a hash, one that asked for nothing has kept nothing.
+        let asked = |node: &ServedNode| node.running.admin().origin_metrics.bytes_of("/");
+        assert!(
+            stage.nodes.iter().filter(|node| asked(node) > 0).count() >= 2,
+            "{:?}",
+            stage.nodes.iter().map(asked).collect::<Vec<_>>()
+        );
+        stage.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handle_of_one_node_is_good_at_every_node() {
+    with_etcd("a_handle_of_one_node_is_good_at_every_node", 1, async |etcd| {
+        let stage = Stage::make(etcd, 2).await;
+        let bytes = stage.write("scene", 100_000);
+        let object = find(&stage.nodes[0].client, "scene").await;
+        // Under `through` each node learns names from the store by itself: the second one has to have seen the file.
+        let there = find(&stage.nodes[1].client, "scene").await;
+        assert_eq!(object.reference, there.reference, "the same handle");
+        let whole = ByteRange::new(0, bytes.len() as u64);
+        let read = stage.nodes[1].client.read(&object.reference, object.version, whole).await.expect("read");
+        assert!(read == bytes);
+        stage.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_starts_and_serves_while_etcd_is_away_if_it_was_a_member() {
+    with_etcd("a_node_starts_and_serves_while_etcd_is_away_if_it_was_a_member", 1, async |etcd| {
+        let mut stage = Stage::make(etcd, 2).await;
+        let bytes = stage.write("scene", 100_000);
+        assert!(read(&stage.nodes[0].client, "scene").await == bytes);
+        stage.etcd.kill_all();
+        let node = stage.nodes.remove(1);
+        node.running.stop().await.expect("stopped");
+        let again = stage.serve(2, "").await.expect("by its file");
+        assert!(read(&again.client, "scene").await == bytes);
+        again.running.stop().await.expect("stopped");
+        stage.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_node_cannot_be_in_a_cluster_is_refused_in_one_line() {
+    with_etcd("what_a_node_cannot_be_in_a_cluster_is_refused_in_one_line", 1, async |etcd| {
+        let mut stage = Stage::make(etcd, 1).await;
+        let refused = |outcome: types::Result<Settings>| outcome.err().expect("refused").to_string();
+        let back = refused(stage.settings(2, "write = \"back\"\n"));
+        assert!(back.contains("/ is written back, and a cluster does not do that yet"), "{back}");
+        let copies = refused(stage.settings(2, "copies = 0\n"));
+        assert!(copies.contains("write a number from 1 to 16"), "{copies}");
+        // A token of another cluster.
+        let ours = std::mem::replace(&mut stage.authority, make_authority("00000000000000ff").expect("made"));
+        let other = stage.serve(2, "").await.err().expect("refused").to_string();
+        assert!(other.contains("token is of the cluster 00000000000000ff"), "{other}");
+        // The name of a node that runs.
+        stage.authority = ours;
+        let twice = stage.serve(2, "[cluster]\nnode = \"n1\"\n").await.err().expect("refused").to_string();
+        assert!(twice.contains("has that name"), "{twice}");
+        stage.stop().await;
+    })
+    .await;
+}
+
+/// The cache directory of a tier that was alone, under other junctions.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cache_directory_with_other_ids_is_refused_and_says_what_to_do() {
+    with_etcd("a_cache_directory_with_other_ids_is_refused_and_says_what_to_do", 1, async |etcd| {
+        let stage = Stage::make(etcd, 1).await;
+        let elsewhere = tempfile::tempdir().expect("made");
+        let cache = stage.dir.path().join("cache2");
+        alone(elsewhere.path(), &cache).await;
+        let refusal = stage.serve(2, "").await.err().expect("refused").to_string();
+        assert!(refusal.contains("a cache directory of its own with --cache"), "{refusal}");
+        stage.stop().await;
+    })
+    .await;
+}
+
+async fn alone(far: &Path, cache: &Path) {
+    let any = Some(Address(([127, 0, 0, 1], 0).into()));
+    let overrides = Overrides {
+        origin: vec![format!("file://{}", far.display())],
+        cache: Some(cache.to_owned()),
+        nfs: any,
+        admin: any,
+        ..Default::default()
+    };
+    let settings = Settings::build(toml::from_str("").expect("read"), &overrides).expect("good settings");
+    let tier = wire_up::build(&settings).await.expect("built");
+    RunningTier::start(tier).stop().await.expect("stopped");
+}
