@@ -217,11 +217,14 @@ impl CachedFile {
         }
         let encoded: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes()).collect();
         let mut state = self.lock();
+        // Before the map says otherwise: entries that are not in memory are read from it.
+        let mut new = 0;
+        for block in blocks.clone() {
+            new += if state.entry(&self.map, block).is_none() { self.room_of(block) } else { 0 };
+        }
         self.map.write_all_at(&encoded, entry_offset(blocks.start))?;
         state.left = changed_at(&self.data);
-        let mut new = 0;
         for (block, entry) in blocks.zip(entries) {
-            new += if state.entry(&self.map, block).is_none() { self.room_of(block) } else { 0 };
             state.set(&self.map, block, entry, true);
         }
         Ok(new)
