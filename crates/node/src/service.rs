@@ -120,7 +120,7 @@ impl PeerService for NodeService {
         let held = self.cache.held_bytes(&key, ranges.clone()).await;
         let percent = |(held, range): (u64, &ByteRange)| (held * 100 / range.length.max(1)).min(100) as u8;
         let percent = held.into_iter().zip(&ranges).map(percent).collect();
-        Ok(HaveAnswer { map: self.reads.view.number(), percent })
+        Ok(HaveAnswer { map: self.reads.view.number(), percent, ..HaveAnswer::default() })
     }
 
     async fn ping(&self, _: PeerCaller, beat: &Heartbeat) -> Result<Heartbeat> {
