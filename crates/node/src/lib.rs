@@ -6,6 +6,7 @@
 //! - [`ClusterReads`] (`reads.rs`): goes along a route, from node to node and last of all to the origin.
 //! - [`NodeService`] (`service.rs`): answers the other nodes' calls, through the same cache.
 //! - [`PeerTable`] (`peers.rs`): calls to the other nodes, and heartbeats.
+//! - [`CopyKeeper`] (`copies.rs`): makes copies of stripes, makes them again after a loss, and counts them.
 //!
 //! The way of a read that finds nothing here: cache, [`Placed`], route. A node that keeps no copy asks one that does, which asks
 //! the stripe's primary, which alone asks the origin; each keeps what passes through it. Where a node does not answer, the next
@@ -17,6 +18,7 @@
 //! `VersionChanged` from a node ends a read; after any other error the next node on the route is asked, and the origin last. Nodes
 //! that are not in the map get no bytes. Begin with `view.rs`.
 
+mod copies;
 mod metrics;
 mod peers;
 mod placed;
@@ -24,7 +26,8 @@ mod reads;
 mod service;
 mod view;
 
-pub use metrics::{FromLabels, Metrics, ReadFrom};
+pub use copies::{CopyConfig, CopyKeeper, UnderReplicated};
+pub use metrics::{CopiesLabels, FromLabels, Metrics, ReadFrom};
 pub use peers::PeerTable;
 pub use placed::Placed;
 pub use reads::{AskedAs, ClusterReads};
