@@ -132,7 +132,7 @@ impl PeerService for NodeService {
             map: self.reads.view.number(),
             percent,
             blocks,
-            has_room: self.cache.room_for_copies() > 0 && books.is_some_and(|books| books.makes_copies()),
+            has_room: self.cache.room_for_copies() > 0,
             other: other.unwrap_or_default(),
         })
     }

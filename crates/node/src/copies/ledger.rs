@@ -15,7 +15,9 @@ const LOOK_MOST: Duration = Duration::from_secs(8);
 const TELL_AGAIN: Duration = Duration::from_secs(10);
 
 /// Stripes with fewer copies than the junction wants, of those that this node counts. Each node counts those of which it is the
-/// first to hold all that there is; the sum over the nodes is the cluster's.
+/// first to hold all that there is; the sum over the nodes is the cluster's. What is missing at a node whose cache is full is no part
+/// of it, for nothing is to be done about that: a cache that is in use is full, and lets go what was not read for long
+/// (`Metrics::copies_no_room_bytes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnderReplicated {
     pub stripes: u64,
@@ -177,10 +179,13 @@ impl CopyLedger {
         self.wants_walk && self.stripes.is_empty()
     }
 
-    /// The stripes to look at now, `max` at most.
+    /// The stripes to look at now, `max` at most, those first that have waited longest: none waits for ever behind others that
+    /// stay incomplete.
     pub fn due(&self, now: Duration, max: usize) -> Vec<(HeldStripe, JunctionId)> {
         let due = self.stripes.iter().filter(|(_, known)| known.look_at <= now);
-        due.take(max).map(|(stripe, known)| (*stripe, known.junction)).collect()
+        let mut due: Vec<_> = due.map(|(stripe, known)| (known.look_at, *stripe, known.junction)).collect();
+        due.sort_unstable_by_key(|(look_at, ..)| *look_at);
+        due.into_iter().take(max).map(|(_, stripe, junction)| (stripe, junction)).collect()
     }
 
     /// Nodes have come or gone: all is looked at as soon as may be.
@@ -304,6 +309,21 @@ mod tests {
         assert_eq!(told[..2], [0, 15]);
         ledger.look_at_all(at(60));
         assert_eq!(ledger.due(at(60), 9).len(), 1, "nodes have come or gone");
+    }
+
+    #[test]
+    fn of_many_that_stay_incomplete_each_is_looked_at_in_its_turn() {
+        let mut ledger = CopyLedger::new(100, PATIENCE);
+        (0..100).for_each(|n| assert!(ledger.watch(stripe(n), JUNCTION, at(0))));
+        let mut looked = std::collections::HashSet::new();
+        // Fewer in each second than come due again.
+        for second in 1..=30 {
+            for (one, _) in ledger.due(at(second), 5) {
+                looked.insert(one);
+                ledger.record(one, JUNCTION, &lacking(LackReason::NoNode, 1), at(second));
+            }
+        }
+        assert_eq!(looked.len(), 100);
     }
 
     #[test]

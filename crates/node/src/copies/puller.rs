@@ -95,7 +95,7 @@ impl Puller {
                 return Ok(());
             }
             tokio::time::sleep(self.books.take(range.length)).await;
-            // While it waited its version may have been replaced, and its room taken.
+            // While it waits its version may be replaced, and its room taken.
             if !self.is_wanted(job) {
                 return Ok(());
             }
@@ -103,6 +103,9 @@ impl Puller {
                 return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk takes nothing"));
             }
             let bytes = self.read(job, range).await?;
+            if !self.is_wanted(job) {
+                return Ok(());
+            }
             if !self.cache.keep_copy(&key, blocks, bytes).await {
                 return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk did not take it"));
             }
