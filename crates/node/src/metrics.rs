@@ -71,6 +71,8 @@ pub struct Metrics {
     pub dropped_pulls: Gauge,
     /// Files in the cache whose junction is not known, so that their copies are neither made nor counted.
     pub unknown_files: Gauge,
+    /// Walks over all that the cache holds that came to their end.
+    pub walks: Counter,
 }
 
 impl Metrics {
@@ -124,6 +126,11 @@ impl Metrics {
             name("unknown_files"),
             "Files in the cache whose junction is not known, as of the last walk",
             self.unknown_files.clone(),
+        );
+        registry.register(
+            name("walks"),
+            "Walks over the cache, to find what lacks copies, that came to their end",
+            self.walks.clone(),
         );
     }
 

@@ -152,6 +152,7 @@ impl Scanner {
             books.known().end_walk();
             books.ledger().end_walk();
             self.look.reads.metrics.unknown_files.set(self.unknown);
+            self.look.reads.metrics.walks.inc();
             self.walked_at = books.now();
         }
     }

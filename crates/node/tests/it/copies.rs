@@ -265,3 +265,51 @@ async fn a_node_whose_disk_is_full_stops_asking_and_goes_on_when_there_is_room()
     .await;
     assert_eq!(cluster.far_bytes(), bytes_of(&files));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_caches_are_full_what_is_read_gets_its_copies_and_a_scan_pushes_out_nothing() {
+    let copying = CopyConfig { alarm_after: Duration::ZERO, ..copying() };
+    let setup =
+        Setup { nodes: 2, copies: 2, copying: Some(copying), cache_size: 64 * MIB, ..Setup::default() };
+    let mut cluster = TestCluster::start(setup).await;
+    let old = cluster.files(100, MIB).await;
+    for file in &old {
+        read_at(&cluster, cluster.ranks(file)[0], std::slice::from_ref(file)).await;
+    }
+    // As a cache that is in use is: it has let go some of what it had.
+    until(&cluster, "both are full", async || {
+        cluster.nodes.iter().all(|node| node.cache.room_for_copies() == 0)
+            && cluster.nodes.iter().all(|node| node.metrics.pulls_waiting.get() == 0)
+    })
+    .await;
+    let new = cluster.file("new", MIB).await;
+    let primary = cluster.ranks(&new)[0];
+    read_at(&cluster, primary, std::slice::from_ref(&new)).await;
+    until(&cluster, "it has its copies", async || {
+        is_kept(&cluster, std::slice::from_ref(&new), 2, None).await
+    })
+    .await;
+    // What the two hold differs by now, and that is nobody's fault.
+    until(&cluster, "no alarm", async || cluster.nodes.iter().all(|node| alarm(node) == 0)).await;
+    let repaired = |cluster: &TestCluster| {
+        cluster.nodes.iter().map(|node| node.metrics.repair_bytes.get()).collect::<Vec<_>>()
+    };
+    let mut before = Vec::new();
+    until(&cluster, "copying has come to its end", async || {
+        before = repaired(&cluster);
+        sleep(Duration::from_millis(500)).await;
+        before == repaired(&cluster)
+    })
+    .await;
+    for _ in 0..3 {
+        let walks = |node: &TestNode| node.metrics.walks.get();
+        let earlier: Vec<u64> = cluster.nodes.iter().map(walks).collect();
+        cluster.publish();
+        until(&cluster, "all is looked at", async || {
+            cluster.nodes.iter().zip(&earlier).all(|(node, earlier)| walks(node) > *earlier)
+        })
+        .await;
+    }
+    assert_eq!(repaired(&cluster), before);
+    assert!(cluster.nodes.iter().any(|node| node.metrics.copies_no_room_bytes.get() > 0), "it was seen");
+}

@@ -37,6 +37,7 @@ pub struct TestCluster {
     pub copies: usize,
     inflight_max: u64,
     copying: Option<CopyConfig>,
+    cache_size: u64,
     pub nodes: Vec<TestNode>,
     number: u64,
 }
@@ -68,11 +69,12 @@ pub struct Setup {
     pub inflight_max: u64,
     /// `None`: copies are made when somebody asks for them, and not before.
     pub copying: Option<CopyConfig>,
+    pub cache_size: u64,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { nodes: 3, copies: 1, inflight_max: 64 * MIB, copying: None }
+        Setup { nodes: 3, copies: 1, inflight_max: 64 * MIB, copying: None, cache_size: 1 << 30 }
     }
 }
 
@@ -85,6 +87,7 @@ impl TestCluster {
             copies: setup.copies,
             inflight_max: setup.inflight_max,
             copying: setup.copying,
+            cache_size: setup.cache_size,
             nodes: Vec::new(),
             number: 1,
         };
@@ -109,7 +112,7 @@ impl TestCluster {
         let counted = Count::new(Delay::new(self.memory.clone(), FAR), "/", self.metrics.clone());
         let config = cache::Config {
             dir: dir.path().to_owned(),
-            size_max: 1 << 30,
+            size_max: self.cache_size,
             free_floor: 0,
             inflight_max: self.inflight_max,
             ..Default::default()
