@@ -204,6 +204,31 @@ async fn copies_take_no_more_than_their_share_of_each_node_that_makes_or_sends_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_node_takes_no_more_than_its_share_however_many_send() {
+    let rate = 3 * MIB;
+    let copying = CopyConfig { repair_rate: rate, ..copying() };
+    let setup = Setup { copies: 2, copying: Some(copying), ..Setup::default() };
+    let mut cluster = TestCluster::start(setup).await;
+    let files = cluster.files(16, 2 * MIB).await;
+    read_at(&cluster, 0, &files).await;
+    until(&cluster, "all copies are there", async || is_kept(&cluster, &files, 2, None).await).await;
+    cluster.add().await;
+    let begun = Instant::now();
+    cluster.publish();
+    let new = &cluster.nodes[3];
+    // A burst, and one READ of each of those under way.
+    let most = |elapsed: Duration| MIB + 4 * MIB + (elapsed.as_secs_f64() * rate as f64) as u64;
+    until(&cluster, "it is full", async || {
+        let bytes = new.metrics.repair_bytes.get();
+        let most = most(begun.elapsed());
+        assert!(bytes <= most, "{bytes} bytes of {most} after {:?}", begun.elapsed());
+        is_kept(&cluster, &files, 2, None).await
+    })
+    .await;
+    assert!(new.metrics.repair_bytes.get() > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_the_feed_forgot_the_next_scan_finds() {
     let copying = CopyConfig { fills_max: 1, ..copying() };
     let setup = Setup { nodes: 2, copies: 2, copying: Some(copying), ..Setup::default() };
