@@ -81,6 +81,9 @@ impl Default for CopyConfig {
     }
 }
 
+/// A piece of the cache's map is a stripe.
+const _: () = assert!(cluster::STRIPE_BYTES == peer::message::STRIPE_BLOCKS * types::BLOCK_SIZE);
+
 /// A stripe of a version of a file, of which the cache of some node holds some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeldStripe {

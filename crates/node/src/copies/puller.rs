@@ -89,10 +89,9 @@ impl Puller {
         let ours = ours.first().map_or_else(StripeBlocks::default, |words| StripeBlocks::from_words(*words));
         let first = index * STRIPE_BLOCKS;
         for run in theirs.without(&ours).runs(READ_BLOCKS) {
-            let blocks = first + run.start..first + run.end;
-            let range = bytes_of_blocks(blocks.clone(), key.size);
+            let range = bytes_of_blocks(first + run.start..first + run.end, key.size);
             if range.is_empty() {
-                return Ok(());
+                return Ok(()); // beyond the file: it is the other node's mistake
             }
             tokio::time::sleep(self.books.take(range.length)).await;
             // While it waits its version may be replaced, and its room taken.
@@ -106,7 +105,7 @@ impl Puller {
             if !self.is_wanted(job) {
                 return Ok(());
             }
-            if !self.cache.keep_copy(&key, blocks, bytes).await {
+            if !self.cache.keep_copy(&key, range.blocks(), bytes).await {
                 return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk did not take it"));
             }
             self.reads.metrics.repair_bytes.inc_by(range.length);
