@@ -25,7 +25,7 @@ use crate::private_files::{PRIVATE_FILE, create_private_dir};
 use crate::verified::Verified;
 
 /// Map entries are loaded and kept in pieces of this many blocks (64 MiB of file), as they are needed.
-const PIECE: u64 = 1024;
+pub const PIECE: u64 = 1024;
 /// Pieces kept in memory for one file: 256 KiB, for 2 GiB of it. Loading one again costs one read of 8 KiB.
 const PIECES_MAX: usize = 32;
 
@@ -217,11 +217,14 @@ impl CachedFile {
         }
         let encoded: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes()).collect();
         let mut state = self.lock();
+        // Before the map says otherwise: entries that are not in memory are read from it.
+        let mut new = 0;
+        for block in blocks.clone() {
+            new += if state.entry(&self.map, block).is_none() { self.room_of(block) } else { 0 };
+        }
         self.map.write_all_at(&encoded, entry_offset(blocks.start))?;
         state.left = changed_at(&self.data);
-        let mut new = 0;
         for (block, entry) in blocks.zip(entries) {
-            new += if state.entry(&self.map, block).is_none() { self.room_of(block) } else { 0 };
             state.set(&self.map, block, entry, true);
         }
         Ok(new)
@@ -367,21 +370,16 @@ impl CachedFile {
 
     /// Bytes on disk. Reads the whole map, and leaves memory as it is.
     pub fn present_bytes(&self) -> u64 {
-        self.present_bytes_in(self.blocks())
-    }
-
-    /// As `present_bytes`, in these blocks.
-    pub fn present_bytes_in(&self, blocks: Range<u64>) -> u64 {
         let total = self.blocks().end;
         let in_piece = |piece: u64| {
             let start = piece * PIECE;
             (start..(start + PIECE).min(total))
-                .zip(load_entries(&self.map, piece, self.blocks().end).iter())
-                .filter(|(block, entry)| blocks.contains(block) && format::decode_entry(**entry).is_some())
+                .zip(load_entries(&self.map, piece, total).iter())
+                .filter(|(_, entry)| format::decode_entry(**entry).is_some())
                 .map(|(block, _)| bytes_of_blocks(block..block + 1, self.key.size).length)
                 .sum::<u64>()
         };
-        (blocks.start / PIECE..blocks.end.min(total).div_ceil(PIECE)).map(in_piece).sum()
+        (0..total.div_ceil(PIECE)).map(in_piece).sum()
     }
 
     /// Checks a block again, whatever was found before; one that is bad is not here any more. `true`: it was bad.
@@ -537,7 +535,7 @@ impl State {
 }
 
 /// What cannot be read counts as absent; it is then fetched again.
-fn load_entries(map: &File, piece: u64, blocks: u64) -> Box<[u64]> {
+pub fn load_entries(map: &File, piece: u64, blocks: u64) -> Box<[u64]> {
     let count = blocks.saturating_sub(piece * PIECE).min(PIECE);
     let mut bytes = vec![0; (count * format::ENTRY_BYTES) as usize];
     let mut done = 0;

@@ -12,6 +12,7 @@
 //! - `readahead.rs` (pure): what else a reader will want; `unread.rs`: what was fetched so and never read
 //! - `DiskSpace` (`space.rs`): what is on disk, and what leaves it, in the order of `eviction.rs`; `recovery.rs`: what a start
 //!   finds; `health.rs`: a disk that fails; `limits.rs`: how much may be kept
+//! - `copying.rs`: what a node of a cluster needs to keep copies of what others hold, and to tell what it holds
 //!
 //! The way of a read: blocks that are here and verified are answered from disk; for the others a fetch is joined or begun,
 //! which fills the file; then read-ahead is asked. No read fails because the disk takes nothing: its bytes pass through.
@@ -22,6 +23,7 @@
 
 mod budgets;
 mod config;
+mod copying;
 mod disk_usage;
 mod eviction;
 mod extent;
@@ -54,6 +56,7 @@ use tokio::sync::Semaphore;
 use types::{ByteRange, Distance, FileId, Result, Supplier, Turn, Version};
 
 pub use config::{CACHE_SIZE_MIN, Config};
+pub use copying::{BlockBits, HeldVersions};
 pub use extent::{Extent, Lend, Piece};
 pub use metrics::Metrics;
 pub use pins::room_for;
@@ -217,23 +220,6 @@ impl Cache {
         let (cache, key) = (self.clone(), *key);
         let count = move || cache.files.open_existing(&key).map_or(0, |file| file.present_bytes());
         tokio::task::spawn_blocking(count).await.unwrap_or(0) // the runtime is being shut down
-    }
-
-    /// Bytes of each of these ranges of this version that are on disk.
-    pub async fn held_bytes(self: &Arc<Self>, key: &CacheKey, ranges: Vec<ByteRange>) -> Vec<u64> {
-        let none = vec![0; ranges.len()];
-        if self.config.bypass {
-            return none;
-        }
-        let (cache, key) = (self.clone(), *key);
-        let count = move || {
-            let file = cache.files.open_existing(&key)?;
-            let held =
-                |range: &ByteRange| if range.is_empty() { 0 } else { file.present_bytes_in(range.blocks()) };
-            Some(ranges.iter().map(held).collect())
-        };
-        // An error: the runtime is being shut down.
-        tokio::task::spawn_blocking(count).await.ok().flatten().unwrap_or(none)
     }
 
     /// Check these blocks again: bytes that left here did not pass where they arrived. Those that are bad here are dropped.

@@ -3,6 +3,8 @@
 //! About 100 bytes of memory for each file on disk, whether it is in use or not. Order of locks: open files, then
 //! the books; the state of one file comes last.
 
+mod walk;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::PoisonError;

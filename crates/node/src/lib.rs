@@ -7,6 +7,7 @@
 //! - [`NodeService`] (`service.rs`): answers the other nodes' calls, through the same cache.
 //! - [`PeerTable`] (`peers.rs`): calls to the other nodes, and heartbeats.
 //! - [`StripeListing`] (`listing.rs`): where a file lies, for operators.
+//! - [`CopyKeeper`] (`copies.rs`): makes copies of stripes, makes them again after a loss, and counts them.
 //!
 //! The way of a read that finds nothing here: cache, [`Placed`], route. A node that keeps no copy asks one that does, which asks
 //! the stripe's primary, which alone asks the origin; each keeps what passes through it. Where a node does not answer, the next
@@ -18,6 +19,7 @@
 //! `VersionChanged` from a node ends a read; after any other error the next node on the route is asked, and the origin last. Nodes
 //! that are not in the map get no bytes. Begin with `view.rs`.
 
+mod copies;
 mod listing;
 mod metrics;
 mod peers;
@@ -26,8 +28,9 @@ mod reads;
 mod service;
 mod view;
 
+pub use copies::{CopyConfig, CopyKeeper, UnderReplicated};
 pub use listing::{HeldCopy, StripeListing};
-pub use metrics::{FromLabels, Metrics, ReadFrom};
+pub use metrics::{CopiesLabels, FromLabels, Metrics, ReadFrom};
 pub use peers::PeerTable;
 pub use placed::Placed;
 pub use reads::{AskedAs, ClusterReads};

@@ -88,7 +88,7 @@ impl ClusterReads {
 }
 
 /// How many hundredths of a range are held, rounded down. Of an empty file all is there.
-pub(crate) fn percent_of((held, range): (u64, ByteRange)) -> u8 {
+fn percent_of((held, range): (u64, ByteRange)) -> u8 {
     match range.length {
         0 => 100,
         length => (u128::from(held) * 100 / u128::from(length)).min(100) as u8,

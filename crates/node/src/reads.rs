@@ -1,7 +1,7 @@
 //! A read of bytes that are not here: along its route from node to node, and last of all from the origin.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use peer::CheckedBytes;
 use peer::message::{READ_MAX, ReadRequest, ReadRole, ReadUrgency};
 use types::{BLOCK_SIZE, ByteRange, Distance, Error, ErrorKind, JunctionId, NodeId, Result, Supplier};
 
+use crate::copies::CopyBooks;
 use crate::metrics::{Metrics, ReadFrom};
 use crate::peers::PeerTable;
 use crate::view::{ClusterView, ReadRoute};
@@ -25,6 +26,8 @@ pub struct ClusterReads {
     pub metrics: Metrics,
     /// How far the origins of the junctions are, as other nodes tell.
     distances: Mutex<HashMap<JunctionId, Distance>>,
+    /// Of a node that makes copies.
+    books: OnceLock<Arc<CopyBooks>>,
 }
 
 /// As what this node is asked for bytes. It decides whom the node may ask in turn.
@@ -40,7 +43,17 @@ pub enum AskedAs {
 
 impl ClusterReads {
     pub fn new(view: Arc<ClusterView>, peers: Arc<PeerTable>, metrics: Metrics) -> ClusterReads {
-        ClusterReads { view, peers, metrics, distances: Mutex::default() }
+        ClusterReads { view, peers, metrics, distances: Mutex::default(), books: OnceLock::new() }
+    }
+
+    /// From now on what is read is noted in `books`.
+    pub(crate) fn set_books(&self, books: Arc<CopyBooks>) -> Result<()> {
+        let taken = |_| Error::new(ErrorKind::InvalidArgument, "make copies:", "somebody does so already");
+        self.books.set(books).map_err(taken)
+    }
+
+    pub(crate) fn books(&self) -> Option<&Arc<CopyBooks>> {
+        self.books.get()
     }
 
     /// How far a junction's origin is, if a node that asks it has told.
@@ -85,6 +98,7 @@ impl ClusterReads {
                     if let Some(distance) = answer.distance {
                         self.told_distance(junction, distance);
                     }
+                    self.note(junction, file, range, asked_as, route.as_ref());
                     return Ok((answer.bytes, ReadFrom::of(*role)));
                 }
                 // The file is another one now, whoever is asked.
@@ -101,7 +115,21 @@ impl ClusterReads {
             Some(route) if !route.is_primary && asked_as != AskedAs::Primary => ReadFrom::Around,
             _ => ReadFrom::Origin,
         };
-        origin.read_file(file, range).await.map(|bytes| (bytes, from))
+        let bytes = origin.read_file(file, range).await?;
+        self.note(junction, file, range, asked_as, route.as_ref());
+        Ok((bytes, from))
+    }
+
+    fn note(
+        &self,
+        junction: JunctionId,
+        file: &FileToRead<'_>,
+        range: ByteRange,
+        asked_as: AskedAs,
+        route: Option<&ReadRoute>,
+    ) {
+        let (Some(books), Some(route)) = (self.books(), route) else { return };
+        books.note_read(junction, file, range, route.is_primary || asked_as == AskedAs::Primary);
     }
 
     /// Whom `read` will ask.
@@ -136,7 +164,7 @@ impl ClusterReads {
 
     /// Asks one node, and waits until it answers, the deadline is over, or the node is passed over or has left the map. The outer
     /// error says that the node could not be asked or sent bytes that do not pass; the inner one is what the node answered.
-    async fn ask(&self, node: NodeId, request: &ReadRequest) -> Result<Result<CheckedBytes>> {
+    pub(crate) async fn ask(&self, node: NodeId, request: &ReadRequest) -> Result<Result<CheckedBytes>> {
         let gone =
             |why: &str| Error::new(ErrorKind::Unavailable, "read from a node:", format!("{node}: {why}"));
         let Some(client) = self.peers.client(node) else { return Err(gone("it has left the cluster")) };

@@ -9,16 +9,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cache::{Cache, CacheKey, Lend, Piece, Source};
-use cluster::Stripe;
 use origin::{FileToRead, Origin, Reference};
 use peer::message::{
-    ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat, READ_MAX, ReadRequest,
-    ReadRole, ServedFrom,
+    ChangeNotice, CorruptReport, FeedNotice, HAVE_BLOCKS_MAX, HaveAnswer, HaveRequest, Heartbeat, READ_MAX,
+    ReadRequest, ReadRole, ReadUrgency, ServedFrom, StripeBlocks,
 };
 use peer::{HeartbeatSource, PeerCaller, PeerService, ReadAnswer};
 use types::{ByteRange, Distance, Error, ErrorKind, JunctionId, Result, Supplier};
 
-use crate::listing::percent_of;
+use crate::copies::percent_of;
 use crate::metrics::ReadFrom;
 use crate::reads::{AskedAs, ClusterReads};
 
@@ -83,6 +82,9 @@ impl PeerService for NodeService {
         }
         self.demand_member(from)?;
         let origin = self.origin_of(request.junction)?;
+        if is_holder && request.urgency == ReadUrgency::Warm {
+            return self.answer_copy(request).await;
+        }
         if is_holder {
             let Some(pieces) = self.cache.read_present(&key, request.range).await? else {
                 return Err(Error::new(ErrorKind::NotFound, "read for a node:", "it is not kept here"));
@@ -121,11 +123,23 @@ impl PeerService for NodeService {
         self.demand_member(from)?;
         let key = CacheKey { file: request.file, version: request.version, size: request.size };
         let stripes = request.first..request.first + request.stripes;
-        let ranges = stripes.map(|index| Stripe { file: request.file, index }.range(request.size));
-        let ranges: Vec<ByteRange> = ranges.collect();
-        let held = self.cache.held_bytes(&key, ranges.clone()).await;
-        let percent = held.into_iter().zip(ranges).map(percent_of).collect();
-        Ok(HaveAnswer { map: self.reads.view.number(), percent })
+        let held = self.cache.held_blocks(&key, stripes.clone()).await;
+        let mut blocks: Vec<StripeBlocks> = held.into_iter().map(StripeBlocks::from_words).collect();
+        let percent = stripes.zip(&blocks).map(|(index, held)| percent_of(held.count(), index, request.size));
+        let percent = percent.collect();
+        if request.stripes > HAVE_BLOCKS_MAX {
+            blocks.clear();
+        }
+        let versions = self.cache.versions_held(request.file);
+        let books = self.reads.books();
+        let other = books.map(|books| books.other_version(request.file, request.version, &versions));
+        Ok(HaveAnswer {
+            map: self.reads.view.number(),
+            percent,
+            blocks,
+            has_room: self.cache.room_for_copies() > 0,
+            other: other.unwrap_or_default(),
+        })
     }
 
     async fn ping(&self, _: PeerCaller, beat: &Heartbeat) -> Result<Heartbeat> {
@@ -137,12 +151,14 @@ impl PeerService for NodeService {
         Err(Error::new(ErrorKind::NotSupported, "take in a notice", "this version goes by the ttl"))
     }
 
-    async fn feed(&self, _: PeerCaller, _: &FeedNotice) -> Result<()> {
-        Err(Error::new(
-            ErrorKind::NotSupported,
-            "take in a feed",
-            "this version makes copies when they are asked for",
-        ))
+    async fn feed(&self, from: PeerCaller, feed: &FeedNotice) -> Result<()> {
+        self.demand_member(from)?;
+        let Some(books) = self.reads.books() else {
+            let why = "this node makes copies when they are asked for";
+            return Err(Error::new(ErrorKind::NotSupported, "take in a feed", why));
+        };
+        feed.filled.iter().for_each(|told| books.take_in(&self.reads.view, from.node, told));
+        Ok(())
     }
 
     async fn corrupt(&self, from: PeerCaller, report: &CorruptReport) -> Result<()> {
@@ -165,6 +181,22 @@ impl NodeService {
         let bytes = bytes.map_err(|e| Error::io("read the cache for", request.file, e))?;
         self.reads.metrics.served_bytes.inc_by(request.range.length);
         Ok(ReadAnswer::new(request, bytes, served_from, distance, self.reads.view.number()))
+    }
+}
+
+impl NodeService {
+    /// Bytes for a copy that another node makes: at the repair rate, and without a trace in what is evicted first.
+    async fn answer_copy(&self, request: &ReadRequest) -> Result<ReadAnswer> {
+        let length = request.range.length;
+        if self.reads.books().is_some_and(|books| !books.may_send(length)) {
+            let why = "copies are sent at the repair rate already";
+            return Err(Error::new(ErrorKind::Busy, "read for a copy:", why));
+        }
+        let key = CacheKey { file: request.file, version: request.version, size: request.size };
+        let Some(bytes) = self.cache.read_to_copy(&key, request.range).await? else {
+            return Err(Error::new(ErrorKind::NotFound, "read for a copy:", "it is not kept here"));
+        };
+        self.answer(request, vec![Piece::Bytes(bytes)], ServedFrom::Hit, None)
     }
 }
 

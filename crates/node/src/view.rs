@@ -57,7 +57,7 @@ pub struct ClusterView {
     state: Mutex<ViewState>,
     /// The number of the map, for whoever waits for a newer one.
     number: watch::Sender<u64>,
-    /// Raised whenever a node is passed over, answers again, or leaves.
+    /// Raised whenever a node is passed over, answers again, or leaves, and with each new map and placement.
     answering: watch::Sender<u64>,
 }
 
@@ -151,6 +151,20 @@ impl ClusterView {
         let mut state = self.state();
         let placed = Arc::new(Placement::new(state.history.current().clone(), &placement.topology));
         state.placements.insert(junction, (placement, placed));
+        drop(state);
+        self.tell(true);
+    }
+
+    /// How many copies of a junction's stripes are wanted, and where. `None`: the junction is not spread over the nodes.
+    pub fn placement(&self, junction: JunctionId) -> Option<(usize, Arc<Placement>)> {
+        let state = self.state();
+        let (settings, placed) = state.placements.get(&junction)?;
+        Some((settings.copies.max(1), placed.clone()))
+    }
+
+    /// Changes whenever a node is passed over or answers again, and with each new map and placement.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.answering.subscribe()
     }
 
     /// The nodes that keep a stripe, the primary first. `None`: the junction is not spread over the nodes.

@@ -45,7 +45,7 @@ impl PeerService for Memory {
     }
 
     async fn have(&self, _: PeerCaller, request: &HaveRequest) -> Result<HaveAnswer> {
-        Ok(HaveAnswer { map: 1, percent: vec![100; request.stripes as usize] })
+        Ok(HaveAnswer { map: 1, percent: vec![100; request.stripes as usize], ..HaveAnswer::default() })
     }
 
     async fn ping(&self, _: PeerCaller, _: &Heartbeat) -> Result<Heartbeat> {

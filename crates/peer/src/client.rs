@@ -164,7 +164,7 @@ impl PeerClient {
         self.tell(PeerCall::Notice(notice), deadline).await
     }
 
-    /// Tells the node which stripes were filled here.
+    /// Tells the node of which stripes this one holds more.
     ///
     /// Errors: as of [`PeerClient::have`].
     pub async fn feed(&self, feed: FeedNotice, deadline: Duration) -> Result<()> {

@@ -6,6 +6,7 @@
 //!   are [`Heartbeat`], [`ChangeNotice`], [`FeedNotice`] and [`CorruptReport`] (`small.rs`).
 //! - [`ReadHead`] and [`HaveAnswer`]: what is answered; the other calls are answered with nothing, or with a
 //!   [`Heartbeat`].
+//! - [`StripeBlocks`] (`stripe_blocks.rs`): which blocks of a stripe a node holds.
 //! - `checksum.rs`: the CRC-32C of each block of 64 KiB, bound to file, version and block.
 //! - `refusal.rs`: a [`types::Error`] as an answer, and back.
 //! - `fields.rs`: the names of headers, and their values.
@@ -22,6 +23,7 @@ mod have;
 mod read;
 mod refusal;
 mod small;
+mod stripe_blocks;
 
 use std::time::Duration;
 
@@ -30,13 +32,14 @@ use http::request::Parts;
 use http::{Method, Request, header};
 use types::{Error, ErrorKind, Result};
 
-pub use have::{HAVE_STRIPES_MAX, HaveAnswer, HaveRequest};
+pub use have::{HAVE_BLOCKS_MAX, HAVE_STRIPES_MAX, HaveAnswer, HaveRequest, OtherVersion};
 pub use read::{HOPS_MAX, READ_MAX, REFERENCE_MAX, ReadHead, ReadRequest, ReadRole, ReadUrgency, ServedFrom};
 pub use refusal::{decode_refusal, encode_refusal};
 pub use small::{
-    BUILD_MAX, CORRUPT_BLOCKS_MAX, ChangeNotice, CorruptReport, FEED_MAX, FeedNotice, FilledStripe,
-    Heartbeat, NOTICE_FILES_MAX,
+    BUILD_MAX, CORRUPT_BLOCKS_MAX, ChangeNotice, CorruptReport, FEED_MAX, FeedNotice, FeedReason,
+    FilledStripe, Heartbeat, NOTICE_FILES_MAX,
 };
+pub use stripe_blocks::{STRIPE_BLOCKS, StripeBlocks};
 
 pub use fields::{CALLED_NODE, CLAIMED_CLUSTER, CLAIMED_NODE};
 

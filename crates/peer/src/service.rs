@@ -64,7 +64,7 @@ pub trait PeerService: Send + Sync + 'static {
     /// Takes in that files have changed.
     async fn notice(&self, from: PeerCaller, notice: &ChangeNotice) -> Result<()>;
 
-    /// Takes in which stripes the calling node has filled.
+    /// Takes in of which stripes the calling node holds more than this one, which may copy what it lacks.
     async fn feed(&self, from: PeerCaller, feed: &FeedNotice) -> Result<()>;
 
     /// Takes in which blocks that this node sent did not pass at the calling node.

@@ -18,6 +18,16 @@ fn present(file: &CachedFile) -> Vec<u64> {
 }
 
 #[test]
+fn what_fills_a_file_that_nobody_has_looked_into_is_counted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = CacheKey { file: FileId([7; 16]), version: Version([1; 16]), size: 4 * BLOCK_SIZE };
+    let file = CachedFile::open(dir.path(), &key, 0, true).unwrap();
+    let bytes = vec![1; 2 * BLOCK_SIZE as usize];
+    assert_eq!(file.fill(0..2, &bytes).unwrap(), 2 * BLOCK_SIZE + DISK_UNIT);
+    assert_eq!(file.fill(1..3, &bytes).unwrap(), BLOCK_SIZE, "one of them was there");
+}
+
+#[test]
 fn pinned_blocks_are_not_punched() {
     let (_dir, file) = filled();
     let (one, two) = (file.pin(3..5), file.pin(4..9));

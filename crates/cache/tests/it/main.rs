@@ -5,6 +5,7 @@ mod line;
 
 mod ahead;
 mod concurrency;
+mod copying;
 mod damage;
 mod disk;
 mod failing;

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use cache::{Cache, CacheKey, Lend, Source};
 use cluster::{ClusterMap, MapNode, NodeLabel, NodeState, Stripe};
 use node::{
-    ClusterReads, ClusterView, JunctionPlacement, Metrics, NodeService, PeerTable, Placed, ReadRoute,
+    ClusterReads, ClusterView, CopyConfig, CopyKeeper, JunctionPlacement, Metrics, NodeService, PeerTable,
+    Placed, ReadRoute,
 };
 use origin::count::{Count, OriginMetrics};
 use origin::delay::Delay;
@@ -35,6 +36,8 @@ pub struct TestCluster {
     authority: ClusterAuthority,
     pub copies: usize,
     inflight_max: u64,
+    copying: Option<CopyConfig>,
+    cache_size: u64,
     pub nodes: Vec<TestNode>,
     number: u64,
 }
@@ -44,6 +47,8 @@ pub struct TestNode {
     pub cache: Arc<Cache>,
     pub view: Arc<ClusterView>,
     pub metrics: Metrics,
+    /// Of a cluster that makes copies.
+    pub keeper: Option<Arc<CopyKeeper>>,
     placed: Arc<Placed>,
     address: SocketAddr,
     dir: Arc<tempfile::TempDir>,
@@ -62,11 +67,14 @@ pub struct Setup {
     pub nodes: usize,
     pub copies: usize,
     pub inflight_max: u64,
+    /// `None`: copies are made when somebody asks for them, and not before.
+    pub copying: Option<CopyConfig>,
+    pub cache_size: u64,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { nodes: 3, copies: 1, inflight_max: 64 * MIB }
+        Setup { nodes: 3, copies: 1, inflight_max: 64 * MIB, copying: None, cache_size: 1 << 30 }
     }
 }
 
@@ -78,6 +86,8 @@ impl TestCluster {
             authority: make_authority("test").expect("an authority"),
             copies: setup.copies,
             inflight_max: setup.inflight_max,
+            copying: setup.copying,
+            cache_size: setup.cache_size,
             nodes: Vec::new(),
             number: 1,
         };
@@ -102,7 +112,7 @@ impl TestCluster {
         let counted = Count::new(Delay::new(self.memory.clone(), FAR), "/", self.metrics.clone());
         let config = cache::Config {
             dir: dir.path().to_owned(),
-            size_max: 1 << 30,
+            size_max: self.cache_size,
             free_floor: 0,
             inflight_max: self.inflight_max,
             ..Default::default()
@@ -133,12 +143,19 @@ impl TestCluster {
         let server = PeerServer::bind(listen, identity, Arc::new(service)).await.expect("a port");
         let address = server.local_addrs().expect("known")[0];
         let (stop, stopped) = watch::channel(false);
-        let tasks = vec![tokio::spawn(server.serve(stopped.clone())), tokio::spawn(peers.beat(stopped))];
+        let keeper = self.copying.clone().map(|copying| {
+            let copying = CopyConfig { index: Some(dir.path().join("FILES")), ..copying };
+            Arc::new(CopyKeeper::new(reads.clone(), cache.clone(), &copying).expect("the index is read"))
+        });
+        let mut tasks =
+            vec![tokio::spawn(server.serve(stopped.clone())), tokio::spawn(peers.beat(stopped.clone()))];
+        tasks.extend(keeper.clone().map(|keeper| tokio::spawn(keeper.run(stopped))));
         TestNode {
             id,
             cache,
             view,
             metrics,
+            keeper,
             placed: Placed::new(counted, JUNCTION, reads),
             address,
             dir,
@@ -222,6 +239,15 @@ impl TestCluster {
         self.nodes.iter().map(of).collect::<Vec<_>>().join("; ")
     }
 
+    /// All nodes hear that `gone` keeps nothing any more.
+    pub fn publish_without(&mut self, gone: usize) {
+        self.number += 1;
+        let id = self.nodes[gone].id;
+        let map = self.map(self.number, |node| if node == id { 0 } else { 1 << 40 });
+        let others = self.nodes.iter().filter(|node| node.id != id);
+        others.for_each(|node| assert!(node.view.advance(map.clone())));
+    }
+
     /// As by SIGKILL; its directory stays.
     pub fn kill(&mut self, at: usize) {
         self.nodes[at].tasks.iter().for_each(JoinHandle::abort);
@@ -285,6 +311,11 @@ impl TestNode {
     pub fn reader(&self, file: &KnownFile) -> GatewayReader {
         let source = GatewaySource { placed: self.placed.clone(), file: file.clone() };
         GatewayReader { cache: self.cache.clone(), source: Arc::new(source), key: file.key }
+    }
+
+    /// How long the list of known files on its disk is.
+    pub fn index_bytes(&self) -> u64 {
+        std::fs::metadata(self.dir.path().join("FILES")).map_or(0, |index| index.len())
     }
 
     pub fn route(&self, file: &KnownFile) -> ReadRoute {

@@ -1,4 +1,4 @@
-//! HAVE: which stripes of a version of a file a node holds.
+//! HAVE: which stripes of a version of a file a node holds, and whether it would keep more of them.
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -7,9 +7,12 @@ use serde::{Deserialize, Serialize};
 use types::{FileId, Result, Version};
 
 use super::fields::{self, wrong};
+use super::stripe_blocks::StripeBlocks;
 
 /// The most stripes of one question: 1 TiB in stripes of 64 MiB.
 pub const HAVE_STRIPES_MAX: u64 = 16_384;
+/// A question about more stripes than this is answered without their blocks.
+pub const HAVE_BLOCKS_MAX: u64 = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HaveRequest {
@@ -22,12 +25,33 @@ pub struct HaveRequest {
     pub stripes: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a node has of other versions of the file than the one that it is asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OtherVersion {
+    #[default]
+    None,
+    /// It holds some of another version, which nobody has asked it for since it was started.
+    Held,
+    /// Another version was asked for there since it was started.
+    Read,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HaveAnswer {
     /// The number of the map that the answering node goes by.
     pub map: u64,
     /// Of each stripe how many hundredths are there, rounded down.
     pub percent: Vec<u8>,
+    /// Of each stripe which blocks are there; empty for a question about more than [`HAVE_BLOCKS_MAX`] stripes, and from a node that
+    /// does not tell.
+    #[serde(default)]
+    pub blocks: Vec<StripeBlocks>,
+    /// Whether the node has room for copies that it was not asked for by readers.
+    #[serde(default)]
+    pub has_room: bool,
+    #[serde(default)]
+    pub other: OtherVersion,
 }
 
 impl HaveRequest {
@@ -65,7 +89,9 @@ impl HaveRequest {
 impl HaveAnswer {
     fn check(&self, request: &HaveRequest) -> Result<()> {
         let is_whole = self.percent.len() as u64 == request.stripes;
-        if is_whole && self.percent.iter().all(|percent| *percent <= 100) {
+        let blocks = self.blocks.len() as u64;
+        let blocks_fit = blocks == 0 || (blocks == request.stripes && blocks <= HAVE_BLOCKS_MAX);
+        if is_whole && blocks_fit && self.percent.iter().all(|percent| *percent <= 100) {
             return Ok(());
         }
         Err(wrong("the answer is not one percentage for each stripe that was asked about"))

@@ -31,14 +31,15 @@ pub enum ReadRole {
     Holder,
 }
 
-/// Who waits for the bytes. It changes nothing for now: nodes ask with `Demand`, and answer all alike.
+/// Who waits for the bytes. A READ as holder with `Warm` is for a copy, and is served at the repair rate; else it changes nothing for
+/// now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadUrgency {
     /// A client.
     Demand,
     /// Nobody yet: read-ahead.
     Ahead,
-    /// An operator who warms the cache, or a copy that is being made.
+    /// A copy that is being made, or an operator who warms the cache.
     Warm,
 }
 

@@ -38,7 +38,7 @@ pub struct ChangeNotice {
     pub files: Vec<FileId>,
 }
 
-/// FEED: stripes that a primary has filled, told to the other ranks, which pull them.
+/// FEED: stripes of which the calling node holds more than the called one, which keeps them too and pulls what it lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FeedNotice {
     pub filled: Vec<FilledStripe>,
@@ -56,6 +56,24 @@ pub struct FilledStripe {
     #[serde(with = "in_text")]
     pub reference: Bytes,
     pub stripe: u64,
+    /// How many hundredths of the stripe the calling node holds.
+    #[serde(default)]
+    pub percent: u8,
+    #[serde(default)]
+    pub reason: FeedReason,
+}
+
+/// Why a stripe is told: what it may push out at the called node, and whether its version is the file's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FeedReason {
+    /// A scan found it on the calling node's disk.
+    Held,
+    /// A scan found it, and the calling node was asked for this version since it was started.
+    Read,
+    /// It was just filled, for a reader.
+    #[default]
+    Filled,
 }
 
 /// CORRUPT: blocks that arrived from the called node and did not pass; it checks its own copy.
@@ -88,7 +106,8 @@ impl Bounded for ChangeNotice {
 
 impl Bounded for FeedNotice {
     fn is_bounded(&self) -> bool {
-        self.filled.len() <= FEED_MAX && self.filled.iter().all(|it| it.reference.len() <= REFERENCE_MAX)
+        let fits = |it: &FilledStripe| it.reference.len() <= REFERENCE_MAX && it.percent <= 100;
+        self.filled.len() <= FEED_MAX && self.filled.iter().all(fits)
     }
 }
 

@@ -91,6 +91,8 @@ impl Dice {
                     junction: JunctionId(dice.next() as u32),
                     reference: dice.reference(),
                     stripe: dice.next(),
+                    percent: dice.below(101) as u8,
+                    reason: [FeedReason::Held, FeedReason::Read, FeedReason::Filled][dice.below(3) as usize],
                 };
                 PeerCall::Feed(FeedNotice { filled: (0..filled).map(|_| stripe(self)).collect() })
             }
@@ -125,6 +127,8 @@ fn each_call_is_read_back_and_is_within_the_bounds() {
         junction: JunctionId(u32::MAX),
         reference: dice.bytes(REFERENCE_MAX as u64).into(),
         stripe: u64::MAX,
+        percent: 100,
+        reason: FeedReason::Filled,
     };
     let feed = FeedNotice { filled: vec![largest; FEED_MAX] };
     assert!(feed.encode().expect("within its bounds").len() <= SMALL_BODY_MAX);
@@ -152,12 +156,22 @@ fn answers_are_read_back() {
     }
     let asked =
         HaveRequest { file: dice.file(), version: dice.version(), size: 1 << 40, first: 3, stripes: 3 };
-    let answer = HaveAnswer { map: 7, percent: vec![100, 0, 37] };
+    let blocks = vec![StripeBlocks::of(0..1024), StripeBlocks::default(), StripeBlocks::of(9..388)];
+    let percent = vec![100, 0, 37];
+    let answer = HaveAnswer { map: 7, percent, blocks, has_room: true, other: OtherVersion::Held };
     let body = answer.encode(&asked).expect("it is about three stripes");
     assert_eq!(HaveAnswer::decode(&asked, &body).expect("read back"), answer);
     let fewer = HaveRequest { stripes: 2, ..asked };
     assert!(HaveAnswer::decode(&fewer, &body).is_err() && answer.encode(&fewer).is_err());
     assert!(HaveAnswer::decode(&asked, br#"{"map":7,"percent":[100,0,101]}"#).is_err());
+    let shorter = HaveAnswer { blocks: vec![StripeBlocks::default()], ..answer };
+    assert!(
+        shorter.encode(&asked).is_err(),
+        "the blocks are of as many stripes as were asked about, or of none"
+    );
+    let earlier =
+        HaveAnswer::decode(&asked, br#"{"map":7,"percent":[100,0,37]}"#).expect("an earlier version");
+    assert!(earlier.blocks.is_empty() && !earlier.has_room);
 }
 
 #[test]

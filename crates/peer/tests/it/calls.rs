@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use peer::PeerClientConfig;
 use peer::message::{
-    ChangeNotice, CorruptReport, FeedNotice, FilledStripe, HaveRequest, ReadRole, ServedFrom,
+    ChangeNotice, CorruptReport, FeedNotice, FeedReason, FilledStripe, HaveRequest, ReadRole, ServedFrom,
 };
 use types::{ByteRange, Error, ErrorKind, FileId, JunctionId, OutageReason};
 
@@ -29,6 +29,8 @@ async fn each_call_arrives_with_the_node_that_made_it() {
         junction: JunctionId(9),
         reference: Bytes::from_static(b"\x00\xff"),
         stripe: 77,
+        percent: 38,
+        reason: FeedReason::Read,
     };
     let feed = FeedNotice { filled: vec![stripe; 32] };
     client.feed(feed.clone(), SOON).await.expect("taken");

@@ -73,7 +73,7 @@ impl PeerService for TestService {
     async fn have(&self, from: PeerCaller, request: &HaveRequest) -> Result<HaveAnswer> {
         self.called_by(from);
         let percent = (request.first..request.first + request.stripes).map(|it| (it % 101) as u8);
-        Ok(HaveAnswer { map: MAP, percent: percent.collect() })
+        Ok(HaveAnswer { map: MAP, percent: percent.collect(), ..HaveAnswer::default() })
     }
 
     async fn ping(&self, from: PeerCaller, _beat: &Heartbeat) -> Result<Heartbeat> {

@@ -1,0 +1,156 @@
+//! What is known of copies: shared by the tasks that make them, by the reads of this node, and by its answers to others.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cache::CacheKey;
+use cluster::Stripe;
+use origin::FileToRead;
+use peer::message::{FeedReason, FilledStripe, OtherVersion};
+use tokio::sync::Notify;
+use types::{ByteRange, FileId, JunctionId, NodeId, Version};
+
+use crate::copies::fill_ring::FillRing;
+use crate::copies::known_files::KnownFiles;
+use crate::copies::ledger::CopyLedger;
+use crate::copies::outbox::Outbox;
+use crate::copies::pull_queue::{PullJob, PullQueue};
+use crate::copies::token_bucket::TokenBucket;
+use crate::copies::{CopyConfig, HeldStripe, UnderReplicated};
+use crate::view::ClusterView;
+
+/// Files whose junction is remembered.
+const FILES_MAX: usize = 1 << 22;
+/// Stripes that wait to be copied here.
+const PULLS_MAX: usize = 1 << 16;
+/// Feeds that wait for one node.
+const FEEDS_MAX: usize = 1 << 13;
+/// Incomplete stripes that are known one by one.
+const INCOMPLETE_MAX: usize = 1 << 16;
+/// What is saved up while nothing is copied.
+const BURST: u64 = 1 << 20;
+
+/// Each part has a lock of its own, which is held for no I/O; nobody holds two.
+#[derive(Debug)]
+pub struct CopyBooks {
+    begun: Instant,
+    rate: u64,
+    known: Mutex<KnownFiles>,
+    fills: Mutex<FillRing>,
+    outbox: Mutex<Outbox>,
+    pulls: Mutex<PullQueue>,
+    ledger: Mutex<CopyLedger>,
+    taken: Mutex<TokenBucket>,
+    sent: Mutex<TokenBucket>,
+    /// There is something to pull.
+    pub told: Notify,
+}
+
+fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl CopyBooks {
+    pub fn new(config: &CopyConfig, stored: &[u8]) -> CopyBooks {
+        CopyBooks {
+            begun: Instant::now(),
+            rate: config.repair_rate,
+            known: Mutex::new(KnownFiles::new(FILES_MAX, stored)),
+            fills: Mutex::new(FillRing::new(config.fills_max)),
+            outbox: Mutex::new(Outbox::new(FEEDS_MAX)),
+            pulls: Mutex::new(PullQueue::new(PULLS_MAX)),
+            ledger: Mutex::new(CopyLedger::new(INCOMPLETE_MAX, config.alarm_after)),
+            taken: Mutex::new(TokenBucket::new(config.repair_rate, BURST)),
+            sent: Mutex::new(TokenBucket::new(config.repair_rate, BURST)),
+            told: Notify::new(),
+        }
+    }
+
+    /// The clock of all parts.
+    pub fn now(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    pub fn known(&self) -> MutexGuard<'_, KnownFiles> {
+        lock(&self.known)
+    }
+
+    pub fn fills(&self) -> MutexGuard<'_, FillRing> {
+        lock(&self.fills)
+    }
+
+    pub fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        lock(&self.outbox)
+    }
+
+    pub fn pulls(&self) -> MutexGuard<'_, PullQueue> {
+        lock(&self.pulls)
+    }
+
+    pub fn ledger(&self) -> MutexGuard<'_, CopyLedger> {
+        lock(&self.ledger)
+    }
+
+    pub fn alarm(&self) -> BTreeMap<JunctionId, UnderReplicated> {
+        self.ledger().alarm(self.now())
+    }
+
+    /// Bytes of a file that were not here came here, for a reader. `fills`: this node is the stripe's primary, and keeps them.
+    pub fn note_read(&self, junction: JunctionId, file: &FileToRead<'_>, range: ByteRange, fills: bool) {
+        self.known().learn_read(file.id, junction, file.version);
+        if fills {
+            let key = CacheKey { file: file.id, version: file.version, size: file.size };
+            let index = Stripe::at(file.id, range.offset).index;
+            self.fills().note(HeldStripe { key, index }, junction, self.now());
+        }
+    }
+
+    /// Another node tells that it holds more of a stripe. It is put into the queue if this node keeps the stripe by its own map.
+    pub fn take_in(&self, view: &ClusterView, from: NodeId, told: &FilledStripe) {
+        let Some((copies, placement)) = view.placement(told.junction) else { return };
+        let is_in_file = told.size > 0 && told.stripe < Stripe::count(told.size);
+        let stripe = Stripe { file: told.file, index: told.stripe };
+        if from == view.own() || !is_in_file || !placement.keeps(stripe, view.own(), copies) {
+            return;
+        }
+        {
+            let mut known = self.known();
+            match told.reason {
+                FeedReason::Filled => known.learn_read(told.file, told.junction, told.version),
+                FeedReason::Read | FeedReason::Held => known.learn(told.file, told.junction),
+            }
+        }
+        let job = PullJob {
+            stripe: HeldStripe {
+                key: CacheKey { file: told.file, version: told.version, size: told.size },
+                index: told.stripe,
+            },
+            junction: told.junction,
+            source: from,
+            percent: told.percent,
+            reason: told.reason,
+            tries: 0,
+        };
+        self.pulls().put(job, self.now());
+        self.told.notify_one();
+    }
+
+    pub fn other_version(&self, file: FileId, version: Version, held: &[Version]) -> OtherVersion {
+        self.known().other_version(file, version, held)
+    }
+
+    pub fn makes_copies(&self) -> bool {
+        self.rate > 0
+    }
+
+    /// How long to wait before so many bytes are read for a copy here.
+    pub fn take(&self, bytes: u64) -> Duration {
+        lock(&self.taken).take(bytes, self.now()).unwrap_or(Duration::MAX)
+    }
+
+    /// Whether so many bytes may be sent now for another node's copy.
+    pub fn may_send(&self, bytes: u64) -> bool {
+        lock(&self.sent).try_take(bytes, self.now())
+    }
+}

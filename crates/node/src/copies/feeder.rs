@@ -1,0 +1,128 @@
+//! Tells the other nodes that keep a stripe what they lack of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cache::Cache;
+use cluster::Stripe;
+use peer::message::{FeedNotice, FeedReason, FilledStripe, StripeBlocks};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::copies::fill_ring::NotedFill;
+use crate::copies::{CopyBooks, HeldStripe, percent_of};
+use crate::reads::ClusterReads;
+
+const TICK: Duration = Duration::from_millis(200);
+/// A stripe is told so long after its first fill: more of it has come by then, and is on the disk.
+const SETTLE: Duration = Duration::from_millis(300);
+/// Stripes that are told in one round.
+const ROUND: usize = 1024;
+const DEADLINE: Duration = Duration::from_secs(5);
+
+pub struct Feeder {
+    pub reads: Arc<ClusterReads>,
+    pub cache: Arc<Cache>,
+    pub books: Arc<CopyBooks>,
+}
+
+impl Feeder {
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(TICK) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+            tokio::select! {
+                () = self.round() => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    /// All that is due by now.
+    async fn round(&self) {
+        let until = self.books.now().saturating_sub(SETTLE);
+        loop {
+            let fills = self.books.fills().take(until, ROUND);
+            let is_last = fills.len() < ROUND;
+            for fill in fills {
+                self.address(fill).await;
+            }
+            self.send().await;
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Puts a fill into the outbox for each of the nodes that keep the stripe.
+    async fn address(&self, fill: NotedFill) {
+        let HeldStripe { key, index } = fill.stripe;
+        let view = &self.reads.view;
+        let Some((copies, placement)) = view.placement(fill.junction) else { return };
+        if copies < 2 {
+            return;
+        }
+        let ranks = placement.ranks(Stripe { file: key.file, index });
+        let others = ranks.keepers(copies).iter().copied().filter(|node| *node != view.own());
+        let others: Vec<_> = others.filter(|node| !view.is_passed_over(*node)).collect();
+        self.books.ledger().watch(fill.stripe, fill.junction, self.books.now());
+        if others.is_empty() {
+            return;
+        }
+        let held = self.cache.held_blocks(&key, index..index + 1).await;
+        let held = held.first().map_or(0, |words| StripeBlocks::from_words(*words).count());
+        if held == 0 {
+            return; // not on the disk yet, or never: the look that was put down finds out
+        }
+        let percent = percent_of(held, index, key.size);
+        let mut outbox = self.books.outbox();
+        for node in others {
+            outbox.put(node, filled_stripe(fill.stripe, fill.junction, percent, FeedReason::Filled));
+        }
+    }
+
+    async fn send(&self) {
+        loop {
+            let calls = self.books.outbox().take();
+            if calls.is_empty() {
+                return;
+            }
+            let mut under_way = JoinSet::new();
+            for (node, filled) in calls {
+                if self.reads.view.is_passed_over(node) {
+                    continue;
+                }
+                let Some(client) = self.reads.peers.client(node) else { continue };
+                under_way.spawn(async move {
+                    if let Err(e) = client.feed(FeedNotice { filled }, DEADLINE).await {
+                        tracing::debug!(%node, "tell a node what it lacks: {e}");
+                    }
+                });
+            }
+            while under_way.join_next().await.is_some() {}
+        }
+    }
+}
+
+/// Copies are read from whoever tells of them, as holder, so no reference travels.
+pub fn filled_stripe(
+    stripe: HeldStripe,
+    junction: types::JunctionId,
+    percent: u8,
+    reason: FeedReason,
+) -> FilledStripe {
+    let HeldStripe { key, index } = stripe;
+    FilledStripe {
+        file: key.file,
+        version: key.version,
+        size: key.size,
+        junction,
+        reference: Bytes::new(),
+        stripe: index,
+        percent,
+        reason,
+    }
+}

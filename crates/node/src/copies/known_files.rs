@@ -1,0 +1,290 @@
+//! Which junction each file here belongs to, and which version of it was asked for last.
+//!
+//! A cache knows ids of files and nothing else, and an id does not tell its junction; how many copies are wanted, and where, is the
+//! junction's affair. So each node remembers it of the files that pass through it, over a restart, too: after a power cut of a whole
+//! cluster no other node would know. The versions are of this run of the node alone.
+//!
+//! On disk it is a file of records of 24 bytes: file id (16), junction (4, little-endian), CRC-32C of both (4). A record that is
+//! damaged is passed over: the file's junction is learnt again from its next reader. The file is written anew at each start, and
+//! after a walk over the cache if most of its records are of files that are gone.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use peer::message::OtherVersion;
+use peer::message::checksum::block_checksum;
+use types::{FileId, JunctionId, Version};
+
+const RECORD: usize = 24;
+
+#[derive(Debug)]
+pub struct KnownFiles {
+    max: usize,
+    files: HashMap<FileId, KnownFile>,
+    /// Counts walks over the cache.
+    round: u32,
+    /// Not yet on disk.
+    fresh: Vec<(FileId, JunctionId)>,
+    /// Records on disk.
+    records: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct KnownFile {
+    junction: JunctionId,
+    /// The walk at which the file was met last. One that was just learnt may land behind the walk under way: it counts as met
+    /// by the next one.
+    round: u32,
+    read: Option<Version>,
+}
+
+/// What is to be written.
+#[derive(Debug, PartialEq, Eq)]
+pub enum IndexChange {
+    /// Behind what is there.
+    Append(Vec<u8>),
+    /// In place of what is there.
+    Replace(Vec<u8>),
+}
+
+impl KnownFiles {
+    /// `stored`: what the file on disk says. No more than `max` files are known; a walk makes room.
+    pub fn new(max: usize, stored: &[u8]) -> KnownFiles {
+        let records = stored.chunks_exact(RECORD).filter_map(read_record).take(max);
+        let known = |(file, junction)| (file, KnownFile { junction, round: 0, read: None });
+        let files: HashMap<FileId, KnownFile> = records.map(known).collect();
+        // More than there are: the first change writes it whole.
+        KnownFiles { max, files, round: 1, fresh: Vec::new(), records: usize::MAX }
+    }
+
+    #[cfg(test)]
+    fn junction(&self, file: FileId) -> Option<JunctionId> {
+        self.files.get(&file).map(|known| known.junction)
+    }
+
+    /// The version that was asked for last since the node was started.
+    pub fn read_version(&self, file: FileId) -> Option<Version> {
+        self.files.get(&file).and_then(|known| known.read)
+    }
+
+    pub fn learn(&mut self, file: FileId, junction: JunctionId) {
+        let is_full = self.files.len() >= self.max;
+        match self.files.get_mut(&file) {
+            Some(known) if known.junction == junction => {}
+            Some(known) => {
+                known.junction = junction;
+                self.fresh.push((file, junction));
+            }
+            None if is_full => {}
+            None => {
+                self.files.insert(file, KnownFile { junction, round: self.round + 1, read: None });
+                self.fresh.push((file, junction));
+            }
+        }
+    }
+
+    /// As [`KnownFiles::learn`]; `version` was asked for, and is there.
+    pub fn learn_read(&mut self, file: FileId, junction: JunctionId, version: Version) {
+        self.learn(file, junction);
+        if let Some(known) = self.files.get_mut(&file) {
+            known.read = Some(version);
+        }
+    }
+
+    /// What a node that is asked about `version` says of others that it holds.
+    pub fn other_version(&self, file: FileId, version: Version, held: &[Version]) -> OtherVersion {
+        match self.read_version(file) {
+            Some(read) if read != version => OtherVersion::Read,
+            Some(_) => OtherVersion::None,
+            None if held.iter().any(|held| *held != version) => OtherVersion::Held,
+            None => OtherVersion::None,
+        }
+    }
+
+    /// The walk has met the file. Returns its junction.
+    pub fn met(&mut self, file: FileId) -> Option<JunctionId> {
+        let known = self.files.get_mut(&file)?;
+        known.round = self.round;
+        Some(known.junction)
+    }
+
+    /// The walk has met all that is here: files that it did not meet are forgotten. The next one begins.
+    pub fn end_walk(&mut self) {
+        self.files.retain(|_, known| known.round >= self.round);
+        self.round += 1;
+    }
+
+    /// What is to be written since the last call, if anything is.
+    pub fn change(&mut self) -> Option<IndexChange> {
+        let many = self.files.len().saturating_mul(2).saturating_add(1024);
+        if self.records.saturating_add(self.fresh.len()) > many {
+            self.records = self.files.len();
+            self.fresh.clear();
+            let all = self.files.iter().flat_map(|(file, known)| write_record(*file, known.junction));
+            return Some(IndexChange::Replace(all.collect()));
+        }
+        let fresh = std::mem::take(&mut self.fresh);
+        self.records += fresh.len();
+        let bytes: Vec<u8> =
+            fresh.into_iter().flat_map(|(file, junction)| write_record(file, junction)).collect();
+        (!bytes.is_empty()).then_some(IndexChange::Append(bytes))
+    }
+
+    /// The last change was not written: the next one writes all.
+    pub fn not_written(&mut self) {
+        self.records = usize::MAX;
+    }
+}
+
+fn checksum_of(file: FileId, junction: &[u8]) -> u32 {
+    block_checksum(file, Version([0; 16]), 0, junction)
+}
+
+fn write_record(file: FileId, junction: JunctionId) -> [u8; RECORD] {
+    let mut record = [0; RECORD];
+    record[..16].copy_from_slice(&file.0);
+    record[16..20].copy_from_slice(&junction.0.to_le_bytes());
+    let sum = checksum_of(file, &record[16..20]);
+    record[20..].copy_from_slice(&sum.to_le_bytes());
+    record
+}
+
+fn read_record(record: &[u8]) -> Option<(FileId, JunctionId)> {
+    let file = FileId(record.get(..16)?.try_into().ok()?);
+    let junction: [u8; 4] = record.get(16..20)?.try_into().ok()?;
+    let sum: [u8; 4] = record.get(20..24)?.try_into().ok()?;
+    let is_good = checksum_of(file, &junction) == u32::from_le_bytes(sum);
+    is_good.then(|| (file, JunctionId(u32::from_le_bytes(junction))))
+}
+
+/// The file of the index. What fails is told by whoever calls; the worst is that junctions have to be learnt again.
+#[derive(Clone, Debug)]
+pub struct IndexFile(PathBuf);
+
+impl IndexFile {
+    pub fn new(path: &Path) -> IndexFile {
+        IndexFile(path.to_owned())
+    }
+
+    pub fn read(&self) -> std::io::Result<Vec<u8>> {
+        match std::fs::read(&self.0) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read,
+        }
+    }
+
+    /// A file that is replaced is there whole, in its old or its new form.
+    pub fn write(&self, change: &IndexChange) -> std::io::Result<()> {
+        match change {
+            IndexChange::Append(bytes) => {
+                let mut file = std::fs::OpenOptions::new().append(true).open(&self.0)?;
+                file.write_all(bytes)
+            }
+            IndexChange::Replace(bytes) => {
+                let new = self.0.with_extension("new");
+                std::fs::write(&new, bytes)?;
+                std::fs::rename(new, &self.0)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(n: u8) -> FileId {
+        FileId([n; 16])
+    }
+
+    const VERSION: Version = Version([7; 16]);
+    const ONE: JunctionId = JunctionId(1);
+    const TWO: JunctionId = JunctionId(2);
+
+    #[test]
+    fn junctions_are_known_after_a_restart_and_a_damaged_record_costs_itself_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let index = IndexFile::new(&dir.path().join("FILES"));
+        let mut known = KnownFiles::new(100, &index.read().expect("nothing is there yet"));
+        (0..10).for_each(|n| known.learn(file(n), if n < 5 { ONE } else { TWO }));
+        known.learn_read(file(3), ONE, VERSION);
+        index.write(&known.change().expect("there is something")).expect("written");
+        known.learn(file(50), TWO);
+        known.learn(file(0), TWO);
+        let more = known.change().expect("there is something");
+        assert!(matches!(&more, IndexChange::Append(bytes) if bytes.len() == 2 * RECORD));
+        index.write(&more).expect("written");
+        assert_eq!(known.change(), None);
+        let mut stored = index.read().expect("read");
+        let again = KnownFiles::new(100, &stored);
+        for n in (0..10).chain([50]) {
+            assert_eq!(again.junction(file(n)), known.junction(file(n)), "{n}");
+        }
+        assert_eq!(again.junction(file(0)), Some(TWO), "the last word counts");
+        assert_eq!(again.read_version(file(3)), None, "that was another run");
+        stored[10 * RECORD] ^= 1;
+        stored.push(9);
+        let damaged = KnownFiles::new(100, &stored);
+        assert_eq!((damaged.files.len(), damaged.junction(file(50))), (10, None));
+    }
+
+    #[test]
+    fn a_record_that_was_cut_short_spoils_none_that_is_written_later() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let index = IndexFile::new(&dir.path().join("FILES"));
+        let whole: Vec<u8> = (0..3).flat_map(|n| write_record(file(n), ONE)).collect();
+        std::fs::write(dir.path().join("FILES"), &whole[..2 * RECORD + 5]).expect("written");
+        let mut known = KnownFiles::new(100, &index.read().expect("read"));
+        known.learn(file(9), TWO);
+        index.write(&known.change().expect("there is something")).expect("written");
+        known.learn(file(10), TWO);
+        index.write(&known.change().expect("there is something")).expect("written");
+        let again = KnownFiles::new(100, &index.read().expect("read"));
+        let mut files: Vec<u8> = again.files.keys().map(|file| file.0[0]).collect();
+        files.sort_unstable();
+        assert_eq!(files, [0, 1, 9, 10]);
+    }
+
+    #[test]
+    fn files_that_a_walk_does_not_meet_are_forgotten_and_make_room() {
+        let mut known = KnownFiles::new(4, &[]);
+        (0..9).for_each(|n| known.learn(file(n), ONE));
+        assert_eq!(known.junction(file(8)), None, "it is bounded");
+        known.end_walk();
+        known.end_walk();
+        assert_eq!((known.met(file(1)), known.met(file(8))), (Some(ONE), None));
+        assert_eq!(known.junction(file(0)), Some(ONE), "it may have landed behind the walk");
+        known.end_walk();
+        known.learn(file(8), TWO);
+        assert_eq!((known.junction(file(0)), known.junction(file(1))), (None, Some(ONE)));
+        assert_eq!(known.junction(file(8)), Some(TWO));
+    }
+
+    #[test]
+    fn an_index_of_files_that_are_gone_is_written_anew() {
+        let mut known = KnownFiles::new(100_000, &[]);
+        let id = |n: u32| FileId(u128::from(n).to_be_bytes());
+        (0..5000).for_each(|n| known.learn(id(n), ONE));
+        assert!(matches!(known.change(), Some(IndexChange::Replace(bytes)) if bytes.len() == 5000 * RECORD));
+        for _ in 0..3 {
+            (0..100).for_each(|n| assert_eq!(known.met(id(n)), Some(ONE)));
+            known.end_walk();
+        }
+        assert!(matches!(known.change(), Some(IndexChange::Replace(bytes)) if bytes.len() == 100 * RECORD));
+        assert_eq!(known.change(), None);
+        known.not_written();
+        assert!(matches!(known.change(), Some(IndexChange::Replace(_))));
+    }
+
+    #[test]
+    fn of_versions_the_one_that_was_asked_for_since_the_start_counts() {
+        let (other, mut known) = (Version([8; 16]), KnownFiles::new(9, &[]));
+        known.learn(file(1), ONE);
+        assert_eq!(known.other_version(file(1), VERSION, &[VERSION]), OtherVersion::None);
+        assert_eq!(known.other_version(file(1), VERSION, &[other]), OtherVersion::Held);
+        known.learn_read(file(1), ONE, VERSION);
+        assert_eq!(known.other_version(file(1), VERSION, &[other]), OtherVersion::None);
+        assert_eq!(known.other_version(file(1), other, &[]), OtherVersion::Read);
+    }
+}
