@@ -8,6 +8,7 @@ mod concurrency;
 mod damage;
 mod disk;
 mod failing;
+mod guests;
 mod harness;
 mod metrics;
 mod model;
