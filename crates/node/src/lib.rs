@@ -8,7 +8,7 @@
 //! - [`PeerTable`] (`peers.rs`): calls to the other nodes, and heartbeats.
 //!
 //! The way of a read that finds nothing here: cache, [`Placed`], route. A node that keeps no copy asks one that does, which asks
-//! the stripe's primary, which alone asks the origin; each keeps what passes through it. Where a node does not answer, the next
+//! the stripe's primary, which alone asks the origin. These two keep the bytes; the gateway has them as guests (`cache`). Where a node does not answer, the next
 //! one on the route is asked: the others that keep the stripe, then the two ranks after them. Where none of these answers, this
 //! node asks the origin itself, around them.
 //!
@@ -16,6 +16,9 @@
 //! holder for nobody (`types::Supplier`), so no two wait for each other. Bytes are checked before they are kept. Only
 //! `VersionChanged` from a node ends a read; after any other error the next node on the route is asked, and the origin last. Nodes
 //! that are not in the map get no bytes. Begin with `view.rs`.
+
+// What the cache calls a stripe is what is placed.
+const _: () = assert!(cache::STRIPE_BYTES == cluster::STRIPE_BYTES);
 
 mod metrics;
 mod peers;

@@ -1,5 +1,6 @@
 //! Several nodes in one process, over real sockets with real certificates, in front of one store in memory.
 
 mod changes;
+mod guests;
 mod nodes;
 mod reads;

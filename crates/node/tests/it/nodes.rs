@@ -34,7 +34,7 @@ pub struct TestCluster {
     metrics: OriginMetrics,
     authority: ClusterAuthority,
     pub copies: usize,
-    inflight_max: u64,
+    cache: cache::Config,
     pub nodes: Vec<TestNode>,
     number: u64,
 }
@@ -62,11 +62,20 @@ pub struct Setup {
     pub nodes: usize,
     pub copies: usize,
     pub inflight_max: u64,
+    pub readahead_max: u64,
+    pub guests_max: Option<u64>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { nodes: 3, copies: 1, inflight_max: 64 * MIB }
+        let defaults = cache::Config::default();
+        Setup {
+            nodes: 3,
+            copies: 1,
+            inflight_max: 64 * MIB,
+            readahead_max: defaults.readahead_max,
+            guests_max: defaults.guests_max,
+        }
     }
 }
 
@@ -77,7 +86,14 @@ impl TestCluster {
             metrics: OriginMetrics::default(),
             authority: make_authority("test").expect("an authority"),
             copies: setup.copies,
-            inflight_max: setup.inflight_max,
+            cache: cache::Config {
+                size_max: 1 << 30,
+                free_floor: 0,
+                inflight_max: setup.inflight_max,
+                readahead_max: setup.readahead_max,
+                guests_max: setup.guests_max,
+                ..Default::default()
+            },
             nodes: Vec::new(),
             number: 1,
         };
@@ -100,13 +116,7 @@ impl TestCluster {
 
     async fn run(&self, id: NodeId, dir: Arc<tempfile::TempDir>) -> TestNode {
         let counted = Count::new(Delay::new(self.memory.clone(), FAR), "/", self.metrics.clone());
-        let config = cache::Config {
-            dir: dir.path().to_owned(),
-            size_max: 1 << 30,
-            free_floor: 0,
-            inflight_max: self.inflight_max,
-            ..Default::default()
-        };
+        let config = cache::Config { dir: dir.path().to_owned(), ..self.cache.clone() };
         let cache = Cache::open(config).expect("a cache");
         let map = Arc::new(ClusterMap::new(0, Vec::new()).expect("a map"));
         let placement = JunctionPlacement { copies: self.copies, topology: NodeLabel::root() };
@@ -287,6 +297,18 @@ impl TestNode {
         GatewayReader { cache: self.cache.clone(), source: Arc::new(source), key: file.key }
     }
 
+    /// Bytes on its disk of stripes that others keep.
+    pub fn guest_bytes(&self) -> u64 {
+        u64::try_from(self.cache.metrics().guest_bytes.get()).expect("never negative")
+    }
+
+    /// Fetches for its clients.
+    pub fn fetches(&self) -> u64 {
+        use node::ReadFrom::{Around, Holder, Origin, Primary, Rank};
+        let reads = |from| self.metrics.reads.get_or_create(&node::FromLabels { from }).get();
+        [Rank, Primary, Holder, Origin, Around].into_iter().map(reads).sum()
+    }
+
     pub fn route(&self, file: &KnownFile) -> ReadRoute {
         self.view.route(JUNCTION, Stripe::at(file.key.file, 0), false).expect("the junction is placed")
     }
@@ -337,5 +359,9 @@ impl Source for GatewaySource {
 
     fn supplier(&self, key: &CacheKey, range: ByteRange) -> Supplier {
         self.placed.supplier(key.file, range)
+    }
+
+    fn keeps(&self, key: &CacheKey, range: ByteRange) -> bool {
+        self.placed.keeps(key.file, range)
     }
 }

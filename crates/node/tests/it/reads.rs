@@ -87,7 +87,8 @@ async fn what_the_origin_says_of_a_file_is_the_answer_and_is_not_asked_for_again
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_read_from_each_other_with_little_room_never_stop() {
     // Two parts of another node's answer are all that fits.
-    let cluster = TestCluster::start(Setup { nodes: 2, copies: 1, inflight_max: 4 * MIB }).await;
+    let cluster =
+        TestCluster::start(Setup { nodes: 2, copies: 1, inflight_max: 4 * MIB, ..Setup::default() }).await;
     let files = cluster.files(16, 4 * MIB).await;
     let truths = cluster.truths(&files).await;
     let mut readers = Vec::new();
