@@ -14,6 +14,9 @@ pub struct Config {
     pub dir: PathBuf,
     /// Quota in bytes of disk.
     pub size_max: u64,
+    /// Of these, bytes of stripes that other nodes are to keep ([`Source::keeps`](crate::Source::keeps)); a tenth of the quota
+    /// if nothing is said. What is read ahead of those may have two windows (`readahead_max`) even if that is more.
+    pub guests_max: Option<u64>,
     /// Bytes to leave free in the file system that holds `dir`, whoever uses them.
     pub free_floor: u64,
     /// Bytes on their way from the origin at any time, over all files; at most a quarter of the quota counts.
@@ -34,12 +37,15 @@ pub struct Config {
 /// At most this part of the cache may be in flight, and ahead of one reader.
 pub const IN_FLIGHT_SHARE: u64 = 4;
 pub const READAHEAD_SHARE: u64 = 8;
+/// This part of the cache is for guests, unless the operator says otherwise.
+pub const GUESTS_SHARE: u64 = 10;
 
 impl Default for Config {
     fn default() -> Config {
         Config {
             dir: PathBuf::from("forebay-cache"),
             size_max: 20 << 30,
+            guests_max: None,
             free_floor: 1 << 30,
             inflight_max: 128 << 20,
             readahead_max: 256 << 20,

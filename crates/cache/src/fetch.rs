@@ -13,13 +13,15 @@ use types::{ByteRange, Error, ErrorKind, Result, Turn};
 
 use crate::fetch_in_flight::{FetchInFlight, FetchSupplier, Landed};
 use crate::file::CachedFile;
+use crate::guests::GuestPromise;
+use crate::space::RoomFor;
 use crate::{Cache, CacheKey, Source};
 
 /// How urgent a fetch is.
 #[derive(Clone)]
 pub enum Urgency {
-    /// Somebody waits: queue for room in the budget.
-    Demand,
+    /// Somebody waits: queue for room in the budget. `tail`: see [`GuestRead`](crate::guests::GuestRead).
+    Demand { tail: Option<u64> },
     /// Nobody waits: only with room to spare.
     Ahead,
     /// An operator wants it some time: with leave, which was waited for before.
@@ -45,11 +47,13 @@ impl Cache {
         let range = bytes_of_blocks(blocks.clone(), file.key.size);
         let length = range.length;
         let supplier = source.supplier(&file.key, range);
-        let (room, ahead, leave) = match urgency {
-            Urgency::Demand => (None, false, None),
+        let (room, ahead, leave) = match &urgency {
+            Urgency::Demand { .. } => (None, false, None),
             Urgency::Ahead => (Some(self.budgets.try_spare(supplier, length)?), true, None),
-            Urgency::Warm(leave) => (None, false, Some(leave)),
+            Urgency::Warm(leave) => (None, false, Some(leave.clone())),
         };
+        let promise = if ahead { Some(self.promise_guests(&file.key, range, source)?) } else { None };
+        let tail = if let Urgency::Demand { tail } = urgency { tail } else { None };
         let (sender, landed) = watch::channel(None);
         let asked = FetchSupplier::new(supplier);
         let flight = Arc::new(FetchInFlight::new(blocks.clone(), asked.clone(), landed));
@@ -69,13 +73,18 @@ impl Cache {
                     room
                 }
             };
-            let result = cache.fetch(&file, blocks, &source, ahead).await;
+            let result = cache.fetch(&file, blocks, &source, tail, promise).await;
             drop((room, leave));
             if result.is_err() {
                 cache.metrics.fetch_errors.inc();
             }
+            let may_be_unused =
+                ahead && !matches!(result, Ok(Landed::Stored)) && !source.keeps(&file.key, range);
             drop(landing); // a failed block can be asked for again before those who waited are told
             let _ = sender.send(Some(result));
+            if may_be_unused {
+                let _ = tokio::task::spawn_blocking(move || cache.drop_unused(&file)).await; // the runtime shuts down
+            }
         });
         Some(flight)
     }
@@ -104,28 +113,27 @@ impl Cache {
         file: &Arc<CachedFile>,
         blocks: Range<u64>,
         source: &Arc<dyn Source>,
-        ahead: bool,
+        tail: Option<u64>,
+        ahead: Option<GuestPromise>,
     ) -> Result<Landed> {
         let range = bytes_of_blocks(blocks.clone(), file.key.size);
         let bytes = self.ask(&file.key, range, source).await?;
         self.metrics.fetched_bytes.inc_by(range.length);
-        if ahead {
+        if ahead.is_some() {
             self.metrics.readahead_bytes.inc_by(range.length);
         }
         if !self.health.may_fill() {
             self.metrics.read_through_bytes.inc_by(range.length);
             return Ok(Landed::Passed(bytes));
         }
+        let parts = self.to_store(&file.key, blocks.clone(), source, ahead.is_some(), tail);
+        if parts.is_empty() {
+            return Ok(Landed::Passed(bytes));
+        }
         let (cache, file) = (self.clone(), file.clone());
         let stored = tokio::task::spawn_blocking(move || {
-            if ahead {
-                cache.unread.fetched(&file.key, blocks.clone());
-            }
-            let stored = cache.store(&file, blocks.clone(), &bytes);
-            if ahead && !stored {
-                cache.unread.take(file.key.file, file.key.version, blocks);
-            }
-            if stored { Landed::Stored } else { Landed::Passed(bytes) }
+            let all = cache.store_parts(&file, &blocks, &bytes, parts, ahead);
+            if all { Landed::Stored } else { Landed::Passed(bytes) }
         });
         stored.await.map_err(|e| Error::new(ErrorKind::Io, "fill blocks", "").with_source(e))
     }
@@ -149,22 +157,37 @@ impl Cache {
         Ok(bytes)
     }
 
-    /// Into the cache file, making room first. False if that is not possible now.
+    /// Into the cache file, to be kept, making room first. False if that is not possible now.
     pub(crate) fn store(&self, file: &CachedFile, blocks: Range<u64>, bytes: &[u8]) -> bool {
-        let filled = self.make_room(bytes.len() as u64).and_then(|_room| {
-            let new =
-                file.fill(blocks, bytes).map_err(|e| format!("write {}: {e}", self.config.dir.display()))?;
-            self.book(file, new);
-            Ok(())
-        });
-        match filled {
-            Ok(()) => self.health.succeeded(),
-            Err(reason) => {
-                self.health.failed(reason);
-                self.metrics.read_through_bytes.inc_by(bytes.len() as u64);
+        self.store_as(file, blocks, bytes, RoomFor::Kept)
+    }
+
+    pub(crate) fn store_as(
+        &self,
+        file: &CachedFile,
+        blocks: Range<u64>,
+        bytes: &[u8],
+        room_for: RoomFor,
+    ) -> bool {
+        let failed = |reason: String| {
+            self.health.failed(reason);
+            self.metrics.read_through_bytes.inc_by(bytes.len() as u64);
+            false
+        };
+        let _room = match self.make_room(bytes.len() as u64, room_for) {
+            Ok(room) => room,
+            // The room is that of what is kept: nothing is wrong with the disk.
+            Err(_) if room_for == RoomFor::Guest => {
+                self.metrics.guest_refused_bytes.inc_by(bytes.len() as u64);
                 return false;
             }
+            Err(reason) => return failed(reason),
+        };
+        match file.fill(blocks, bytes) {
+            Ok(new) => self.book(file, new),
+            Err(e) => return failed(format!("write {}: {e}", self.config.dir.display())),
         }
+        self.health.succeeded();
         true
     }
 

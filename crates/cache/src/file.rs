@@ -18,7 +18,8 @@ use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange};
 
 use crate::CacheKey;
-use crate::disk_usage::DISK_UNIT;
+use crate::block_bits::BlockSet;
+use crate::disk_usage::room_of_block;
 use crate::fetch_in_flight::FetchInFlight;
 use crate::format::{self, Label};
 use crate::private_files::{PRIVATE_FILE, create_private_dir};
@@ -220,7 +221,8 @@ impl CachedFile {
         // Before the map says otherwise: entries that are not in memory are read from it.
         let mut new = 0;
         for block in blocks.clone() {
-            new += if state.entry(&self.map, block).is_none() { self.room_of(block) } else { 0 };
+            new +=
+                if state.entry(&self.map, block).is_none() { room_of_block(block, self.key.size) } else { 0 };
         }
         self.map.write_all_at(&encoded, entry_offset(blocks.start))?;
         state.left = changed_at(&self.data);
@@ -228,13 +230,6 @@ impl CachedFile {
             state.set(&self.map, block, entry, true);
         }
         Ok(new)
-    }
-
-    /// What a block occupies on disk; the first one stands for the map file too. (The map grows by one unit for
-    /// each 32 MiB; that is not counted.)
-    fn room_of(&self, block: u64) -> u64 {
-        let map = if block == 0 { DISK_UNIT } else { 0 };
-        bytes_of_blocks(block..block + 1, self.key.size).length.next_multiple_of(DISK_UNIT) + map
     }
 
     /// The bytes of `range` if all its blocks are here and good. `now_or_never`: do not wait for the disk.
@@ -417,6 +412,43 @@ impl CachedFile {
             }
         }
         Ok(freed)
+    }
+
+    /// Give back these blocks, as far as they are here; pinned and arriving blocks stay. `gone` is told which went. Returns
+    /// the bytes given back.
+    pub fn punch_only(&self, runs: &[Range<u64>], mut gone: impl FnMut(Range<u64>)) -> std::io::Result<u64> {
+        let mut freed = 0;
+        for run in runs {
+            let mut at = run.start;
+            while at < run.end {
+                let mut state = self.lock();
+                if state.lent > 0 {
+                    return Ok(freed);
+                }
+                // The entries of one piece at a time: the lock is taken anew for readers of other blocks.
+                let end = run.end.min((at / PIECE + 1) * PIECE);
+                let free = state.evictable_run(&self.map, at..end);
+                at = free.end;
+                if !free.is_empty() {
+                    gone(free.clone());
+                    freed += self.punch_run(&mut state, free)?;
+                }
+            }
+        }
+        Ok(freed)
+    }
+
+    /// Of these blocks those that are here, counted from the first of them.
+    pub fn blocks_here(&self, blocks: Range<u64>) -> BlockSet {
+        let mut state = self.lock();
+        let start = blocks.start;
+        blocks.filter(|block| state.entry(&self.map, *block).is_some()).map(|block| block - start).collect()
+    }
+
+    /// No byte is on disk.
+    pub fn is_hollow(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        self.data.metadata().is_ok_and(|meta| meta.blocks() == 0)
     }
 
     fn punch_run(&self, state: &mut State, run: Range<u64>) -> std::io::Result<u64> {

@@ -10,6 +10,7 @@
 //! - `fetch.rs`: a task for each missing part, which all that want it wait for (`fetch_in_flight.rs`); [`Source`]: where the
 //!   bytes come from; `budgets.rs`: how many may be in flight
 //! - `readahead.rs` (pure): what else a reader will want; `unread.rs`: what was fetched so and never read
+//! - `guests.rs`: bytes that another node is to keep; few of them stay, and they go first
 //! - `DiskSpace` (`space.rs`): what is on disk, and what leaves it, in the order of `eviction.rs`; `recovery.rs`: what a start
 //!   finds; `health.rs`: a disk that fails; `limits.rs`: how much may be kept
 //! - `copying.rs`: what a node of a cluster needs to keep copies of what others hold, and to tell what it holds
@@ -19,8 +20,9 @@
 //!
 //! Invariants: the version is in the key, so there is no "invalidate because it changed": a changed file is another key.
 //! Data is written before its map entry. A block is checked against its checksum before it is first served after a start.
-//! A pinned block is not evicted. Begin with `read.rs`.
+//! A pinned block is not evicted. Guests take no room from what is kept. Begin with `read.rs`.
 
+mod block_bits;
 mod budgets;
 mod config;
 mod copying;
@@ -31,6 +33,7 @@ mod fetch;
 mod fetch_in_flight;
 mod file;
 mod format;
+mod guests;
 mod health;
 mod limits;
 mod metrics;
@@ -58,6 +61,7 @@ use types::{ByteRange, Distance, FileId, Result, Supplier, Turn, Version};
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use copying::{BlockBits, HeldVersions};
 pub use extent::{Extent, Lend, Piece};
+pub use guests::STRIPE_BYTES;
 pub use metrics::Metrics;
 pub use pins::room_for;
 pub use whole::WholeFile;
@@ -92,6 +96,11 @@ pub trait Source: Send + Sync {
     /// Whom `read` will ask for these bytes.
     fn supplier(&self, _key: &CacheKey, _range: ByteRange) -> Supplier {
         Supplier::Origin
+    }
+
+    /// Whether this node is to keep all of these bytes. The others are guests: see `guests.rs`.
+    fn keeps(&self, _key: &CacheKey, _range: ByteRange) -> bool {
+        true
     }
 
     /// Whether what follows is fetched, too. Who asks for another node leaves that to it.
@@ -147,6 +156,7 @@ pub struct Cache {
     checks: whole::Checks,
     health: DiskHealth,
     unread: unread::Unread,
+    guests: guests::Guests,
     metrics: Metrics,
     /// Wakes the reclaim worker.
     pressure: Arc<tokio::sync::Notify>,
@@ -188,6 +198,7 @@ impl Cache {
             checks: whole::Checks::default(),
             health: DiskHealth::default(),
             unread: unread::Unread::default(),
+            guests: guests::Guests::default(),
             metrics: Metrics::default(),
             pressure: Arc::default(),
             reclaiming: Mutex::default(),

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Error, ErrorKind, Result};
 
-use crate::config::{IN_FLIGHT_SHARE, READAHEAD_SHARE};
+use crate::config::{GUESTS_SHARE, IN_FLIGHT_SHARE, READAHEAD_SHARE};
 use crate::{CACHE_SIZE_MIN, Cache, Config};
 
 pub struct CacheLimits {
     size_max: AtomicU64,
     free_floor: AtomicU64,
+    guests_max: AtomicU64,
 }
 
 impl CacheLimits {
@@ -17,6 +18,7 @@ impl CacheLimits {
         CacheLimits {
             size_max: AtomicU64::new(config.size_max),
             free_floor: AtomicU64::new(config.free_floor),
+            guests_max: AtomicU64::new(share_of_guests(config.size_max, config.guests_max)),
         }
     }
 
@@ -27,12 +29,20 @@ impl CacheLimits {
     pub fn free_floor(&self) -> u64 {
         self.free_floor.load(Ordering::Relaxed)
     }
+
+    pub fn guests_max(&self) -> u64 {
+        self.guests_max.load(Ordering::Relaxed)
+    }
+}
+
+fn share_of_guests(size_max: u64, wanted: Option<u64>) -> u64 {
+    wanted.unwrap_or(size_max / GUESTS_SHARE).min(size_max)
 }
 
 impl Cache {
-    /// From now on; what is above it goes at once. Refused where what may be in flight or ahead of readers, which stays what
+    /// From now on; what is above it goes at once. `guests_max`: as in [`Config`]. Refused where what may be in flight or ahead of readers, which stays what
     /// it was at the start, would take too much of it.
-    pub fn set_limits(&self, size_max: u64, free_floor: u64) -> Result<()> {
+    pub fn set_limits(&self, size_max: u64, free_floor: u64, guests_max: Option<u64>) -> Result<()> {
         let (in_flight, ahead) = (self.config.inflight_max, self.config.readahead_max);
         let least = CACHE_SIZE_MIN.max(in_flight * IN_FLIGHT_SHARE).max(ahead * READAHEAD_SHARE);
         if size_max < least {
@@ -43,6 +53,7 @@ impl Cache {
         }
         self.limits.size_max.store(size_max, Ordering::Relaxed);
         self.limits.free_floor.store(free_floor, Ordering::Relaxed);
+        self.limits.guests_max.store(share_of_guests(size_max, guests_max), Ordering::Relaxed);
         self.tell_limits();
         self.pressure.notify_one();
         Ok(())

@@ -22,6 +22,10 @@ pub struct Metrics {
     pub corrupt_blocks: Counter,
     pub evicted_bytes: Counter,
     pub read_through_bytes: Counter,
+    pub guest_admitted_bytes: Counter,
+    pub guest_refused_bytes: Counter,
+    pub guest_dropped_bytes: Counter,
+    pub guest_bytes: Gauge<i64, AtomicI64>,
     pub inflight_bytes: Gauge<i64, AtomicI64>,
     pub used_bytes: Gauge<i64, AtomicI64>,
     pub max_bytes: Gauge<i64, AtomicI64>,
@@ -29,7 +33,7 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
-        let counters: [(&str, &str, &Counter); 14] = [
+        let counters: [(&str, &str, &Counter); 17] = [
             ("hit_bytes", "Bytes of reads that were on disk when asked for", &self.hit_bytes),
             ("miss_bytes", "Bytes of reads that had to be waited for", &self.miss_bytes),
             ("hits", "Reads answered from disk alone", &self.hit_reads),
@@ -52,12 +56,21 @@ impl Metrics {
             ("corrupt_blocks", "Blocks whose checksum did not match, refetched", &self.corrupt_blocks),
             ("evicted_bytes", "Bytes evicted to make room or by the operator", &self.evicted_bytes),
             ("read_through_bytes", "Bytes passed on without being kept", &self.read_through_bytes),
+            ("guest_admitted_bytes", "Bytes of guests that were stored", &self.guest_admitted_bytes),
+            (
+                "guest_refused_bytes",
+                "Bytes of guests passed on without being stored: a first read, or no room among the guests",
+                &self.guest_refused_bytes,
+            ),
+            ("guest_dropped_bytes", "Bytes of guests that left the disk", &self.guest_dropped_bytes),
         ];
         for (name, help, counter) in counters {
             registry.register(format!("forebay_cache_{name}"), help, counter.clone());
         }
         let inflight = "Bytes on their way from the origin";
         registry.register("forebay_cache_inflight_bytes", inflight, self.inflight_bytes.clone());
+        let guests = "Bytes on the cache disk that another node is to keep";
+        registry.register("forebay_cache_guest_bytes", guests, self.guest_bytes.clone());
         registry.register("forebay_cache_used_bytes", "Bytes on the cache disk", self.used_bytes.clone());
         registry.register("forebay_cache_max_bytes", "Bytes that it may have there", self.max_bytes.clone());
     }

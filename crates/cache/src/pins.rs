@@ -86,6 +86,7 @@ impl Cache {
     pub fn pin(&self, file: FileId) {
         if !self.config.bypass {
             self.space().pin(file);
+            self.keep_all(file);
         }
     }
 

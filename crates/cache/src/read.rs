@@ -12,6 +12,7 @@ use crate::extent::{Extent, Lend, Piece};
 use crate::fetch::Urgency;
 use crate::fetch_in_flight::{FetchInFlight, Landed};
 use crate::file::{CachedFile, ReadBack};
+use crate::guests::GuestRead;
 use crate::{Cache, CacheKey, Prefetched, Source, readahead};
 
 /// Blocks of one part: 512 KiB. Large enough that round trips and calls are few, small enough that those who wait
@@ -40,12 +41,28 @@ impl Cache {
         if self.config.bypass {
             return self.read_through(key, range, source).await;
         }
-        // While the disk takes nothing, files are not begun either: a walk would leave an empty pair for each.
         let ailing = self.health.is_ailing();
-        let opened =
-            if ailing { Ok(self.open_existing(key).await) } else { self.open_file(key).await.map(Some) };
+        let guests = self.guests_in(key, range, source);
+        let mut planned = None;
+        if guests.is_some() && !ailing && source.reads_ahead() {
+            planned = Some(self.plan_ahead(key, range, source));
+        }
+        let is_stored = guests.as_ref().is_none_or(|guests| {
+            let goes_beyond = |ahead: &ByteRange| {
+                !range.blocks().contains(&ahead.blocks().start) || ahead.blocks().end > range.blocks().end
+            };
+            guests.stores() || planned.iter().flatten().any(goes_beyond)
+        });
+        // While the disk takes nothing, files are not begun either: a walk would leave an empty pair for each. So would one over
+        // guests that are passed on.
+        let opened = if ailing || !is_stored {
+            Ok(self.open_existing(key).await)
+        } else {
+            self.open_file(key).await.map(Some)
+        };
         let file = match opened {
             Ok(Some(file)) => file,
+            Ok(None) if guests.is_some() => return self.pass_on(key, range, source).await,
             Ok(None) => return self.read_through(key, range, source).await,
             // It is longer than a file of this disk can be: no fault of the disk's.
             Err(e) if matches!(e.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidArgument) => {
@@ -56,21 +73,26 @@ impl Cache {
                 return self.read_through(key, range, source).await;
             }
         };
-        let _pin = file.pin(range.blocks());
+        let pin = file.pin(range.blocks());
+        let urgency = Urgency::Demand { tail: guests.as_ref().and_then(GuestRead::tail) };
         let mut waited = false;
         for _ in 0..TRIES_MAX {
-            let flights = self.demand(&file, range, source, &Urgency::Demand);
+            let flights = self.demand(&file, range, source, &urgency);
             if !ailing && source.reads_ahead() {
-                self.read_ahead(&file, range, source); // else nothing of it would be kept
+                // Else nothing of it would be kept.
+                let planned = planned.take().unwrap_or_else(|| self.plan_ahead(key, range, source));
+                self.read_ahead(&file, planned, source);
             }
             // A fetch for somebody else may wait for a node that waits for this one.
             if flights.iter().any(|flight| flight.supplier() > source.supplier(key, range)) {
                 return self.read_through(key, range, source).await;
             }
             let mut passed = BTreeMap::new();
+            let mut passed_blocks = 0;
             for flight in flights {
                 waited = true;
                 if let Landed::Passed(bytes) = flight.wait().await? {
+                    passed_blocks += flight.blocks.end - flight.blocks.start;
                     passed.insert(flight.blocks.start, (flight.blocks.clone(), bytes));
                 }
             }
@@ -79,11 +101,40 @@ impl Cache {
                 let ahead = self.unread.take(key.file, key.version, range.blocks());
                 self.metrics.readahead_used_bytes.inc_by(ahead);
                 self.count(range.length, waited);
+                drop(pin);
+                if let Some(guests) = guests {
+                    let from_disk = passed_blocks < range.blocks().end - range.blocks().start;
+                    self.after_guests(file, range, guests, from_disk).await;
+                }
                 return Ok(data);
             }
             waited = true;
         }
+        if guests.is_some() {
+            return self.pass_on(key, range, source).await;
+        }
         self.read_through(key, range, source).await
+    }
+
+    async fn after_guests(
+        self: &Arc<Self>,
+        file: Arc<CachedFile>,
+        range: ByteRange,
+        guests: GuestRead,
+        from_disk: bool,
+    ) {
+        self.guests_were_read(&file, range, &guests, from_disk);
+        if !from_disk {
+            self.tidy(file).await;
+        }
+    }
+
+    /// A pair into which nothing came is taken off the disk.
+    async fn tidy(self: &Arc<Self>, file: Arc<CachedFile>) {
+        if self.is_unused(&file) {
+            let cache = self.clone();
+            let _ = tokio::task::spawn_blocking(move || cache.drop_unused(&file)).await; // the runtime shuts down
+        }
     }
 
     /// The bytes of `range` if all of them are here.
@@ -121,6 +172,10 @@ impl Cache {
         // Who follows many small files that are here already would open each of them for nothing.
         if self.space().is_whole(key.file, key.version, key.size) {
             return Prefetched::Here;
+        }
+        // Asked before there is a file: nothing would come into it.
+        if self.promise_guests(key, range, source).is_none() {
+            return Prefetched::NoRoom;
         }
         let Ok(file) = self.open_file(key).await else { return Prefetched::NoRoom };
         let start = |blocks| self.start_fetch(&file, blocks, source, Urgency::Ahead);
@@ -167,14 +222,15 @@ impl Cache {
                 && let Some(flight) = waiting.pop_front()
             {
                 blocks_waiting = blocks_waiting.saturating_sub(flight.blocks.end - flight.blocks.start);
-                self.kept(flight.wait().await?)?;
+                self.warmed(&flight, key, source).await?;
                 landed(bytes_of_blocks(flight.blocks.clone(), key.size).length);
             }
         }
         for flight in waiting {
-            self.kept(flight.wait().await?)?;
+            self.warmed(&flight, key, source).await?;
             landed(bytes_of_blocks(flight.blocks.clone(), key.size).length);
         }
+        self.tidy(file).await;
         Ok(())
     }
 
@@ -197,10 +253,15 @@ impl Cache {
         tokio::task::spawn_blocking(move || cache.files.open_existing(&key)).await.ok().flatten()
     }
 
-    /// Who warms wants the bytes on disk, not only fetched.
-    fn kept(&self, landed: Landed) -> Result<()> {
-        match landed {
+    /// Who warms wants the bytes on disk, not only fetched: here, or where they are kept.
+    async fn warmed(&self, flight: &FetchInFlight, key: &CacheKey, source: &Arc<dyn Source>) -> Result<()> {
+        match flight.wait().await? {
             Landed::Stored => Ok(()),
+            Landed::Passed(_)
+                if !self.keeps(key, bytes_of_blocks(flight.blocks.clone(), key.size), source) =>
+            {
+                Ok(())
+            }
             Landed::Passed(_) => {
                 let reason = self.health.degraded().unwrap_or_else(|| "the disk did not take it".to_owned());
                 Err(Error::new(ErrorKind::NoSpace, "warm the cache:", reason))
@@ -223,10 +284,19 @@ impl Cache {
         ensured.flights
     }
 
-    fn read_ahead(self: &Arc<Self>, file: &Arc<CachedFile>, range: ByteRange, source: &Arc<dyn Source>) {
-        let key = &file.key;
+    /// What is to be fetched besides `range`, which somebody reads.
+    fn plan_ahead(&self, key: &CacheKey, range: ByteRange, source: &Arc<dyn Source>) -> Vec<ByteRange> {
         let distance = || source.distance(key).unwrap_or(types::Distance::UNKNOWN);
-        let planned = self.readers().plan(key.file, range, key.size, distance, self.now_ms());
+        self.readers().plan(key.file, range, key.size, distance, self.now_ms())
+    }
+
+    fn read_ahead(
+        self: &Arc<Self>,
+        file: &Arc<CachedFile>,
+        planned: Vec<ByteRange>,
+        source: &Arc<dyn Source>,
+    ) {
+        let key = &file.key;
         for planned in planned {
             let start = |blocks| self.start_fetch(file, blocks, source, Urgency::Ahead);
             let ensured = file.ensure(planned.blocks(), part_blocks(source), start);
@@ -286,13 +356,26 @@ impl Cache {
         Ok(Some(data))
     }
 
-    /// Straight from the source, without keeping anything.
+    /// Straight from the source, since nothing can be kept.
     async fn read_through(
         self: &Arc<Self>,
         key: &CacheKey,
         range: ByteRange,
         source: &Arc<dyn Source>,
     ) -> Result<Vec<Piece>> {
+        let data = self.straight(key, range, source).await?;
+        self.metrics.read_through_bytes.inc_by(range.length);
+        self.count(range.length, true);
+        Ok(data.into_iter().map(Piece::Bytes).collect())
+    }
+
+    /// Straight from the source, in parts.
+    pub(crate) async fn straight(
+        self: &Arc<Self>,
+        key: &CacheKey,
+        range: ByteRange,
+        source: &Arc<dyn Source>,
+    ) -> Result<Vec<Bytes>> {
         let step = part_blocks(source) * BLOCK_SIZE;
         let mut parts = JoinSet::new();
         let mut at = range.offset;
@@ -313,12 +396,10 @@ impl Cache {
                 part.map_err(|e| Error::new(ErrorKind::Io, "read through", key.file).with_source(e))?;
             data[index] = bytes?;
         }
-        self.metrics.read_through_bytes.inc_by(range.length);
-        self.count(range.length, true);
-        Ok(data.into_iter().map(Piece::Bytes).collect())
+        Ok(data)
     }
 
-    fn count(&self, bytes: u64, waited: bool) {
+    pub(crate) fn count(&self, bytes: u64, waited: bool) {
         let metrics = &self.metrics;
         let (reads, sum) = if waited {
             (&metrics.miss_reads, &metrics.miss_bytes)

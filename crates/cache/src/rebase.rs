@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange};
 
+use crate::block_bits::runs;
 use crate::file::CachedFile;
 use crate::{Cache, CacheKey};
 
@@ -65,6 +66,8 @@ impl Cache {
             None if fresh.is_empty() => None,
             None => self.files.open(new).ok(),
         };
+        // Whose they are is found out when they are next used.
+        self.forget_guests(old.file, old.version, 0..u64::MAX);
         let ahead = self.unread.take(old.file, old.version, 0..u64::MAX);
         self.metrics.readahead_evicted_bytes.inc_by(ahead);
         if let Some(file) = file
@@ -188,16 +191,4 @@ fn build(
         bytes[(offset - whole.offset) as usize..][..piece.len()].copy_from_slice(piece);
     }
     Some(bytes.freeze())
-}
-
-/// Ascending numbers as ranges.
-fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
-    let mut runs: Vec<Range<u64>> = Vec::new();
-    for number in numbers {
-        match runs.last_mut() {
-            Some(run) if run.end == number => run.end = number + 1,
-            _ => runs.push(number..number + 1),
-        }
-    }
-    runs
 }

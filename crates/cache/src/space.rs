@@ -6,6 +6,7 @@
 mod walk;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -32,6 +33,18 @@ const VICTIMS_MAX: usize = 4096;
 /// Files in use that are passed over before one of them has to go: there are fewer than this, or everything is in
 /// use and somebody has to.
 const PASSED_OVER_MAX: usize = 64;
+
+/// For whom room is made, and so who may have to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoomFor {
+    /// Guests go first, then what is kept.
+    Kept,
+    /// Guests go that do not wait for a reader.
+    Guest,
+    /// For what may come: as for `Kept`, but guests that wait for a reader stay, and may be above the mark.
+    Later,
+}
+
 /// The books: what is on disk, in which order it leaves.
 pub struct DiskSpace {
     /// By slot; the numbers of `order`.
@@ -324,11 +337,16 @@ impl Drop for Room<'_> {
 
 impl Cache {
     /// Room for `length` more bytes, evicting now if the worker has fallen behind.
-    pub(crate) fn make_room(&self, length: u64) -> Result<Room<'_>, String> {
+    pub(crate) fn make_room(&self, length: u64, room_for: RoomFor) -> Result<Room<'_>, String> {
         let length = length.next_multiple_of(DISK_UNIT);
-        self.space().promised += length;
-        let room = Room { cache: self, bytes: length };
-        let fits = self.excess(100) == 0 || self.reclaim(100);
+        let make = |more: u64| self.excess(100, more) == 0 || self.reclaim(100, more, room_for);
+        // What is promised counts for all who make room, also by evicting what is kept. So a guest gets its promise last.
+        let is_guest = room_for == RoomFor::Guest;
+        let mut fits = !is_guest || make(length);
+        let promised = if fits { length } else { 0 };
+        self.space().promised += promised;
+        let room = Room { cache: self, bytes: promised };
+        fits = fits && (is_guest || make(0));
         self.pressure.notify_one();
         if fits {
             return Ok(room);
@@ -338,22 +356,35 @@ impl Cache {
         Err(format!("no room in {dir}: {free} MiB of the disk are free, {floor} MiB are to stay free"))
     }
 
-    /// Bytes above `percent` of the quota, or below the free floor.
-    fn excess(&self, percent: u64) -> u64 {
+    /// Bytes above `percent` of the quota, or below the free floor, if `more` come.
+    fn excess(&self, percent: u64, more: u64) -> u64 {
         let quota = self.limits.size_max() / 100 * percent;
-        self.space().excess(0, quota, self.limits.free_floor())
+        self.space().excess(more, quota, self.limits.free_floor())
     }
 
     /// Evict until no more than `percent` of the quota is used, or nothing is left that may go. True: all that was promised room by
     /// then has it. What is promised room later is for who promises it to look after.
-    fn reclaim(&self, percent: u64) -> bool {
+    fn reclaim(&self, percent: u64, more: u64, room_for: RoomFor) -> bool {
         // One at a time: two at once would both free what either needs.
         let _one = self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut passed_over = 0;
+        let wanted = || match room_for {
+            RoomFor::Kept | RoomFor::Guest => self.excess(percent, more),
+            RoomFor::Later => self.excess(percent, more).saturating_sub(self.unread_guest_bytes()),
+        };
+        let (mut passed_over, mut guests_in_use) = (0, 0);
         for _ in 0..VICTIMS_MAX {
-            let wanted = self.excess(percent);
+            let wanted = wanted();
             if wanted == 0 {
                 return true;
+            }
+            if guests_in_use < PASSED_OVER_MAX
+                && let Some(has_gone) = self.evict_guest(room_for != RoomFor::Kept)
+            {
+                guests_in_use += usize::from(!has_gone);
+                continue;
+            }
+            if room_for == RoomFor::Guest {
+                return false;
             }
             let Some((slot, file, version, bytes)) = self.space().victim() else { return false };
             let open = self.files.get_open(file, version);
@@ -369,18 +400,14 @@ impl Cache {
                 self.drop_file(file, version);
             }
         }
-        self.excess(percent) == 0
+        wanted() == 0
     }
 
     fn punch(&self, open: Option<Arc<CachedFile>>, file: FileId, version: Version, wanted: u64) -> u64 {
         let Some(open) = open.or_else(|| self.files.open_whatever(file, version)) else {
             return self.drop_file(file, version); // it cannot be opened, so that nobody can read it either
         };
-        let gone = |blocks| {
-            let unread = self.unread.take(file, version, blocks);
-            self.metrics.readahead_evicted_bytes.inc_by(unread);
-        };
-        match open.punch(wanted, gone) {
+        match open.punch(wanted, |blocks| self.blocks_leave(file, version, blocks)) {
             Ok(freed) => {
                 self.space().shrink(file, version, freed);
                 self.metrics.evicted_bytes.inc_by(freed);
@@ -394,11 +421,21 @@ impl Cache {
         }
     }
 
+    /// Takes blocks that leave the disk off what else knows of them.
+    pub(crate) fn blocks_leave(&self, file: FileId, version: Version, blocks: Range<u64>) {
+        self.metrics.readahead_evicted_bytes.inc_by(self.unread.take(file, version, blocks.clone()));
+        self.guests_have_left(file, version, blocks);
+    }
+
     /// Unlink a version; reads that are under way finish. Returns the bytes given back.
     pub(crate) fn drop_file(&self, file: FileId, version: Version) -> u64 {
-        let bytes = self.files.unlink(file, version, || self.space().remove(file, version));
+        // Before there can be another pair of it.
+        let forgotten = || {
+            self.blocks_leave(file, version, 0..u64::MAX);
+            self.space().remove(file, version)
+        };
+        let bytes = self.files.unlink(file, version, forgotten);
         self.metrics.evicted_bytes.inc_by(bytes);
-        self.metrics.readahead_evicted_bytes.inc_by(self.unread.take(file, version, 0..u64::MAX));
         self.note_used();
         bytes
     }
@@ -434,6 +471,16 @@ impl Cache {
     }
 }
 
+impl Cache {
+    fn make_room_ahead(&self) {
+        let is_high = || self.excess(HIGH_WATER_PERCENT, 0) > self.unread_guest_bytes();
+        // What is kept is not evicted because of guests.
+        if is_high() && !self.reclaim(LOW_WATER_PERCENT, 0, RoomFor::Guest) && is_high() {
+            self.reclaim(LOW_WATER_PERCENT, 0, RoomFor::Later);
+        }
+    }
+}
+
 /// Keeps some room ahead of the fills, and an eye on the file system that others fill too.
 pub fn start_reclaimer(cache: &Arc<Cache>) -> tokio::task::JoinHandle<()> {
     cache.look_at_free_space();
@@ -444,9 +491,8 @@ pub fn start_reclaimer(cache: &Arc<Cache>) -> tokio::task::JoinHandle<()> {
             let Some(held) = cache.upgrade() else { return };
             let work = tokio::task::spawn_blocking(move || {
                 held.look_at_free_space();
-                if held.excess(HIGH_WATER_PERCENT) > 0 {
-                    held.reclaim(LOW_WATER_PERCENT);
-                }
+                held.tend_guests();
+                held.make_room_ahead();
             });
             if work.await.is_err() {
                 return;

@@ -10,9 +10,8 @@ use types::range::bytes_of_blocks;
 use types::{FileId, Version};
 
 use crate::CacheKey;
+use crate::block_bits::{MASK, bits_of, masks};
 
-/// Blocks of one mask: 4 MiB of file.
-const MASK: u64 = 64;
 /// Masks in all, about 4 MiB of memory. Beyond, whole files are forgotten.
 const MASKS_MAX: usize = 1 << 15;
 
@@ -89,21 +88,6 @@ impl Unread {
     fn lock(&self) -> MutexGuard<'_, Marks> {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The masks over these blocks, with the bits that are theirs.
-fn masks(blocks: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
-    (blocks.start / MASK..blocks.end.div_ceil(MASK)).map(move |mask| (mask, bits_of(mask, &blocks)))
-}
-
-/// Of one mask, the bits of these blocks.
-fn bits_of(mask: u64, blocks: &Range<u64>) -> u64 {
-    let first = blocks.start.max(mask * MASK) - mask * MASK;
-    let end = blocks.end.min(mask.saturating_add(1).saturating_mul(MASK)).saturating_sub(mask * MASK);
-    if end <= first {
-        return 0;
-    }
-    (u64::MAX >> (MASK - (end - first))) << first
 }
 
 #[cfg(test)]

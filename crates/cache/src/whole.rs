@@ -82,6 +82,7 @@ impl Cache {
             self.space().touch(key.file, key.version, key.size.saturating_add(BLOCK_SIZE));
             let ahead = self.unread.take(key.file, key.version, 0..u64::MAX);
             self.metrics.readahead_used_bytes.inc_by(ahead);
+            self.guests_were_lent(key);
             return Some(WholeFile { file });
         }
         if file.unchecked_run(1).is_some() {

@@ -10,14 +10,17 @@
 //! - [`CopyKeeper`] (`copies.rs`): makes copies of stripes, makes them again after a loss, and counts them.
 //!
 //! The way of a read that finds nothing here: cache, [`Placed`], route. A node that keeps no copy asks one that does, which asks
-//! the stripe's primary, which alone asks the origin; each keeps what passes through it. Where a node does not answer, the next
-//! one on the route is asked: the others that keep the stripe, then the two ranks after them. Where none of these answers, this
+//! the stripe's primary, which alone asks the origin. These two keep the bytes; the gateway has them as guests (`cache`). Where a node does not
+//! answer, the next one on the route is asked: the others that keep the stripe, then the two ranks after them. Where none of these answers, this
 //! node asks the origin itself, around them.
 //!
 //! Invariants: a READ as rank waits only for smaller ranks and the origin, one as primary only for holders and the origin, one as
 //! holder for nobody (`types::Supplier`), so no two wait for each other. Bytes are checked before they are kept. Only
 //! `VersionChanged` from a node ends a read; after any other error the next node on the route is asked, and the origin last. Nodes
 //! that are not in the map get no bytes. Begin with `view.rs`.
+
+// What the cache calls a stripe is what is placed.
+const _: () = assert!(cache::STRIPE_BYTES == cluster::STRIPE_BYTES);
 
 mod copies;
 mod listing;

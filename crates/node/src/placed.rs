@@ -42,6 +42,10 @@ impl Layer for Placed {
         self.reads.supplier(self.junction, file, range)
     }
 
+    fn around_keeps(&self, file: FileId, range: ByteRange) -> bool {
+        self.reads.keeps(self.junction, file, range)
+    }
+
     async fn around_read_file<'a>(&'a self, file: &'a FileToRead<'a>, range: ByteRange) -> Result<Bytes> {
         let one = async |range: ByteRange| {
             let read = self.reads.read(self.junction, file, range, AskedAs::Gateway, self.inner()).await;

@@ -143,6 +143,12 @@ impl ClusterReads {
         (first.index..=last.index).filter_map(of).max().unwrap_or_default()
     }
 
+    /// Whether this node is to keep all of these bytes.
+    pub fn keeps(&self, junction: JunctionId, file: types::FileId, range: ByteRange) -> bool {
+        let (first, last) = (Stripe::at(file, range.offset), Stripe::at(file, range.end().saturating_sub(1)));
+        (first.index..=last.index).all(|index| self.view.keeps(junction, Stripe { file, index }))
+    }
+
     fn route(
         &self,
         junction: JunctionId,

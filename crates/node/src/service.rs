@@ -247,6 +247,11 @@ impl Source for ServiceSource {
         }
     }
 
+    /// As the primary it keeps what it fetches: only it asks the origin. Whoever asks may know of a map that has not come here.
+    fn keeps(&self, key: &CacheKey, range: ByteRange) -> bool {
+        self.asked_as == AskedAs::Primary || self.reads.keeps(self.junction, key.file, range)
+    }
+
     fn reads_ahead(&self) -> bool {
         false
     }

@@ -215,6 +215,21 @@ impl ClusterView {
         Some(ReadRoute { map: state.history.current().number(), asked, is_primary, keeps })
     }
 
+    /// Whether this node is to keep a stripe: by the map; while it stands in for the primary; and while others may ask it for
+    /// what it kept before, since the map has just changed or it drains.
+    pub fn keeps(&self, junction: JunctionId, stripe: Stripe) -> bool {
+        let state = self.state();
+        let Some((settings, placed)) = state.placements.get(&junction) else { return true };
+        let (ranks, copies) = (placed.ranks(stripe), settings.copies.max(1));
+        let reachable = |node: NodeId| node == self.own || !state.passed_over.contains(&node);
+        let was_primary =
+            || state.history.former_primaries(stripe, &settings.topology, Instant::now()).contains(&self.own);
+        ranks.keeps(self.own, copies)
+            || ranks.primary_among(reachable) == Some(self.own)
+            || ranks.leaving(copies).any(|node| node == self.own)
+            || was_primary()
+    }
+
     /// The nodes that heartbeats are due to now.
     pub fn due(&self) -> Vec<NodeId> {
         let mut guard = self.state();

@@ -176,6 +176,11 @@ pub trait Layer: Send + Sync + 'static {
         self.inner().supplier(file, range)
     }
 
+    /// See [`Origin::keeps`].
+    fn around_keeps(&self, file: FileId, range: ByteRange) -> bool {
+        self.inner().keeps(file, range)
+    }
+
     /// See [`Origin::turn`].
     fn around_turn(&self) -> impl Future<Output = Turn> + Send {
         async { self.inner().turn().await }
@@ -240,6 +245,10 @@ impl<L: Layer> Origin for L {
 
     fn supplier(&self, file: FileId, range: ByteRange) -> Supplier {
         self.around_supplier(file, range)
+    }
+
+    fn keeps(&self, file: FileId, range: ByteRange) -> bool {
+        self.around_keeps(file, range)
     }
 
     fn demand_path(&self, path: &[u8], is_dir: bool) -> Result<()> {

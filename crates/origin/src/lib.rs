@@ -199,6 +199,12 @@ pub trait Origin: Send + Sync + 'static {
         Supplier::Origin
     }
 
+    /// Whether this node is to keep what `read_file` gets of these bytes. Another node keeps the others.
+    fn keeps(&self, file: FileId, range: ByteRange) -> bool {
+        let _ = (file, range);
+        true
+    }
+
     async fn statfs(&self, object: &Reference) -> Result<FsStat>;
 
     /// All that users gave this object, in no order.

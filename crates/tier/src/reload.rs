@@ -191,7 +191,7 @@ impl Live {
             return;
         }
         let (size_max, free_floor) = room(new);
-        match self.admin.cache.set_limits(size_max, free_floor) {
+        match self.admin.cache.set_limits(size_max, free_floor, new.cache.guests_max) {
             Ok(()) => {
                 (self.settings.cache.size_max, self.settings.cache.free_floor) = (size_max, free_floor);
                 outcome.changed("[cache] size, free_floor");

@@ -194,6 +194,10 @@ impl Source for OriginSource {
         self.origin.as_ref().map_or(Supplier::Origin, |origin| origin.supplier(key.file, range))
     }
 
+    fn keeps(&self, key: &CacheKey, range: ByteRange) -> bool {
+        self.origin.as_ref().is_none_or(|origin| origin.keeps(key.file, range))
+    }
+
     fn distance(&self, _key: &CacheKey) -> Option<Distance> {
         self.origin.as_ref()?.distance()
     }

@@ -46,7 +46,7 @@ impl CachedFile {
     pub fn room_in(&self, blocks: Range<u64>) -> u64 {
         let mut state = self.lock();
         let here = blocks.filter(|block| state.entry(&self.map, *block).is_some());
-        here.map(|block| self.room_of(block)).sum()
+        here.map(|block| crate::disk_usage::room_of_block(block, self.key.size)).sum()
     }
 
     /// A block that is here and good, from the disk.

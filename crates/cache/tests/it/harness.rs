@@ -1,7 +1,7 @@
 //! A cache in a runtime of its own that can be killed, and an origin whose bytes are a function of (file,
 //! version, offset), so that a byte of the wrong file, version or place never passes for a right one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cache::{Cache, CacheKey, Config, Lend, Piece, Source};
+use cache::{Cache, CacheKey, Config, Lend, Piece, STRIPE_BYTES, Source};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, FileId, Result, Supplier, Turn, Version};
@@ -82,6 +82,8 @@ pub struct TestSource {
     pub now: Mutex<HashMap<FileId, Version>>,
     pub read_max: AtomicU32,
     pub supplier: Mutex<Supplier>,
+    /// Stripes that another node is to keep.
+    pub guests: Mutex<HashSet<(FileId, u64)>>,
     pub in_flight: AtomicU64,
     pub in_flight_peak: AtomicU64,
     /// Reads that nobody waits for at a time.
@@ -99,6 +101,7 @@ impl TestSource {
             now: Mutex::default(),
             read_max: AtomicU32::new(1 << 20),
             supplier: Mutex::default(),
+            guests: Mutex::default(),
             in_flight: AtomicU64::new(0),
             in_flight_peak: AtomicU64::new(0),
             turns: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
@@ -122,6 +125,21 @@ impl TestSource {
     /// From now on the origin has only this version of the file.
     pub fn changes_to(&self, key: &CacheKey) {
         self.now.lock().unwrap().insert(key.file, key.version);
+    }
+
+    /// From now on another node is to keep this stripe.
+    pub fn guest_stripe(&self, key: &CacheKey, number: u64) {
+        self.guests.lock().unwrap().insert((key.file, number));
+    }
+
+    /// As `guest_stripe`, for the whole file.
+    pub fn guest(&self, key: &CacheKey) {
+        (0..=key.size / STRIPE_BYTES).for_each(|number| self.guest_stripe(key, number));
+    }
+
+    /// This node is to keep the file.
+    pub fn kept_again(&self, key: &CacheKey) {
+        self.guests.lock().unwrap().retain(|(file, _)| *file != key.file);
     }
 
     /// The most often that any block was read.
@@ -164,6 +182,12 @@ impl Source for TestSource {
 
     fn supplier(&self, _key: &CacheKey, _range: ByteRange) -> Supplier {
         *self.supplier.lock().unwrap()
+    }
+
+    fn keeps(&self, key: &CacheKey, range: ByteRange) -> bool {
+        let stripes = range.offset / STRIPE_BYTES..=range.end().saturating_sub(1) / STRIPE_BYTES;
+        let guests = self.guests.lock().unwrap();
+        guests.is_empty() || !stripes.into_iter().any(|number| guests.contains(&(key.file, number)))
     }
 
     fn read_max(&self) -> u32 {

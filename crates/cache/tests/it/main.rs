@@ -9,6 +9,7 @@ mod copying;
 mod damage;
 mod disk;
 mod failing;
+mod guests;
 mod harness;
 mod metrics;
 mod model;

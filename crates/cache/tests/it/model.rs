@@ -48,7 +48,7 @@ fn some_range(random: &mut Random, size: u64) -> ByteRange {
 }
 
 /// One client: a number of random operations, every byte compared.
-async fn client(cache: Arc<Cache>, source: Arc<TestSource>, seed: u64, steps: u64) {
+async fn client(cache: Arc<Cache>, source: Arc<TestSource>, seed: u64, steps: u64, with_guests: bool) {
     let mut random = Random(seed);
     for _ in 0..steps {
         let key = some_key(&mut random);
@@ -61,6 +61,9 @@ async fn client(cache: Arc<Cache>, source: Arc<TestSource>, seed: u64, steps: u6
                 cache.warm(&key, &source, |_| {}).await.expect("warm succeeds");
             }
             2 => assert!(cache.cached_bytes(&key).await <= key.size),
+            // The map changes: another node is to keep the file from now on, or this one.
+            5 if with_guests => source.guest(&key),
+            6 if with_guests => source.kept_again(&key),
             3 => {
                 // A client that gives up in the middle.
                 let work = read(cache.clone(), source.clone(), key, whole(&key));
@@ -99,7 +102,7 @@ fn damage(dir: &std::path::Path, random: &mut Random) {
     }
 }
 
-fn one_life_after_another(seed: u64, with_damage: bool) {
+fn one_life_after_another(seed: u64, with_damage: bool, with_guests: bool) {
     println!("seed {seed}");
     let dir = tempfile::tempdir().unwrap();
     let mut random = Random(seed);
@@ -109,16 +112,20 @@ fn one_life_after_another(seed: u64, with_damage: bool) {
         let tier = Tier::open_with(dir.path(), |config| {
             config.size_max = 64 * MIB;
             config.inflight_max = 4 * MIB;
+            config.guests_max = with_guests.then(|| random.below(3) * 4 * MIB);
             config.readahead_max = [0, MIB, 8 * MIB][random.below(3) as usize];
         });
         let clients: Vec<_> = (0..6)
-            .map(|_| tier.spawn(client(tier.cache().clone(), source.clone(), random.next(), 60)))
+            .map(|_| tier.spawn(client(tier.cache().clone(), source.clone(), random.next(), 60, with_guests)))
             .collect();
         for client in clients {
             if let Err(panic) = tier.run(client) {
                 panic!("seed {seed}, life {life}: {panic}");
             }
         }
+        eventually("guests are in their share", || {
+            tier.cache().metrics().guest_bytes.get() as u64 <= 16 * MIB
+        });
         tier.kill();
         if with_damage {
             damage(dir.path(), &mut random);
@@ -129,13 +136,21 @@ fn one_life_after_another(seed: u64, with_damage: bool) {
 #[test]
 fn random_operations_give_the_origins_bytes() {
     for seed in [1, 2, 3] {
-        one_life_after_another(seed, false);
+        one_life_after_another(seed, false, false);
     }
 }
 
 #[test]
 fn random_operations_over_a_damaged_disk_give_the_origins_bytes() {
     for seed in [10, 11, 12] {
-        one_life_after_another(seed, true);
+        one_life_after_another(seed, true, false);
+    }
+}
+
+#[test]
+fn random_operations_give_the_origins_bytes_while_stripes_change_hands() {
+    for seed in [20, 21, 22] {
+        one_life_after_another(seed, false, true);
+        one_life_after_another(seed + 10, true, true);
     }
 }

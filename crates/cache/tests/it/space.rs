@@ -57,14 +57,14 @@ fn a_quota_that_is_changed_holds_at_once_and_what_would_be_too_little_is_refused
     fill();
     eventually("the cache is below its quota", || allocated(dir.path()) <= 2 * QUOTA);
     assert!(tier.cache().stats().bytes_used > QUOTA, "{:?}", tier.cache().stats());
-    tier.cache().set_limits(QUOTA, 0).expect("8 MiB in flight are an eighth of it");
+    tier.cache().set_limits(QUOTA, 0, None).expect("8 MiB in flight are an eighth of it");
     eventually("it is below the smaller one", || allocated(dir.path()) <= QUOTA);
     assert_eq!(tier.cache().stats().bytes_max, QUOTA);
-    tier.cache().set_limits(2 * QUOTA, 0).expect("more");
+    tier.cache().set_limits(2 * QUOTA, 0, None).expect("more");
     fill();
     eventually("the room is used", || tier.cache().stats().bytes_used > QUOTA);
     for least in [32 * MIB, 64 * MIB - 1] {
-        let error = tier.cache().set_limits(least, 0).expect_err("refused").to_string();
+        let error = tier.cache().set_limits(least, 0, None).expect_err("refused").to_string();
         assert!(error.contains("64 MiB"), "{error}");
     }
     assert_eq!(tier.cache().stats().bytes_max, 2 * QUOTA);

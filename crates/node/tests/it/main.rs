@@ -2,5 +2,6 @@
 
 mod changes;
 mod copies;
+mod guests;
 mod nodes;
 mod reads;

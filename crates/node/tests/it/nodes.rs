@@ -35,9 +35,8 @@ pub struct TestCluster {
     metrics: OriginMetrics,
     authority: ClusterAuthority,
     pub copies: usize,
-    inflight_max: u64,
     copying: Option<CopyConfig>,
-    cache_size: u64,
+    cache: cache::Config,
     pub nodes: Vec<TestNode>,
     number: u64,
 }
@@ -70,11 +69,22 @@ pub struct Setup {
     /// `None`: copies are made when somebody asks for them, and not before.
     pub copying: Option<CopyConfig>,
     pub cache_size: u64,
+    pub readahead_max: u64,
+    pub guests_max: Option<u64>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { nodes: 3, copies: 1, inflight_max: 64 * MIB, copying: None, cache_size: 1 << 30 }
+        let defaults = cache::Config::default();
+        Setup {
+            nodes: 3,
+            copies: 1,
+            inflight_max: 64 * MIB,
+            readahead_max: defaults.readahead_max,
+            guests_max: defaults.guests_max,
+            copying: None,
+            cache_size: 1 << 30,
+        }
     }
 }
 
@@ -85,9 +95,15 @@ impl TestCluster {
             metrics: OriginMetrics::default(),
             authority: make_authority("test").expect("an authority"),
             copies: setup.copies,
-            inflight_max: setup.inflight_max,
             copying: setup.copying,
-            cache_size: setup.cache_size,
+            cache: cache::Config {
+                size_max: setup.cache_size,
+                free_floor: 0,
+                inflight_max: setup.inflight_max,
+                readahead_max: setup.readahead_max,
+                guests_max: setup.guests_max,
+                ..Default::default()
+            },
             nodes: Vec::new(),
             number: 1,
         };
@@ -110,13 +126,7 @@ impl TestCluster {
 
     async fn run(&self, id: NodeId, dir: Arc<tempfile::TempDir>) -> TestNode {
         let counted = Count::new(Delay::new(self.memory.clone(), FAR), "/", self.metrics.clone());
-        let config = cache::Config {
-            dir: dir.path().to_owned(),
-            size_max: self.cache_size,
-            free_floor: 0,
-            inflight_max: self.inflight_max,
-            ..Default::default()
-        };
+        let config = cache::Config { dir: dir.path().to_owned(), ..self.cache.clone() };
         let cache = Cache::open(config).expect("a cache");
         let map = Arc::new(ClusterMap::new(0, Vec::new()).expect("a map"));
         let placement = JunctionPlacement { copies: self.copies, topology: NodeLabel::root() };
@@ -318,6 +328,18 @@ impl TestNode {
         std::fs::metadata(self.dir.path().join("FILES")).map_or(0, |index| index.len())
     }
 
+    /// Bytes on its disk of stripes that others keep.
+    pub fn guest_bytes(&self) -> u64 {
+        u64::try_from(self.cache.metrics().guest_bytes.get()).expect("never negative")
+    }
+
+    /// Fetches for its clients.
+    pub fn fetches(&self) -> u64 {
+        use node::ReadFrom::{Around, Holder, Origin, Primary, Rank};
+        let reads = |from| self.metrics.reads.get_or_create(&node::FromLabels { from }).get();
+        [Rank, Primary, Holder, Origin, Around].into_iter().map(reads).sum()
+    }
+
     pub fn route(&self, file: &KnownFile) -> ReadRoute {
         self.view.route(JUNCTION, Stripe::at(file.key.file, 0), false).expect("the junction is placed")
     }
@@ -368,5 +390,9 @@ impl Source for GatewaySource {
 
     fn supplier(&self, key: &CacheKey, range: ByteRange) -> Supplier {
         self.placed.supplier(key.file, range)
+    }
+
+    fn keeps(&self, key: &CacheKey, range: ByteRange) -> bool {
+        self.placed.keeps(key.file, range)
     }
 }
