@@ -1,4 +1,5 @@
-//! The lab: a real NAS that is far away and a real NFS client, on one machine.
+//! The lab: a real NAS that is far away and a real NFS client, on one machine. For many hosts and no kernels of their own:
+//! [`net`], the lab of network namespaces.
 //!
 //! User-Mode Linux (Debian's `user-mode-linux`) boots a real kernel in a few seconds as an ordinary process, with the
 //! host's files as its read-only root. One guest is the NAS: knfsd over ext4, with `tc netem` in front. One is the
@@ -7,6 +8,7 @@
 //! ([`with_client`]). Needs root.
 
 mod guest;
+pub mod net;
 mod undertaker;
 
 use std::net::Ipv4Addr;
