@@ -4,6 +4,7 @@ mod azfile;
 mod bench;
 mod churn;
 mod clocks;
+mod cluster_lab;
 mod crash;
 mod credentials;
 mod failing_disk;
