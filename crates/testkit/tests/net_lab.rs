@@ -345,6 +345,7 @@ fn is_held(namespace: u64) -> bool {
 fn furnished(lab: &NetLab, scenario: impl FnOnce(Traces)) {
     let (a, b) = (lab.host("a", &[RATE, RATE]), lab.host("b", &[RATE, RATE]));
     let process = a.start("talker", &talker());
+    eventually("it talks", PATIENCE, || !process.log().is_empty());
     let _flow = Flow::start(&a, &b, 1);
     scenario(Traces::of(lab, &[&a, &b], process.pid()));
 }
@@ -398,10 +399,10 @@ fn hold_a_net_lab() {
     }
 }
 
-/// A process that has a lab, and what there is of it. `None`: labs are not run here.
-fn victim(test: &str) -> Option<(Child, Traces)> {
+/// A process that has a lab below this directory, and what there is of it. `None`: labs are not run here.
+fn victim(test: &str, dir: &Path) -> Option<(Child, Traces)> {
     let mut command = Command::new(std::env::current_exe().expect("known"));
-    command.args(["--ignored", "--exact", "hold_a_net_lab", "--nocapture"]).env(HELD, "1");
+    command.args(["--ignored", "--exact", "hold_a_net_lab", "--nocapture"]).env(HELD, "1").env("TMPDIR", dir);
     let mut victim = command.stdout(Stdio::piped()).spawn().expect("this binary runs");
     let output = BufReader::new(victim.stdout.take().expect("piped"));
     match output.lines().map_while(Result::ok).find_map(|line| Traces::read(&line)) {
@@ -416,7 +417,10 @@ fn victim(test: &str) -> Option<(Child, Traces)> {
 
 #[test]
 fn nothing_is_left_of_a_lab_whose_test_is_killed() {
-    let Some((mut victim, traces)) = victim("nothing_is_left_of_a_lab_whose_test_is_killed") else { return };
+    // Nobody else clears up there.
+    let dir = tempfile::tempdir().expect("a directory");
+    let test = "nothing_is_left_of_a_lab_whose_test_is_killed";
+    let Some((mut victim, traces)) = victim(test, dir.path()) else { return };
     victim.kill().expect("our child");
     victim.wait().expect("our child");
     traces.assert_gone();
@@ -425,7 +429,7 @@ fn nothing_is_left_of_a_lab_whose_test_is_killed() {
 #[test]
 fn what_a_lab_leaves_that_is_killed_with_its_undertaker_is_removed_by_the_next() {
     let test = "what_a_lab_leaves_that_is_killed_with_its_undertaker_is_removed_by_the_next";
-    let Some((mut victim, traces)) = victim(test) else { return };
+    let Some((mut victim, traces)) = victim(test, &std::env::temp_dir()) else { return };
     let undertaker = Pid::from_raw(traces.undertaker).expect("a pid");
     // Stopped, it cannot clear up between the two.
     kill_process(Pid::from_child(&victim), Signal::STOP).expect("our child");
