@@ -20,7 +20,7 @@ if [ "${1:-run}" = test ]; then
         "mount.nfs:nfs-common:the lab's client"
         "rpcbind:rpcbind:the lab's NAS"
         "kmod:kmod:loads the lab's modules"
-        "ip:iproute2:the lab's network"
+        "ip:iproute2:the labs' networks"
         "mkfs.ext4:e2fsprogs:the lab's disks"
         "ganesha.nfsd:nfs-ganesha:another real NAS, in user space"
         "/usr/lib/*/ganesha/libfsalvfs.so:nfs-ganesha-vfs:its directory back end"

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::lab::{NotRun, not_run};
 use crate::ports::free_port;
-use crate::process::{answer, tool};
+use crate::process::{answer, tool, wait_until_stopped};
 
 pub use mute_line::MuteLine;
 
@@ -149,7 +149,7 @@ impl EtcdServers {
     pub fn stop(&mut self, index: usize) {
         self.servers[index].signal(Signal::STOP);
         self.servers[index].stopped = true;
-        self.servers[index].wait_until_stopped();
+        wait_until_stopped(self.servers[index].child.as_ref().expect("it runs").id());
     }
 
     /// SIGCONT.
@@ -255,20 +255,6 @@ impl Server {
             let _ = child.wait();
         }
         self.stopped = false;
-    }
-
-    /// A signal reaches one thread after the other.
-    fn wait_until_stopped(&self) {
-        let pid = self.child.as_ref().expect("it runs").id();
-        let is_stopped = |thread: std::fs::DirEntry| {
-            // Behind the name, which is in parentheses.
-            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('T'))
-        };
-        while !std::fs::read_dir(format!("/proc/{pid}/task")).expect("it is there").flatten().all(is_stopped)
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 
     fn signal(&self, signal: Signal) {

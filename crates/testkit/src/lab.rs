@@ -1,4 +1,5 @@
-//! The lab: a real NAS that is far away and a real NFS client, on one machine.
+//! The lab: a real NAS that is far away and a real NFS client, on one machine. For many hosts and no kernels of their own:
+//! [`net`], the lab of network namespaces, and [`cluster`], a cluster in it.
 //!
 //! User-Mode Linux (Debian's `user-mode-linux`) boots a real kernel in a few seconds as an ordinary process, with the
 //! host's files as its read-only root. One guest is the NAS: knfsd over ext4, with `tc netem` in front. One is the
@@ -6,7 +7,9 @@
 //! client from Forebay running on the host. Where the origin is a directory of the host, the client is alone
 //! ([`with_client`]). Needs root.
 
+pub mod cluster;
 mod guest;
+pub mod net;
 mod undertaker;
 
 use std::net::Ipv4Addr;

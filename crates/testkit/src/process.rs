@@ -62,6 +62,21 @@ pub fn answer(
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
+/// SIGSTOP reaches one thread of a process after the other: until it has reached all, or the process has ended. One that waits in
+/// the kernel (D) does nothing of its own any more, and may be there until SIGCONT: a shell whose child was stopped before it
+/// became another program.
+pub fn wait_until_stopped(pid: u32) {
+    let is_stopped = |thread: std::fs::DirEntry| {
+        // Behind the name, which is in parentheses.
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['T', 'D', 'Z', 'X']))
+    };
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    while !threads().all(is_stopped) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 impl TestProcess {
     /// `name` is for messages; `given` gets the directory and the address that the server is to take; it is there once
     /// `is_ready`, or the test fails.

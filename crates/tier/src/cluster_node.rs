@@ -8,7 +8,10 @@ use cache::Cache;
 use coordinator::{Coordinator, etcd::Etcd};
 use fair::Offenders;
 use members::{CertifiedNode, JunctionProfile, Membership, MembershipConfig, MembershipNews, NodeProfile};
-use node::{ClusterReads, ClusterView, JunctionPlacement, NodeService, PeerTable, Placed, ServedJunctions};
+use node::{
+    ClusterReads, ClusterView, CopyConfig, CopyKeeper, JunctionPlacement, NodeService, PeerTable, Placed,
+    ServedJunctions,
+};
 use peer::message::Heartbeat;
 use peer::{
     ClusterSecret, HeartbeatSource, NodeToken, PeerClientConfig, PeerIdentity, PeerServer, PeerServerConfig,
@@ -23,6 +26,9 @@ use types::{Error, ErrorKind, JunctionId, Result};
 use crate::handle_key::HandleKey;
 use crate::settings::{ClusterSettings, JunctionSettings, Settings};
 
+/// In the cache directory: which junction a file that is kept here is of.
+const COPIES_INDEX: &str = "FILES";
+
 /// This node, in the cluster and not answering the others yet.
 pub struct ClusterNode {
     membership: Membership,
@@ -35,6 +41,7 @@ pub struct ClusterNode {
     served: ServedJunctions,
     reads: Arc<ClusterReads>,
     heartbeat: HeartbeatSource,
+    copies: Arc<CopyKeeper>,
     /// Of the maps, when the view was made.
     history: u64,
 }
@@ -45,6 +52,7 @@ pub struct ClusterDesk {
     pub news: watch::Receiver<Arc<MembershipNews>>,
     pub reads: Arc<ClusterReads>,
     pub coordinator: Arc<dyn Coordinator>,
+    pub copies: Arc<CopyKeeper>,
     pub is_secure: bool,
 }
 
@@ -52,7 +60,11 @@ impl ClusterNode {
     /// Joins the cluster, which takes as long as etcd is away; a node that was in it before starts with the map that it knew last.
     ///
     /// Errors: those of [`NodeToken::read`], [`PeerIdentity::new`], [`Membership::start`] and [`Membership::first_map`].
-    pub async fn join(settings: &Settings, cluster: &ClusterSettings) -> Result<ClusterNode> {
+    pub async fn join(
+        settings: &Settings,
+        cluster: &ClusterSettings,
+        cache: &Arc<Cache>,
+    ) -> Result<ClusterNode> {
         let token = cluster.token.as_deref().map(NodeToken::read).transpose()?;
         let known = token.as_ref().map(|token| PeerIdentity::new(&token.certificate)).transpose()?;
         let certified = known.as_ref().map(certified).transpose()?;
@@ -101,6 +113,12 @@ impl ClusterNode {
         let peers =
             PeerTable::new(identity.clone(), PeerClientConfig::default(), heartbeat.clone(), view.clone());
         let reads = Arc::new(ClusterReads::new(view, peers, node::Metrics::default()));
+        let copying = CopyConfig {
+            repair_rate: cluster.repair_rate,
+            index: Some(settings.dir.join(COPIES_INDEX)),
+            ..CopyConfig::default()
+        };
+        let copies = Arc::new(CopyKeeper::new(reads.clone(), cache.clone(), &copying)?);
         info!(%node, cluster = %id, map = reads.view.number(), "this node is in the cluster");
         Ok(ClusterNode {
             membership,
@@ -112,6 +130,7 @@ impl ClusterNode {
             served: HashMap::new(),
             reads,
             heartbeat,
+            copies,
             history: news.history,
         })
     }
@@ -139,6 +158,7 @@ impl ClusterNode {
             news: self.membership.news(),
             reads: self.reads.clone(),
             coordinator: self.coordinator.clone(),
+            copies: self.copies.clone(),
             is_secure: self.identity.is_secure(),
         }
     }
@@ -149,8 +169,8 @@ impl ClusterNode {
         let service = Arc::new(service);
         let config = PeerServerConfig { offenders, ..self.listen };
         let server = PeerServer::bind(config, self.identity, service.clone()).await?;
-        let (membership, reads, history) = (self.membership, self.reads, self.history);
-        Ok(ListeningNode { membership, server, service, reads, history })
+        let (membership, reads, copies) = (self.membership, self.reads, self.copies);
+        Ok(ListeningNode { membership, server, service, reads, copies, history: self.history })
     }
 }
 
@@ -160,6 +180,7 @@ pub struct ListeningNode {
     server: PeerServer,
     service: Arc<NodeService>,
     reads: Arc<ClusterReads>,
+    copies: Arc<CopyKeeper>,
     history: u64,
 }
 
@@ -168,7 +189,8 @@ impl ListeningNode {
     pub fn start(self, stop: watch::Receiver<bool>) -> RunningNode {
         let mut tasks = JoinSet::new();
         tasks.spawn(self.server.serve(stop.clone()));
-        tasks.spawn(self.reads.peers.clone().beat(stop));
+        tasks.spawn(self.reads.peers.clone().beat(stop.clone()));
+        tasks.spawn(self.copies.run(stop));
         tasks.spawn(follow(self.membership.news(), self.reads.view.clone(), self.service, self.history));
         RunningNode { membership: self.membership, tasks }
     }

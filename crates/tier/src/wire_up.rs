@@ -78,7 +78,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     cache.register(&mut registry);
 
     let mut node = match &settings.cluster {
-        Some(cluster) => Some(ClusterNode::join(settings, cluster).await?),
+        Some(cluster) => Some(ClusterNode::join(settings, cluster, &cache).await?),
         None => None,
     };
 

@@ -115,6 +115,16 @@ fn cluster(cluster: &Value) -> Vec<String> {
         cluster["out"],
         text(&cluster["membership"]),
     )];
+    let missing = array(&cluster["under_replicated"]).iter();
+    lines.extend(missing.map(|missing| {
+        format!(
+            "ALARM     {}: {} stripes have too few copies, {} are to be copied, for {} s",
+            text(&missing["junction"]),
+            missing["stripes"],
+            size(&missing["bytes"]),
+            missing["seconds"]
+        )
+    }));
     let silent = array(&cluster["silent"]).iter();
     lines.extend(silent.map(|node| format!("ALARM     node {} does not answer this one", text(node))));
     lines.extend(array(&cluster["alarms"]).iter().map(|alarm| format!("ALARM     {}", text(&alarm["text"]))));

@@ -7,7 +7,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use cache::CacheKey;
 use cluster::{MapNode, NodeState};
-use members::{MembershipStatus, NodeChange, RaisedAlarm};
+use members::{MembershipNews, MembershipStatus, NodeChange, RaisedAlarm};
 use node::{HeldCopy, StripeListing};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -40,8 +40,23 @@ pub fn summary(desk: &ClusterDesk) -> Value {
         "draining": count(NodeState::Draining),
         "out": count(NodeState::Out),
         "silent": silent.map(|node| node.name.as_str()).collect::<Vec<_>>(),
+        "under_replicated": under_replicated(desk, &news),
         "alarms": news.alarms.iter().map(alarm).collect::<Vec<_>>(),
     })
+}
+
+/// What this node counts: the cluster's number is the sum over its nodes.
+fn under_replicated(desk: &ClusterDesk, news: &MembershipNews) -> Value {
+    let told = desk.copies.under_replicated().into_iter().map(|(id, missing)| {
+        let path = news.junctions.iter().find(|(_, junction)| **junction == id).map(|(path, _)| path);
+        json!({
+            "junction": path,
+            "stripes": missing.stripes,
+            "bytes": missing.bytes,
+            "seconds": missing.lasting.as_secs(),
+        })
+    });
+    told.collect()
 }
 
 fn membership(status: &MembershipStatus) -> Value {

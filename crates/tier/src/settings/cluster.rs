@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use cluster::NodeLabel;
 use coordinator::{EtcdConfig, EtcdTls, EtcdUrl};
+use node::CopyConfig;
 use types::Result;
 use vfs::WritePolicy;
 
@@ -25,6 +26,8 @@ pub struct ClusterSettings {
     pub label: NodeLabel,
     /// In bytes; 0: the node keeps nothing for the others.
     pub weight: u64,
+    /// Bytes per second for copies; 0: none are made.
+    pub repair_rate: u64,
 }
 
 impl ClusterSettings {
@@ -44,6 +47,7 @@ impl ClusterSettings {
                 (!args.addresses.is_empty() || !typed.addresses.is_empty(), "addresses"),
                 (typed.label.is_some(), "label"),
                 (typed.weight.is_some(), "weight"),
+                (typed.repair_rate.is_some(), "repair_rate"),
                 (typed.insecure, "insecure"),
             ];
             return match options.iter().find(|(is_typed, _)| *is_typed) {
@@ -89,6 +93,7 @@ impl ClusterSettings {
             addresses,
             label: label.transpose()?.unwrap_or_default(),
             weight: typed.weight.map_or(cache, |weight| weight.0),
+            repair_rate: typed.repair_rate.map_or(CopyConfig::default().repair_rate, |rate| rate.0),
         }))
     }
 

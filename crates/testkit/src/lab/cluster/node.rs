@@ -1,0 +1,109 @@
+//! A node of the lab: `forebay serve` in a host of its own.
+
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{LabService, NFS_PORT};
+use crate::lab::net::LabHost;
+use crate::process::answer;
+
+/// Where nodes serve the origin.
+pub const JUNCTION: &str = "/show";
+/// For the other nodes, on each link.
+const NODE_PORT: u16 = 7423;
+const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9420);
+
+pub struct LabNode {
+    pub service: LabService,
+    /// Its disk: configuration, cache, token.
+    dir: PathBuf,
+    /// Of a node of a cluster.
+    arguments: Vec<String>,
+}
+
+impl LabNode {
+    /// In front of the origin at `far`; `junction`: more lines of its table.
+    pub(super) fn new(host: LabHost, dir: &Path, far: SocketAddr, junction: &str) -> LabNode {
+        fs::create_dir(dir).expect("the lab's directory is there");
+        let text = format!(
+            "[cache]\ndir = \"{}\"\nsize = \"4GiB\"\nfree_floor = \"64MiB\"\n[nfs]\nlisten = \"0.0.0.0:{NFS_PORT}\"\n\
+             [[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n[admin]\nlisten = \"{ADMIN}\"\n\
+             [[junction]]\npath = \"{JUNCTION}\"\norigin = \"nfs://{far}/?mountport={}\"\n{junction}\n",
+            dir.join("cache").display(),
+            far.port(),
+        );
+        fs::write(dir.join("forebay.toml"), text).expect("written");
+        LabNode { service: LabService::new("node", host), dir: dir.to_owned(), arguments: Vec::new() }
+    }
+
+    /// From its next start on it is a node of this cluster.
+    pub(super) fn join(&mut self, cluster: &str, token: &str) {
+        let path = self.dir.join("token");
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(token.as_bytes())).expect("written");
+        let mut arguments =
+            ["--cluster", cluster, "--token", &path.display().to_string()].map(str::to_owned).to_vec();
+        for link in self.host().links() {
+            arguments.extend(["--address".to_owned(), format!("{}:{NODE_PORT}", link.address())]);
+        }
+        self.arguments = arguments;
+    }
+
+    pub(super) fn start(&mut self, forebay: &Path) {
+        let mut command = Command::new(forebay);
+        command.args(["serve", "--config"]).arg(self.dir.join("forebay.toml")).args(&self.arguments);
+        let level = std::env::var("FOREBAY_TEST_LOG").unwrap_or_else(|_| "info".to_owned());
+        command.env("FOREBAY_LOG", level);
+        self.service.start(&command, || asked("/v1/status").is_ok());
+    }
+
+    pub fn host(&self) -> &LabHost {
+        self.service.host()
+    }
+
+    /// Of one that is dead: its cache is lost.
+    pub fn wipe(&mut self) {
+        assert!(!self.service.is_running(), "{} uses its disk", self.host().name());
+        fs::remove_dir_all(self.dir.join("cache")).expect("it was there");
+    }
+
+    /// What the operator's interface answers, asked on the node itself.
+    pub fn get(&self, path: &str) -> std::io::Result<String> {
+        self.host().within(|| asked(path))
+    }
+
+    /// `/v1/status`.
+    pub fn status(&self) -> Value {
+        let told = self.get("/v1/status").expect("it answers");
+        serde_json::from_str(&told).expect("JSON")
+    }
+
+    /// The value of this line of `/metrics`; 0 if there is none.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").expect("it answers");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().expect("a number"))
+    }
+
+    /// For libnfs, over the link of this number. `path` begins with a slash, below the junction.
+    pub fn nfs_url(&self, link: usize, path: &str) -> String {
+        let address = self.host().link(link).address();
+        format!("nfs://{address}{JUNCTION}{path}?nfsport={NFS_PORT}&mountport={NFS_PORT}&version=3")
+    }
+}
+
+/// What a GET gives, if it does, in this thread's network.
+fn asked(path: &str) -> std::io::Result<String> {
+    let told = answer(ADMIN, "GET", path, "", "")?;
+    let (head, body) = told.split_once("\r\n\r\n").ok_or(ErrorKind::UnexpectedEof)?;
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        _ => Err(Error::other(head.to_owned())),
+    }
+}
