@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use cache::{Cache, CacheKey};
 use cluster::Stripe;
-use peer::message::{HAVE_STRIPES_MAX, HaveRequest};
+use peer::message::{HAVE_STRIPES_MAX, HaveRequest, StripeBlocks};
 use tokio::task::JoinSet;
 use types::{ByteRange, JunctionId, NodeId};
 
+use crate::copies::percent_of;
 use crate::reads::ClusterReads;
 
 /// A node that does not answer in this time is listed without a number.
@@ -68,9 +69,11 @@ impl ClusterReads {
         let mut asked = JoinSet::new();
         for node in nodes {
             if node == self.view.own() {
-                let ranges: Vec<ByteRange> = stripes.iter().map(|stripe| stripe.range(key.size)).collect();
-                let bytes = cache.held_bytes(key, ranges.clone()).await;
-                held.insert(node, bytes.into_iter().zip(ranges).map(percent_of).collect());
+                let blocks = cache.held_blocks(key, 0..stripes.len() as u64).await;
+                let blocks = blocks.into_iter().map(|words| StripeBlocks::from_words(words).count());
+                let percents =
+                    stripes.iter().zip(blocks).map(|(at, held)| percent_of(held, at.index, key.size));
+                held.insert(node, percents.collect());
                 continue;
             }
             let Some(client) = self.peers.client(node) else { continue };
@@ -84,13 +87,5 @@ impl ClusterReads {
             }
         }
         held
-    }
-}
-
-/// How many hundredths of a range are held, rounded down. Of an empty file all is there.
-fn percent_of((held, range): (u64, ByteRange)) -> u8 {
-    match range.length {
-        0 => 100,
-        length => (u128::from(held) * 100 / u128::from(length)).min(100) as u8,
     }
 }

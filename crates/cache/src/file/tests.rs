@@ -1,6 +1,7 @@
 use types::{FileId, Version};
 
 use super::*;
+use crate::disk_usage::DISK_UNIT;
 
 const BLOCKS: u64 = 40;
 

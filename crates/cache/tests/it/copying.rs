@@ -99,6 +99,6 @@ fn room_for_copies_ends_before_anything_has_to_leave_for_them() {
     }
     assert!(kept > 50, "the room is used: {kept}");
     assert_eq!(walked(&tier, 100).len() as u64, kept, "all of them are here");
-    tier.cache().set_limits(64 * MIB, u64::MAX / 2).expect("legal");
+    tier.cache().set_limits(64 * MIB, u64::MAX / 2, None).expect("legal");
     assert_eq!(tier.cache().room_for_copies(), 0, "the disk is full of other things");
 }

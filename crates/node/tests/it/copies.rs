@@ -258,7 +258,7 @@ async fn a_node_whose_disk_is_full_stops_asking_and_goes_on_when_there_is_room()
     let mut cluster = TestCluster::start(setup).await;
     let (good, full) = (0, 1);
     let begun = Instant::now();
-    cluster.nodes[full].cache.set_limits(1 << 30, 1 << 60).expect("legal");
+    cluster.nodes[full].cache.set_limits(1 << 30, 1 << 60, None).expect("legal");
     let all = cluster.files(48, 4 * MIB).await;
     let files: Vec<KnownFile> = all.into_iter().filter(|file| cluster.ranks(file)[0] == good).collect();
     assert!(files.len() > 12, "half of them, about");
@@ -277,7 +277,7 @@ async fn a_node_whose_disk_is_full_stops_asking_and_goes_on_when_there_is_room()
     let sent = metrics.served_bytes.get();
     assert!(sent <= most && most < bytes_of(&files), "{sent} of {most}");
     assert_eq!(cluster.nodes[full].metrics.repair_bytes.get(), 0);
-    cluster.nodes[full].cache.set_limits(1 << 30, 0).expect("legal");
+    cluster.nodes[full].cache.set_limits(1 << 30, 0, None).expect("legal");
     let id = cluster.nodes[full].id;
     until(&cluster, "there are copies", async || {
         // A change has the cluster looked at anew: else it is, after an hour.
