@@ -186,7 +186,7 @@ fn summary(stripes: &[Value]) -> Vec<String> {
     let mut rows = vec![["NODE", "PRIMARY", "COPIES", "HELD"].map(str::to_owned)];
     rows.extend(shares.iter().map(|(node, share)| {
         let placed = share.primary + share.copies;
-        let percent = if placed == 0 { 100 } else { share.held * 100 / placed };
+        let percent = (share.held * 100).checked_div(placed).unwrap_or(100);
         let shown = |bytes: u64| size(&json!(bytes)).to_string();
         [
             node.clone(),

@@ -197,18 +197,17 @@ async fn a_node_starts_and_serves_while_etcd_is_away_if_it_was_a_member() {
 async fn what_a_node_cannot_be_in_a_cluster_is_refused_in_one_line() {
     with_etcd("what_a_node_cannot_be_in_a_cluster_is_refused_in_one_line", 1, async |etcd| {
         let mut stage = Stage::make(etcd, 1).await;
-        let refused = |outcome: types::Result<Settings>| outcome.err().expect("refused").to_string();
         let back = refused(stage.settings(2, "write = \"back\"\n"));
         assert!(back.contains("/ is written back, and a cluster does not do that yet"), "{back}");
         let copies = refused(stage.settings(2, "copies = 0\n"));
         assert!(copies.contains("write a number from 1 to 16"), "{copies}");
         // A token of another cluster.
         let ours = std::mem::replace(&mut stage.authority, make_authority("00000000000000ff").expect("made"));
-        let other = stage.serve(2, "").await.err().expect("refused").to_string();
+        let other = refused(stage.serve(2, "").await);
         assert!(other.contains("token is of the cluster 00000000000000ff"), "{other}");
         // The name of a node that runs.
         stage.authority = ours;
-        let twice = stage.serve(2, "[cluster]\nnode = \"n1\"\n").await.err().expect("refused").to_string();
+        let twice = refused(stage.serve(2, "[cluster]\nnode = \"n1\"\n").await);
         assert!(twice.contains("has that name"), "{twice}");
         stage.stop().await;
     })
@@ -223,11 +222,18 @@ async fn a_cache_directory_with_other_ids_is_refused_and_says_what_to_do() {
         let elsewhere = tempfile::tempdir().expect("made");
         let cache = stage.dir.path().join("cache2");
         alone(elsewhere.path(), &cache).await;
-        let refusal = stage.serve(2, "").await.err().expect("refused").to_string();
+        let refusal = refused(stage.serve(2, "").await);
         assert!(refusal.contains("a cache directory of its own with --cache"), "{refusal}");
         stage.stop().await;
     })
     .await;
+}
+
+fn refused<T>(outcome: types::Result<T>) -> String {
+    match outcome {
+        Ok(_) => panic!("it was not refused"),
+        Err(error) => error.to_string(),
+    }
 }
 
 async fn alone(far: &Path, cache: &Path) {
