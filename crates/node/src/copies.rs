@@ -5,7 +5,7 @@
 //! - `books.rs`: what the tasks, the reads of this node and its answers to others share.
 //! - `feeder.rs`: tells other nodes what they lack. `fill_ring.rs` (pure): the stripes that were filled here; `outbox.rs` (pure):
 //!   what each node is about to be told.
-//! - `puller.rs`: copies what this node lacks from those that told it. `pull_queue.rs` (pure): which is next; `token_bucket.rs`
+//! - `puller.rs`: copies what this node lacks from those that told it. `pull_queue.rs` (pure): which is next; `repair_bucket.rs`
 //!   (pure): how fast.
 //! - `scanner.rs`: walks over all that the cache holds, and looks again at what was incomplete. `look.rs` asks the nodes that keep a
 //!   stripe what they have of it; `standing.rs` (pure): what follows from their answers; `ledger.rs` (pure): what is missing.
@@ -31,9 +31,9 @@ mod look;
 mod outbox;
 mod pull_queue;
 mod puller;
+mod repair_bucket;
 mod scanner;
 mod standing;
-mod token_bucket;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ use crate::reads::ClusterReads;
 pub use books::CopyBooks;
 pub use ledger::UnderReplicated;
 
-use feeder::Feeder;
+use feeder::CopyFeeder;
 use known_files::IndexFile;
 use look::StripeLook;
 use puller::Puller;
@@ -116,7 +116,7 @@ impl CopyKeeper {
     pub async fn run(self: Arc<Self>, stop: watch::Receiver<bool>) {
         let (reads, cache, books) = (self.reads.clone(), self.cache.clone(), self.books.clone());
         let look = StripeLook { reads: reads.clone(), cache: cache.clone(), books: books.clone() };
-        let feeder = Feeder { reads: reads.clone(), cache: cache.clone(), books: books.clone() };
+        let feeder = CopyFeeder { reads: reads.clone(), cache: cache.clone(), books: books.clone() };
         let puller = Arc::new(Puller { reads, cache: cache.clone(), books });
         let scanner = Scanner::new(look, self.index.clone());
         tokio::join!(feeder.run(stop.clone()), puller.run(stop.clone()), scanner.run(stop));

@@ -16,7 +16,7 @@ use crate::copies::known_files::KnownFiles;
 use crate::copies::ledger::CopyLedger;
 use crate::copies::outbox::Outbox;
 use crate::copies::pull_queue::{PullJob, PullQueue};
-use crate::copies::token_bucket::TokenBucket;
+use crate::copies::repair_bucket::RepairBucket;
 use crate::copies::{CopyConfig, HeldStripe, UnderReplicated};
 use crate::view::ClusterView;
 
@@ -41,8 +41,8 @@ pub struct CopyBooks {
     outbox: Mutex<Outbox>,
     pulls: Mutex<PullQueue>,
     ledger: Mutex<CopyLedger>,
-    taken: Mutex<TokenBucket>,
-    sent: Mutex<TokenBucket>,
+    taken: Mutex<RepairBucket>,
+    sent: Mutex<RepairBucket>,
     /// There is something to pull.
     pub told: Notify,
 }
@@ -61,8 +61,8 @@ impl CopyBooks {
             outbox: Mutex::new(Outbox::new(FEEDS_MAX)),
             pulls: Mutex::new(PullQueue::new(PULLS_MAX)),
             ledger: Mutex::new(CopyLedger::new(INCOMPLETE_MAX, config.alarm_after)),
-            taken: Mutex::new(TokenBucket::new(config.repair_rate, BURST)),
-            sent: Mutex::new(TokenBucket::new(config.repair_rate, BURST)),
+            taken: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
+            sent: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
             told: Notify::new(),
         }
     }

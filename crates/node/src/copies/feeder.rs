@@ -21,13 +21,13 @@ const SETTLE: Duration = Duration::from_millis(300);
 const ROUND: usize = 1024;
 const DEADLINE: Duration = Duration::from_secs(5);
 
-pub struct Feeder {
+pub struct CopyFeeder {
     pub reads: Arc<ClusterReads>,
     pub cache: Arc<Cache>,
     pub books: Arc<CopyBooks>,
 }
 
-impl Feeder {
+impl CopyFeeder {
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         loop {
             tokio::select! {

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// In any time `t` at most `burst + rate * t` bytes are let through, and one request more. Requests are let through in the order in
 /// which they came.
 #[derive(Debug)]
-pub struct TokenBucket {
+pub struct RepairBucket {
     /// Bytes per second.
     rate: u64,
     /// The time in which `burst` bytes flow in.
@@ -14,10 +14,10 @@ pub struct TokenBucket {
     paid_at: Duration,
 }
 
-impl TokenBucket {
+impl RepairBucket {
     /// `rate` 0: nothing is let through.
-    pub fn new(rate: u64, burst: u64) -> TokenBucket {
-        TokenBucket { rate, burst: time_of(burst, rate), paid_at: Duration::ZERO }
+    pub fn new(rate: u64, burst: u64) -> RepairBucket {
+        RepairBucket { rate, burst: time_of(burst, rate), paid_at: Duration::ZERO }
     }
 
     /// Takes `bytes`, and returns how long to wait before they are sent. `None`: for ever.
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn what_is_let_through_in_a_second_is_the_rate_and_the_burst_once() {
         for (rate, size) in [(10 * MIB, MIB), (10 * MIB, 64 << 10), (MIB, 4 * MIB), (125_000_000, MIB)] {
-            let mut bucket = TokenBucket::new(rate, MIB);
+            let mut bucket = RepairBucket::new(rate, MIB);
             let (mut now, mut sent) = (Duration::from_secs(5), 0);
             let begun = now;
             while now - begun < Duration::from_secs(20) {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_pause_saves_up_a_burst_and_no_more() {
-        let mut bucket = TokenBucket::new(MIB, MIB);
+        let mut bucket = RepairBucket::new(MIB, MIB);
         let now = Duration::from_secs(3600);
         let sent = (0..).take_while(|_| bucket.try_take(64 << 10, now)).count() as u64 * (64 << 10);
         assert!((MIB..=MIB + (64 << 10)).contains(&sent), "{sent}");
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_nothing_is_let_through() {
-        let mut bucket = TokenBucket::new(0, MIB);
+        let mut bucket = RepairBucket::new(0, MIB);
         assert_eq!(bucket.take(1, Duration::from_secs(9)), None);
         assert!(!bucket.try_take(1, Duration::from_secs(9)));
     }
