@@ -99,6 +99,8 @@ impl Cache {
         let kept = spawn_blocking(move || match cache.files.open(&key) {
             Ok(file) => {
                 let _pin = file.pin(blocks.clone());
+                // A stripe is a guest or kept as a whole: it is kept from now on.
+                cache.forget_guests(key.file, key.version, crate::guests::stripes_around(blocks.clone()));
                 cache.store(&file, blocks, &bytes)
             }
             Err(e) => {

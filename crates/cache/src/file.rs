@@ -396,7 +396,7 @@ impl CachedFile {
         // The lock is taken anew for every run, so that readers of other blocks get their turn.
         while freed < wanted && seen < total {
             let mut state = self.lock();
-            if state.lent > 0 {
+            if state.lent > 0 || state.doomed {
                 break;
             }
             let start = if state.punch_at < total { state.punch_at } else { 0 };
@@ -422,7 +422,7 @@ impl CachedFile {
             let mut at = run.start;
             while at < run.end {
                 let mut state = self.lock();
-                if state.lent > 0 {
+                if state.lent > 0 || state.doomed {
                     return Ok(freed);
                 }
                 // The entries of one piece at a time: the lock is taken anew for readers of other blocks.
@@ -438,11 +438,32 @@ impl CachedFile {
         Ok(freed)
     }
 
-    /// Of these blocks those that are here, counted from the first of them.
-    pub fn blocks_here(&self, blocks: Range<u64>) -> BlockSet {
+    /// Tells `here` which of these blocks are here, counted from the first of them, if any are: under the lock, so that none of
+    /// them leaves meanwhile. Not of a pair that is unlinked: there may be another one.
+    pub fn with_here(&self, blocks: Range<u64>, here: impl FnOnce(&BlockSet)) {
         let mut state = self.lock();
         let start = blocks.start;
-        blocks.filter(|block| state.entry(&self.map, *block).is_some()).map(|block| block - start).collect()
+        if state.doomed {
+            return;
+        }
+        let is_here = |block: &u64| state.entry(&self.map, *block).is_some();
+        let set: BlockSet = blocks.filter(is_here).map(|block| block - start).collect();
+        if !set.is_empty() {
+            here(&set);
+        }
+    }
+
+    /// Tells `absent` which of these blocks, counted from the first of them, are neither here nor on their way: under the lock,
+    /// so that none of them comes meanwhile. Not of a pair that is unlinked.
+    pub fn with_absent(&self, blocks: Range<u64>, absent: impl FnOnce(&BlockSet)) {
+        let mut state = self.lock();
+        let start = blocks.start;
+        if state.doomed {
+            return;
+        }
+        let is_absent =
+            |block: &u64| state.flight_over(*block).is_none() && state.entry(&self.map, *block).is_none();
+        absent(&blocks.filter(is_absent).map(|block| block - start).collect());
     }
 
     /// No byte is on disk.

@@ -10,9 +10,10 @@
 //!
 //! Invariants: storing a guest evicts guests only. Room for what is kept is made of guests before anything else. A stripe is a
 //! guest or kept as a whole. It is labelled anew when it is next used: one that this node is to keep since the map changed
-//! stays as it is and is no guest any more; one that it is to keep no more becomes a guest with all that is here of it. The
-//! labels are in memory only, so after a restart all that is on disk counts as kept until it is next used. A pinned file has no
-//! guests.
+//! stays as it is and is no guest any more; one that it is to keep no more becomes a guest with all that is here of it, and the
+//! worker then sees to it that guests are in their share. The labels are in memory only: after a restart all that is on disk
+//! counts as kept until it is next used, and so does what this node itself wrote (`rebase.rs`). A pinned file has no guests. A
+//! warm-up has guests fetched where they are kept, and stores nothing here.
 //!
 //! Locks: the ledger's comes last of all, under it no other one is taken.
 
@@ -221,11 +222,10 @@ impl Cache {
             return;
         }
         let start = stripe.2 * STRIPE_BLOCKS;
-        let here = file.blocks_here(start..start + STRIPE_BLOCKS);
-        if !here.is_empty() {
-            let added = AddedBlocks { size: file.key.size, blocks: &here, pair: file.opened };
+        file.with_here(start..start + STRIPE_BLOCKS, |here| {
+            let added = AddedBlocks { size: file.key.size, blocks: here, pair: file.opened };
             self.with_guests(|books| books.ledger.add(stripe, &added, false, now_ms));
-        }
+        });
     }
 
     /// These blocks are gone, or are kept from now on. Returns the bytes of guests among them.
@@ -485,12 +485,11 @@ impl Cache {
         } else {
             self.punch_guests(&open, &runs(departure.blocks.blocks().map(|block| start + block)))
         };
-        // Blocks that were bad and are gone.
-        let here = open.blocks_here(start..start + STRIPE_BLOCKS);
-        self.with_guests(|books| {
-            books.ledger.departed(departure, &here);
-            books.ledger.put_off(departure, self.now_ms());
+        // Blocks that were bad have gone before.
+        open.with_absent(start..start + STRIPE_BLOCKS, |absent| {
+            self.with_guests(|books| books.ledger.are_absent(departure.stripe, absent));
         });
+        self.with_guests(|books| books.ledger.put_off(departure, self.now_ms()));
         if freed > 0 && open.is_hollow() && !open.is_busy() {
             self.drop_file(file, version);
         }
@@ -599,6 +598,6 @@ fn stripes_of(blocks: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> {
 }
 
 /// These blocks with the rest of their stripes.
-fn stripes_around(blocks: Range<u64>) -> Range<u64> {
+pub(crate) fn stripes_around(blocks: Range<u64>) -> Range<u64> {
     blocks.start / STRIPE_BLOCKS * STRIPE_BLOCKS..blocks.end.next_multiple_of(STRIPE_BLOCKS)
 }

@@ -284,9 +284,9 @@ impl GuestLedger {
         }
     }
 
-    /// Of the blocks that were to go only those are still on disk that are in `here`. (Others may come meanwhile.)
-    pub fn departed(&mut self, departure: &Departure, here: &BlockSet) {
-        self.take_off(departure.stripe, &departure.blocks.without(here));
+    /// These blocks of the stripe are not on disk.
+    pub fn are_absent(&mut self, stripe: StripeId, blocks: &BlockSet) {
+        self.take_off(stripe, blocks);
     }
 
     fn take_off(&mut self, stripe: StripeId, blocks: &BlockSet) -> u64 {

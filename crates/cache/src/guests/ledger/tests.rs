@@ -21,7 +21,7 @@ fn add(ledger: &mut GuestLedger, stripe: StripeId, blocks: &BlockSet, ahead: boo
 
 /// As the one who evicts does.
 fn evict(ledger: &mut GuestLedger, departure: &Departure) {
-    ledger.departed(departure, &BlockSet::default());
+    ledger.are_absent(departure.stripe, &departure.blocks);
 }
 
 #[test]
