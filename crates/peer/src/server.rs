@@ -51,8 +51,17 @@ impl PeerServer {
         identity: PeerIdentity,
         service: Arc<dyn PeerService>,
     ) -> Result<PeerServer> {
+        let listeners = PeerServer::listen(&config.listen).await?;
+        Ok(PeerServer::over(listeners, config, identity, service))
+    }
+
+    /// Listens on each address. Connections wait from now on until a server over these listeners takes them: whoever is about to be
+    /// known to the other nodes listens first, or their first calls are refused and they leave the path for a while.
+    ///
+    /// Errors: as of [`PeerServer::bind`].
+    pub async fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>> {
         let mut listeners = Vec::new();
-        for address in &config.listen {
+        for address in addresses {
             let listener = TcpListener::bind(address).await;
             listeners.push(listener.map_err(|e| Error::io("listen for other nodes on", address, e))?);
         }
@@ -60,11 +69,21 @@ impl PeerServer {
             let why = "no address to listen on is configured";
             return Err(Error::new(ErrorKind::Config, "listen for other nodes:", why));
         }
+        Ok(listeners)
+    }
+
+    /// A server over listeners of [`PeerServer::listen`].
+    pub fn over(
+        listeners: Vec<TcpListener>,
+        config: PeerServerConfig,
+        identity: PeerIdentity,
+        service: Arc<dyn PeerService>,
+    ) -> PeerServer {
         if !identity.is_secure() {
             warn!("other nodes are believed what they claim to be: there are no certificates");
         }
         let shared = Arc::new(PeerPort::new(config, identity, service));
-        Ok(PeerServer { listeners, shared })
+        PeerServer { listeners, shared }
     }
 
     pub fn local_addrs(&self) -> Result<Vec<SocketAddr>> {

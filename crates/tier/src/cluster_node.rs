@@ -18,6 +18,7 @@ use peer::{
 };
 use prometheus_client::registry::Registry;
 use siphasher::sip::SipHasher13;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -35,7 +36,8 @@ pub struct ClusterNode {
     coordinator: Arc<dyn Coordinator>,
     identity: PeerIdentity,
     secret: ClusterSecret,
-    listen: PeerServerConfig,
+    /// Bound before the node is in the map: the others call it as soon as it is.
+    listeners: Vec<TcpListener>,
     ids: BTreeMap<String, JunctionId>,
     /// This node's own ways to the stores.
     served: ServedJunctions,
@@ -82,6 +84,7 @@ impl ClusterNode {
         let junctions = settings.junctions.iter().map(junction_profile).collect();
         let config =
             MembershipConfig { certified, ..MembershipConfig::new(settings.dir.clone(), profile, junctions) };
+        let listeners = PeerServer::listen(&cluster.addresses).await?;
         info!(cluster = %cluster.url, "joining the cluster");
         let membership = Membership::start(coordinator.clone(), config)?;
         membership.first_map().await?;
@@ -125,7 +128,7 @@ impl ClusterNode {
             coordinator,
             identity,
             secret,
-            listen: PeerServerConfig { listen: cluster.addresses.clone(), ..Default::default() },
+            listeners,
             ids: news.junctions.clone(),
             served: HashMap::new(),
             reads,
@@ -163,14 +166,14 @@ impl ClusterNode {
         }
     }
 
-    /// Binds the addresses at which the other nodes reach this one.
-    pub async fn listen(self, cache: Arc<Cache>, offenders: Arc<Offenders>) -> Result<ListeningNode> {
+    /// Gives the other nodes' calls what answers them.
+    pub fn listen(self, cache: Arc<Cache>, offenders: Arc<Offenders>) -> ListeningNode {
         let service = NodeService::new(self.reads.clone(), cache, self.served, self.heartbeat);
         let service = Arc::new(service);
-        let config = PeerServerConfig { offenders, ..self.listen };
-        let server = PeerServer::bind(config, self.identity, service.clone()).await?;
+        let config = PeerServerConfig { offenders, ..PeerServerConfig::default() };
+        let server = PeerServer::over(self.listeners, config, self.identity, service.clone());
         let (membership, reads, copies) = (self.membership, self.reads, self.copies);
-        Ok(ListeningNode { membership, server, service, reads, copies, history: self.history })
+        ListeningNode { membership, server, service, reads, copies, history: self.history }
     }
 }
 

@@ -158,7 +158,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let node = match node {
         Some(node) => {
             node.register(&mut registry);
-            Some(node.listen(cache.clone(), shared_budgets.offenders.clone()).await?)
+            Some(node.listen(cache.clone(), shared_budgets.offenders.clone()))
         }
         None => None,
     };
