@@ -38,7 +38,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cache::Piece;
-use namespace::{Ask, New, Old};
+use namespace::{Ask, Found, New, Old};
 use types::{
     Attr, ByteRange, Caller, CreateHow, CreateVerifier, ErrorKind, FileId, JunctionId, Name, Result, SetAttr,
     SetXattr, Stability, TimeChange, Timestamp, WeakAttr, WriteVerifier, XattrName,
@@ -116,6 +116,7 @@ impl JunctionWriter for Through {
             let mut node = vfs.object_known(id)?;
             let WeakAttr { size, mtime, ctime } = taken.after;
             node.attr = Attr { size, mtime, ctime, ..node.attr };
+            node.version = taken.after_version;
             return Ok(WriteOut { stability, verifier, node, before: Some(taken.before) });
         };
         file.over(range, taken.sequence).await;
@@ -144,6 +145,7 @@ impl JunctionWriter for Through {
         // What is written meanwhile waits.
         let cut = set.size.filter(|_| object.attr.is_file());
         let held = if cut.is_some() { Some(self.hold_all(id).await?) } else { self.hold(id).await? };
+        let guard = self.as_at_the_origin(vfs, id, guard)?;
         let altered = match (vfs.namespace.set(id, set, guard).await, &held) {
             (Ok(altered), _) => altered,
             (Err(e), Some(held)) if cut.is_some() && e.may_have_happened() => {
@@ -162,6 +164,7 @@ impl JunctionWriter for Through {
     async fn set_xattr(&self, vfs: &Vfs, object: &Node, name: &XattrName, set: &SetXattr) -> Result<Altered> {
         // What is written meanwhile waits.
         let held = self.hold(object.id).await?;
+        self.buffer.told.forget(object.id);
         let altered = vfs.namespace.set_xattr(object.id, name, set).await?;
         vfs.keep_cached(&altered).await;
         if let (Some(held), Ok(new)) = (held, key_of(&altered.found)) {
@@ -244,6 +247,14 @@ impl Through {
             }
         }
         self.buffer.take_unreported(id).map_or(Ok(()), Err)
+    }
+
+    /// The ctime by which a change is guarded, as the origin has it: the client may know the time of the last write in its place,
+    /// which is told no more from now on.
+    fn as_at_the_origin(&self, vfs: &Vfs, id: FileId, guard: Option<Timestamp>) -> Result<Option<Timestamp>> {
+        let Found::Node(known) = vfs.namespace.getattr_known(id)? else { return Ok(guard) };
+        let told = self.buffer.told.take(id, known.version(), self.buffer.now_ms());
+        Ok(if guard.is_some() && guard == told { Some(known.attr().ctime) } else { guard })
     }
 
     /// If bytes of the file are pending: nothing of it is sent until the guard is dropped.

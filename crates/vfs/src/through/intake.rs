@@ -33,8 +33,10 @@ impl WriteBuffer {
                 }
                 let times = (self.now_ms(), self.origin_clock(file.junction));
                 let mut attr = *found.attr();
-                if !state.is_changing() {
-                    self.told.view(id, state.clean.version, &mut attr, times.0);
+                if !state.is_changing()
+                    && let Found::Node(node) = &found
+                {
+                    self.told.view(id, node.version(), &mut attr, times.0);
                 }
                 let taken = state.take(&attr, (offset, data), stability, times, permit);
                 let waiter =

@@ -129,6 +129,7 @@ pub struct BufferedWrite {
     pub sequence: u64,
     pub before: WeakAttr,
     pub after: WeakAttr,
+    pub after_version: Version,
 }
 
 impl State {
@@ -212,7 +213,9 @@ impl State {
         self.extents.write(offset, data, self.sequence, stability, now_ms, permit);
         let later = if self.whole { self.size() / COMMIT_LATER_BY } else { 0 };
         self.commit_due_ms.get_or_insert(now_ms + COMMIT_AFTER_MS * (1 + later));
-        BufferedWrite { sequence: self.sequence, before: before.weak(), after: self.view(attr).weak() }
+        let (sequence, after) = (self.sequence, self.view(attr));
+        let after_version = self.view_version(&after);
+        BufferedWrite { sequence, before: before.weak(), after: after.weak(), after_version }
     }
 
     pub fn wait_for(&mut self, sequence: u64) {

@@ -498,6 +498,28 @@ async fn what_the_tier_stores_by_itself_between_two_writes_is_no_change_to_the_w
     assert_ne!(out.before, Some(told.weak()));
 }
 
+/// The times that a writer was told are not those of the origin, and are as good for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_guarded_by_the_time_of_the_last_write_is_made_after_the_tier_has_stored_it() {
+    let t = tier_to_write(Mode::Cached);
+    let id = file(&t, b"old").await;
+    let set = |mode| SetAttr { mode: Some(mode), ..SetAttr::default() };
+    t.unstable(id, 0, b"new").await;
+    eventually("the commit by the tier itself", || t.far.calls("commit") > 0).await;
+    let told = t.vfs.getattr(id).await.unwrap().attr.ctime;
+    t.vfs.setattr(&Caller::root(), id, set(0o6777), Some(told)).await.expect("the time is right");
+    let wrong = t.vfs.setattr(&Caller::root(), id, set(0o600), Some(told)).await;
+    assert_eq!(kind(wrong), Some(ErrorKind::VersionChanged), "another change is behind it");
+    // The tier guards a change of its own: another user's write ends setuid.
+    let commits = t.far.calls("commit");
+    t.unstable(id, 0, b"again").await;
+    eventually("the next commit by the tier itself", || t.far.calls("commit") > commits).await;
+    let user = Caller { uid: 1000, gid: 1000, ..Caller::root() };
+    let data = Bytes::from_static(b"theirs");
+    t.vfs.write(&user, id, 0, data, Stability::Unstable).await.expect("taken at once");
+    assert_eq!(t.vfs.getattr(id).await.unwrap().attr.mode & 0o6000, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tier_that_stops_stores_what_is_pending_and_names_what_it_cannot() {
     let t = tier_to_write(Mode::Cached);
