@@ -124,8 +124,10 @@ impl Cache {
         if !self.takes_fills() {
             return 0;
         }
+        // Guests make room for what is kept.
+        let kept = self.space().bytes().saturating_sub(self.guest_bytes());
+        let by_quota = (self.limits.size_max() / 100 * COPIES_MAX_PERCENT).saturating_sub(kept);
         let space = self.space();
-        let by_quota = (self.limits.size_max() / 100 * COPIES_MAX_PERCENT).saturating_sub(space.bytes());
         let by_disk = space.reachable(self.limits.free_floor()).saturating_sub(space.bytes());
         by_quota.min(by_disk)
     }

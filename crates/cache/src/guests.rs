@@ -424,6 +424,11 @@ impl Cache {
         Some(self.see_off(&next))
     }
 
+    /// Of all guests.
+    pub(crate) fn guest_bytes(&self) -> u64 {
+        if self.guests.any() { self.with_guests(|books| books.ledger.bytes()) } else { 0 }
+    }
+
     /// Bytes that wait for their readers.
     pub(crate) fn unread_guest_bytes(&self) -> u64 {
         if !self.guests.any() {

@@ -64,6 +64,7 @@ pub use extent::{Extent, Lend, Piece};
 pub use guests::STRIPE_BYTES;
 pub use metrics::Metrics;
 pub use pins::room_for;
+pub use private_files::private_file;
 pub use whole::WholeFile;
 
 use budgets::FetchBudgets;

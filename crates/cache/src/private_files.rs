@@ -13,6 +13,7 @@ pub fn create_private_dir(dir: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(dir)
 }
 
+/// A new, empty file in the cache directory.
 pub fn private_file(path: &Path) -> std::io::Result<File> {
     File::options().write(true).create(true).truncate(true).mode(PRIVATE_FILE).open(path)
 }

@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use cache::{Cache, CacheKey};
 use tokio::sync::watch;
-use types::{Error, JunctionId, Result};
+use types::{JunctionId, Result};
 
 use crate::reads::ClusterReads;
 
@@ -102,11 +102,17 @@ pub struct CopyKeeper {
 impl CopyKeeper {
     /// From now on what is read is noted, and FEEDs of other nodes are taken in.
     ///
-    /// Errors: there is another keeper for these reads; the index cannot be read.
+    /// An index that cannot be read is told of, and is begun anew.
+    ///
+    /// Errors: there is another keeper for these reads.
     pub fn new(reads: Arc<ClusterReads>, cache: Arc<Cache>, config: &CopyConfig) -> Result<CopyKeeper> {
         let index = config.index.as_deref().map(IndexFile::new);
-        let failed = |e| Error::io("read the index of files for", "copies", e);
-        let stored = index.as_ref().map(IndexFile::read).transpose().map_err(failed)?.unwrap_or_default();
+        let stored = index.as_ref().map_or(Ok(Vec::new()), IndexFile::read).unwrap_or_else(|e| {
+            tracing::warn!(
+                "the index of files cannot be read, so copies are counted as files are read again: {e}"
+            );
+            Vec::new()
+        });
         let books = Arc::new(CopyBooks::new(config, &stored));
         reads.set_books(books.clone())?;
         Ok(CopyKeeper { reads, cache, books, index })

@@ -9,6 +9,7 @@ use cluster::Stripe;
 use origin::{FileToRead, Origin};
 use peer::CheckedBytes;
 use peer::message::{READ_MAX, ReadRequest, ReadRole, ReadUrgency};
+use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange, Distance, Error, ErrorKind, JunctionId, NodeId, Result, Supplier};
 
 use crate::copies::CopyBooks;
@@ -65,11 +66,33 @@ impl ClusterReads {
         self.distances.lock().unwrap_or_else(PoisonError::into_inner).insert(junction, distance);
     }
 
+    /// Exactly the bytes of `range`, which lies in one stripe, and from where they came. Nodes are asked for whole blocks.
+    ///
+    /// Errors and what `origin` is: as of [`ClusterReads::read_blocks`].
+    pub async fn read(
+        &self,
+        junction: JunctionId,
+        file: &FileToRead<'_>,
+        range: ByteRange,
+        asked_as: AskedAs,
+        origin: &dyn Origin,
+    ) -> Result<(Bytes, ReadFrom)> {
+        let whole = bytes_of_blocks(range.blocks(), file.size);
+        if whole.length > READ_MAX || whole.offset > range.offset || whole.end() < range.end() {
+            return self.read_blocks(junction, file, range, asked_as, origin).await;
+        }
+        let (bytes, from) = self.read_blocks(junction, file, whole, asked_as, origin).await?;
+        let (begin, length) = ((range.offset - whole.offset) as usize, range.length as usize);
+        // A store may give fewer than were asked for.
+        let end = (begin + length).min(bytes.len());
+        Ok((bytes.slice(begin.min(end)..end), from))
+    }
+
     /// Exactly the bytes of `range`, which lies in one stripe, and from where they came. `origin` is this node's way to the store.
     ///
     /// What a node says of the origin, as that it cannot be reached or that it has no such file, may be true of that node's way to
     /// it alone, so the next one is asked, and last of all the origin by this node.
-    pub async fn read(
+    async fn read_blocks(
         &self,
         junction: JunctionId,
         file: &FileToRead<'_>,
@@ -134,7 +157,7 @@ impl ClusterReads {
 
     /// Whom `read` will ask.
     pub fn supplier(&self, junction: JunctionId, file: types::FileId, range: ByteRange) -> Supplier {
-        if !may_travel(range) {
+        if range.is_empty() {
             return Supplier::Origin;
         }
         let (first, last) = (Stripe::at(file, range.offset), Stripe::at(file, range.end().saturating_sub(1)));
@@ -186,7 +209,7 @@ impl ClusterReads {
     }
 }
 
-/// The wire takes whole blocks. What vfs asks for is cut at blocks but at the end of the file.
+/// The wire takes whole blocks.
 fn may_travel(range: ByteRange) -> bool {
     range.offset.is_multiple_of(BLOCK_SIZE) && !range.is_empty()
 }

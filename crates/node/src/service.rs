@@ -45,9 +45,9 @@ impl NodeService {
         NodeService { reads, cache, junctions: RwLock::new(junctions), heartbeat }
     }
 
-    /// Answers nothing of the junction from now on.
-    pub fn withdraw(&self, junction: JunctionId) {
-        self.junctions.write().unwrap_or_else(PoisonError::into_inner).remove(&junction);
+    /// Answers nothing of the junction from now on. `false`: that is so already.
+    pub fn withdraw(&self, junction: JunctionId) -> bool {
+        self.junctions.write().unwrap_or_else(PoisonError::into_inner).remove(&junction).is_some()
     }
 
     fn origin_of(&self, junction: JunctionId) -> Result<Arc<dyn Origin>> {

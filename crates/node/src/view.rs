@@ -176,7 +176,9 @@ impl ClusterView {
 
     /// Reads the junction without the other nodes from now on. `false`: that is so already.
     pub fn withdraw(&self, junction: JunctionId) -> bool {
-        self.state().placements.remove(&junction).is_some()
+        let was_placed = self.state().placements.remove(&junction).is_some();
+        self.tell(was_placed);
+        was_placed
     }
 
     /// The route of a read by a client of this node, or (`for_another_node`) by another node that asked this one for its copy.

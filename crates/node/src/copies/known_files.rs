@@ -9,7 +9,8 @@
 //! after a walk over the cache if most of its records are of files that are gone.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use peer::message::OtherVersion;
@@ -17,6 +18,8 @@ use peer::message::checksum::block_checksum;
 use types::{FileId, JunctionId, Version};
 
 const RECORD: usize = 24;
+/// Of a file that is read. A longer one is not of ours.
+const INDEX_MAX: u64 = 256 << 20;
 
 #[derive(Debug)]
 pub struct KnownFiles {
@@ -168,9 +171,10 @@ impl IndexFile {
     }
 
     pub fn read(&self) -> std::io::Result<Vec<u8>> {
-        match std::fs::read(&self.0) {
+        let mut bytes = Vec::new();
+        match File::open(&self.0).and_then(|file| file.take(INDEX_MAX).read_to_end(&mut bytes)) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-            read => read,
+            read => read.map(|_| bytes),
         }
     }
 
@@ -183,7 +187,9 @@ impl IndexFile {
             }
             IndexChange::Replace(bytes) => {
                 let new = self.0.with_extension("new");
-                std::fs::write(&new, bytes)?;
+                let mut file = cache::private_file(&new)?;
+                file.write_all(bytes)?;
+                file.sync_all()?;
                 std::fs::rename(new, &self.0)
             }
         }

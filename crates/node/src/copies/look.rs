@@ -28,10 +28,18 @@ impl StripeLook {
     /// be told into the outbox. `is_walk`: it is part of a walk over all stripes, which counts them.
     pub async fn at(&self, key: CacheKey, junction: JunctionId, stripes: Range<u64>, is_walk: bool) {
         let read = self.books.known().read_version(key.file);
-        let is_read = read == Some(key.version);
-        let found = match self.reads.view.placement(junction) {
+        let is_known = read == Some(key.version);
+        let placement = self.reads.view.placement(junction);
+        // A node that has it as a guest, or kept it before, hears of another version at its next fetch alone.
+        let is_read = is_known
+            && placement.as_ref().is_some_and(|(wanted, placed)| {
+                let keeps =
+                    |index| placed.keeps(Stripe { file: key.file, index }, self.reads.view.own(), *wanted);
+                stripes.clone().all(keeps)
+            });
+        let found = match placement {
             // Of a file that has another version by now nothing is copied.
-            Some(placed) if read.is_none() || is_read => {
+            Some(placed) if read.is_none() || is_known => {
                 self.find(key, stripes.clone(), placed, is_read).await
             }
             _ => stripes.clone().map(|_| (Standing::NotHeld, 0)).collect(),

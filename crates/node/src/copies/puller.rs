@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::Cache;
+use cluster::Stripe;
 use peer::message::{
     FeedReason, HaveRequest, ReadRequest, ReadRole, ReadUrgency, STRIPE_BLOCKS, StripeBlocks,
 };
@@ -113,9 +114,19 @@ impl Puller {
         Ok(())
     }
 
-    /// By what is known now, the version is the file's, and there is room for it: a copy that no reader asked for pushes out nothing.
+    /// By what is known now, this node keeps the stripe, the version is the file's, and there is room for it: a copy that no reader asked for pushes out nothing.
     fn is_wanted(&self, job: &PullJob) -> bool {
         let key = &job.stripe.key;
+        let stripe = Stripe { file: key.file, index: job.stripe.index };
+        // The map may have changed since it was told.
+        if !self
+            .reads
+            .view
+            .keepers(job.junction, stripe)
+            .is_some_and(|nodes| nodes.contains(&self.reads.view.own()))
+        {
+            return false;
+        }
         let read = self.books.known().read_version(key.file);
         if read.is_some_and(|read| read != key.version) {
             return false;

@@ -58,6 +58,24 @@ async fn a_gateway_asks_who_keeps_the_stripe_and_that_one_the_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_read_within_a_block_goes_the_way_of_its_stripe() {
+    let cluster = TestCluster::start(Setup::default()).await;
+    let file = cluster.file("file", MIB + 77).await;
+    let (ranks, truth) = (cluster.ranks(&file), cluster.truth(&file).await);
+    let gateway = &cluster.nodes[ranks[2]];
+    let reader = gateway.reader(&file);
+    for (offset, length) in [(4096, 4096), (MIB - 5, 40), (MIB + 70, 7), (70_000, 200_000), (1, 1)] {
+        let read = reader.read(ByteRange::new(offset, length)).await.expect("read");
+        assert!(read == truth[offset as usize..(offset + length) as usize], "{offset}");
+    }
+    for from in [ReadFrom::Origin, ReadFrom::Around] {
+        let reads = gateway.metrics.reads.get_or_create(&node::FromLabels { from }).get();
+        assert_eq!(reads, 0, "{from:?}: {}", cluster.told());
+    }
+    assert!(cluster.far_bytes() <= file.key.size, "{} of {}", cluster.far_bytes(), file.key.size);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_lies_across_a_border_of_stripes_is_asked_of_the_primaries_of_both() {
     let cluster = TestCluster::start(Setup::default()).await;
     let file = cluster.file("long", STRIPE_BYTES + 4 * BLOCK_SIZE).await;
