@@ -71,7 +71,7 @@ enum Verb {
     Nodes(client::NodesArgs),
     /// Show which nodes keep the stripes of a file, and how much of them each has
     Placement(client::PlacementArgs),
-    /// Have a node keep nothing any more: the others get what it has, and then it can be stopped
+    /// Have a node get no more stripes; it is asked for what it keeps until the others have read that
     Drain(client::ChangeArgs),
     /// Have a node keep stripes again
     Undrain(client::ChangeArgs),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use coordinator::{EtcdConfig, EtcdTls, EtcdUrl, etcd::Etcd};
-use members::NodeFile;
+use members::{ClusterId, NewCluster, NodeFile};
 use peer::{ClusterAuthority, make_authority};
 use types::{Error, ErrorKind, NodeId, Result};
 
@@ -17,7 +17,7 @@ const KEYS: &str = "forebay-cluster";
 pub enum ClusterVerb {
     /// Make a new cluster in etcd, and its keys in a directory of this machine
     Init(InitArgs),
-    /// Make the token of a new node, from the cluster's keys; it is as secret as a key
+    /// Make the token of a new node, from the cluster's keys: a file that is as secret as a key
     JoinToken(JoinTokenArgs),
 }
 
@@ -26,7 +26,8 @@ pub struct InitArgs {
     /// etcd's servers, and a name for the cluster
     #[arg(long, value_name = "etcd://HOST:PORT,.../NAME")]
     cluster: EtcdUrl,
-    /// Where the keys are kept: a directory that no other user can look into. Keep a copy of it
+    /// Where the keys are kept: a directory that no other user can look into. Keep a copy of it. Where there are keys already, the
+    /// cluster is made with them
     #[arg(long, value_name = "DIR", default_value = KEYS)]
     keys: PathBuf,
     /// The cache directory of a node of the former cluster, whose etcd was lost: the cluster and its junctions get the ids that they
@@ -55,6 +56,9 @@ struct TlsArgs {
 pub struct JoinTokenArgs {
     /// What people call the node
     name: String,
+    /// The file to write, which no other user can read [default: NAME.token]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// The directory of the cluster's keys
     #[arg(long, value_name = "DIR", default_value = KEYS)]
     keys: PathBuf,
@@ -75,10 +79,9 @@ async fn init(args: InitArgs) -> Result<ExitCode> {
     let identity = tls.etcd_certificate.zip(tls.etcd_private_key);
     let tls = tls.etcd_ca.map(|ca| EtcdTls { ca, identity });
     let etcd = Etcd::new(EtcdConfig { tls, ..EtcdConfig::new(cluster.clone()) }).await?;
-    let former = former.map(|dir| former_file(&dir)).transpose()?;
     let shown = keys.display();
-    match &former {
-        // The keys must be there, and of that cluster, before its record is.
+    // The keys are there before the record is: a cluster whose keys could not be written would be of no use.
+    let new = match former.map(|dir| former_file(&dir)).transpose()? {
         Some(file) => {
             let authority = ClusterAuthority::read(&keys)?;
             if authority.cluster() != file.cluster.to_string() {
@@ -89,21 +92,22 @@ async fn init(args: InitArgs) -> Result<ExitCode> {
                 );
                 return Err(Error::new(ErrorKind::Config, "make the cluster:", what));
             }
+            NewCluster::again(&file)
         }
+        // Of a call before this one that etcd did not answer.
         None if ClusterAuthority::is_in(&keys) => {
-            let what =
-                format!("{shown} has the keys of a cluster already; name another directory with --keys");
-            return Err(Error::new(ErrorKind::Exists, "make the cluster:", what));
+            NewCluster::of(ClusterAuthority::read(&keys)?.cluster().parse::<ClusterId>()?)
         }
-        None => {}
-    }
-    let id = members::init(&etcd, peer::WIRE, former.as_ref()).await?;
-    if former.is_none() {
-        make_authority(&id.to_string())?.write(&keys)?;
-    }
+        None => {
+            let new = NewCluster::draw()?;
+            make_authority(&new.id.to_string())?.write(&keys)?;
+            new
+        }
+    };
+    let id = members::init(&etcd, peer::WIRE, &new).await?;
     say(&format!(
         "cluster {id} is made in {cluster}; its keys are in {shown}\n\
-         for each node: forebay cluster join-token NAME --keys {shown} > NAME.token\n\
+         for each node: forebay cluster join-token NAME --keys {shown}\n\
          and there:     forebay serve --cluster {cluster} --token NAME.token --address IP:7423 ..."
     ))
 }
@@ -121,8 +125,13 @@ fn join_token(args: &JoinTokenArgs) -> Result<ExitCode> {
         None => members::new_node_id()?,
     };
     members::check_node_name(&args.name)?;
-    let token = ClusterAuthority::read(&args.keys)?.token(&args.name, id)?;
-    say(token.to_text()?.trim_end())
+    let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.token", args.name)));
+    ClusterAuthority::read(&args.keys)?.token(&args.name, id)?.write(&out)?;
+    say(&format!(
+        "{} is the token of node {} with the id {id}; move it there (scp -p)",
+        out.display(),
+        args.name
+    ))
 }
 
 fn say(text: &str) -> Result<ExitCode> {

@@ -42,22 +42,24 @@ pub struct DemoArgs {
     #[arg(long, value_name = "TIME", default_value = "70ms")]
     rtt: TimeSpan,
     /// Address of the tier's NFS server
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:12049")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "cluster", default_value = "127.0.0.1:12049")]
     nfs: SocketAddr,
     /// Address of the tier's operator interface
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9420")]
+    #[arg(long, value_name = "ADDR", conflicts_with = "cluster", default_value = "127.0.0.1:9420")]
     admin: SocketAddr,
     /// Three nodes in place of one tier, which read as one; needs etcd
     #[arg(long)]
     cluster: bool,
-    /// Stop after the three reads
+    /// Stop after the reads
     #[arg(long)]
     once: bool,
 }
 
 pub async fn run(args: DemoArgs) -> Result<()> {
     make_sample(&args.sample, args.cluster)?;
-    let _ = std::fs::remove_file(args.sample.join(cluster::LATE)); // of an earlier run
+    if args.cluster {
+        let _ = std::fs::remove_file(args.sample.join(cluster::LATE)); // of an earlier run
+    }
     let sample = args.sample.canonicalize().map_err(|e| Error::io("find", args.sample.display(), e))?;
     let nas = Nas::start(&sample, SocketAddr::from(([127, 0, 0, 1], 0)), None).await?;
     let line = relay::Config { rtt: args.rtt.0, ..Default::default() };

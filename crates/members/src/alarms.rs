@@ -130,8 +130,8 @@ impl fmt::Display for ClusterAlarm {
             ClusterAlarm::JunctionRenumbered { path, was, is } => {
                 write!(
                     f,
-                    "junction {path} has the id {is} in the cluster and had {was} here: restart this node if it has not \
-                     been since; clients that have files of it open must open them again"
+                    "junction {path} has the id {is} in the cluster and had {was} here: until then this node reads it without \
+                     the others; give it an empty cache directory and start it again, and clients open its files again"
                 )
             }
             ClusterAlarm::FileNotWritten { why } => write!(

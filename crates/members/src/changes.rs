@@ -19,17 +19,38 @@ use crate::settle::{NextStep, settle};
 /// For one change. Others may be at the same keys meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes the cluster's record. `former` is given when etcd was lost and the cluster is to go on: the file of any node that was in it.
-/// The cluster then has the former id, and the junctions of that file have their ids before any node can give them others.
+/// A cluster that is about to be made.
+#[derive(Clone, Debug)]
+pub struct NewCluster {
+    pub id: ClusterId,
+    /// They have their ids before any node can give them others.
+    pub junctions: KnownJunctions,
+}
+
+impl NewCluster {
+    /// Under an id that no cluster has.
+    pub fn draw() -> Result<NewCluster> {
+        random().map(|id| NewCluster::of(ClusterId(id)))
+    }
+
+    pub fn of(id: ClusterId) -> NewCluster {
+        NewCluster { id, junctions: KnownJunctions::default() }
+    }
+
+    /// One that goes on after its etcd was lost. `file`: of any node that was in it.
+    pub fn again(file: &NodeFile) -> NewCluster {
+        NewCluster { id: file.cluster, junctions: file.junctions.clone() }
+    }
+}
+
+/// Makes the cluster's record. It may be repeated.
 ///
-/// Errors: `Exists` when etcd holds a cluster of that name already; those of [`settle`].
-pub async fn init(coordinator: &dyn Coordinator, wire: u32, former: Option<&NodeFile>) -> Result<ClusterId> {
-    let id = former.map_or_else(|| random().map(ClusterId), |file| Ok(file.cluster))?;
+/// Errors: `Exists` when etcd holds another cluster of that name; those of [`settle`].
+pub async fn init(coordinator: &dyn Coordinator, wire: u32, new: &NewCluster) -> Result<ClusterId> {
     let created = types::timeline::wall_clock().as_secs();
-    let record = ClusterRecord { id, created, wire };
+    let record = ClusterRecord { id: new.id, created, wire };
     let url = coordinator.url();
-    let known = former.map(|file| file.junctions.clone()).unwrap_or_default();
-    settle(coordinator, PATIENCE, |roll| decide_init(roll, &record, &known, &url)).await
+    settle(coordinator, PATIENCE, |roll| decide_init(roll, &record, &new.junctions, &url)).await
 }
 
 fn decide_init(
@@ -43,8 +64,10 @@ fn decide_init(
             let swap = Swap::new().create(CLUSTER_KEY, write_record(record)?, None);
             return Ok(NextStep::Swap(with_junctions(roll, swap, known)?, record.id));
         }
-        // It was made by this call, whose answer was lost.
-        Some(kept) if kept.good() == Some(record) => return Ok(NextStep::Done(record.id)),
+        // It was made by this call or one before it, whose answer was lost.
+        Some(kept) if kept.good().is_some_and(|made| made.id == record.id) => {
+            return Ok(NextStep::Done(record.id));
+        }
         Some(kept) => match &kept.record {
             Ok(other) => format!("there is the cluster {} already", other.id),
             Err(why) => format!("there is a cluster already, whose record cannot be read: {why}"),

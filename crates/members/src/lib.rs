@@ -44,7 +44,7 @@ mod settle;
 mod steward;
 
 pub use alarms::{ClusterAlarm, RaisedAlarm};
-pub use changes::{NodeChange, change_node, init, remove_junction};
+pub use changes::{NewCluster, NodeChange, change_node, init, remove_junction};
 pub use identity::new_node_id;
 pub use junctions::{
     JunctionProfile, KnownJunction, KnownJunctions, SettingsDifference, UrlDifference, assign,

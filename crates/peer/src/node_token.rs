@@ -1,5 +1,6 @@
 //! What a node is given to be in a cluster: one file, made where the cluster's authority is.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::authority::NodeCertificate;
 use crate::cluster_secret::ClusterSecret;
-use crate::private_file::read_private;
+use crate::private_file::{read_private, write_private};
 
 const FORMAT: u32 = 1;
 
@@ -33,7 +34,15 @@ struct TokenText {
 }
 
 impl NodeToken {
-    pub fn to_text(&self) -> Result<String> {
+    /// Writes the token's file, which no other user can read. One that is there is replaced.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let name = path.file_name().and_then(OsStr::to_str);
+        let wrong = || Error::new(ErrorKind::InvalidArgument, "write the node's token", path.display());
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        write_private(dir, name.ok_or_else(wrong)?, &self.to_text()?)
+    }
+
+    fn to_text(&self) -> Result<String> {
         let text = TokenText {
             v: FORMAT,
             name: self.name.clone(),
@@ -93,7 +102,9 @@ mod tests {
             std::fs::write(&path, text).expect("written");
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("set");
         };
-        put(&text, 0o600);
+        made.write(&path).expect("written");
+        let mode = std::fs::metadata(&path).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         let read = NodeToken::read(&path).expect("read back");
         assert!(read.name == "gpu1" && read.certificate == made.certificate && read.secret == made.secret);
         let told = || NodeToken::read(&path).err().expect("refused").to_string();

@@ -1,14 +1,15 @@
 //! `forebay demo --cluster`: etcd and three nodes on loopback addresses, in front of the NAS that is 70 ms away. The tree is read
 //! through each of them, and one of them is killed while another one reads.
 
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use coordinator::{EtcdConfig, EtcdUrl, etcd::Etcd};
+use members::NewCluster;
 use origin::Origin;
 use origin_nfs::NfsOrigin;
 use peer::{ClusterAuthority, make_authority};
@@ -25,7 +26,7 @@ const PEER_PORT: u16 = 17423;
 /// For a start of etcd, and for the nodes to see each other.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The file that is read while a node is killed, and was read by nobody before.
-pub const LATE: &str = "late.bin";
+pub const LATE: &str = "made-by-forebay-demo.bin";
 const LATE_BYTES: u64 = 256 << 20;
 const STEP: u64 = 1 << 20;
 
@@ -48,9 +49,9 @@ pub async fn start(dir: &Path, url: &str) -> Result<DemoCluster> {
     let program = std::env::current_exe().map_err(|e| Error::io("find", "this program", e))?;
     let (etcd, cluster) = start_etcd(dir).await?;
     let client = Etcd::new(EtcdConfig::new(cluster.clone())).await?;
-    let begun = Instant::now();
+    let (new, begun) = (NewCluster::draw()?, Instant::now());
     let id = loop {
-        match members::init(&client, peer::WIRE, None).await {
+        match members::init(&client, peer::WIRE, &new).await {
             Ok(id) => break id,
             Err(e) if begun.elapsed() > PATIENCE => return Err(e),
             Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
@@ -106,11 +107,7 @@ async fn start_node(
 ) -> Result<DemoNode> {
     let name = format!("n{number}");
     let token = dir.join(format!("{name}.token"));
-    let text = authority.token(&name, members::new_node_id()?)?.to_text()?;
-    let mut made = std::fs::OpenOptions::new();
-    let made = made.write(true).create_new(true).mode(0o600).open(&token);
-    made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-        .map_err(|e| Error::io("write", token.display(), e))?;
+    authority.token(&name, members::new_node_id()?)?.write(&token)?;
     let address = SocketAddr::from(([127, 0, 0, number], PEER_PORT));
     let failed = |e| Error::io("start the node", &name, e);
     let log = std::fs::File::create(dir.join(format!("{name}.log"))).map_err(failed)?;
@@ -171,7 +168,9 @@ impl DemoCluster {
     pub async fn lose_a_node(&mut self, tree: &Path) -> Result<()> {
         let bytes = origin::memory::generated(7, ByteRange::new(0, LATE_BYTES));
         let file = tree.join(LATE);
-        std::fs::write(&file, &bytes).map_err(|e| Error::io("write", file.display(), e))?;
+        let made = std::fs::File::create_new(&file);
+        made.and_then(|mut made| made.write_all(&bytes))
+            .map_err(|e| Error::io("write", file.display(), e))?;
         let expected = crc32c::crc32c(&bytes);
         let Some(victim) = self.nodes.pop() else { return Ok(()) };
         let DemoNode { name, mut process, .. } = victim;

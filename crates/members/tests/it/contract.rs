@@ -7,8 +7,8 @@ use bytes::Bytes;
 use cluster::NodeState;
 use coordinator::{Swap, SwapOutcome};
 use members::{
-    AliveRecord, ClusterAlarm, Incarnation, MembershipStatus, NodeChange, SettingsDifference, change_node,
-    init, remove_junction, write_record,
+    AliveRecord, ClusterAlarm, Incarnation, MembershipStatus, NewCluster, NodeChange, SettingsDifference,
+    change_node, init, remove_junction, write_record,
 };
 use types::{ErrorKind, JunctionId};
 
@@ -20,7 +20,9 @@ pub async fn a_cluster_is_made_once(stage: impl Stage) {
     soon(&stage, "there is no cluster yet", async || early.refusal().is_some()).await;
     assert!(early.refusal().expect("a sentence").contains("make it"), "{:?}", early.refusal());
     let id = make_cluster(&stage).await;
-    let again = init(&*stage.client().await, WIRE, None).await.expect_err("there is one");
+    let again = init(&*stage.client().await, WIRE, &NewCluster::draw().expect("drawn"))
+        .await
+        .expect_err("there is one");
     assert_eq!(again.kind(), ErrorKind::Exists);
     assert!(again.to_string().contains(&id.to_string()), "{again}");
     assert_eq!(roll(&stage).await.good_cluster().expect("it is there").id, id);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cluster::NodeState;
 use coordinator::{Coordinator, KeyWatch, Lease, PrefixState, Revision, Swap, SwapOutcome};
-use members::{ClusterAlarm, Membership, NodeChange, change_node, init};
+use members::{ClusterAlarm, Membership, NewCluster, NodeChange, change_node, init};
 use types::{Error, ErrorKind, Result};
 
 use crate::stage::{
@@ -119,7 +119,7 @@ async fn after_a_wipe_the_former_map_is_held_until_the_others_had_time_to_regist
             n1.stop().await;
         }
         stage.wipe();
-        init(&*stage.client().await, WIRE, Some(&n1.file())).await.expect("there is none");
+        init(&*stage.client().await, WIRE, &NewCluster::again(&n1.file())).await.expect("there is none");
         if restarts {
             n1.join(&stage).await;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cluster::NodeState;
 use coordinator::{Swap, SwapOutcome};
-use members::{ClusterAlarm, MembershipStatus, NodeChange, change_node, init};
+use members::{ClusterAlarm, MembershipStatus, NewCluster, NodeChange, change_node, init};
 
 use crate::stage::{DOWN_AFTER, LEASE, Stage, TestNode, WIRE, agree, junction, make_cluster, roll, soon};
 
@@ -93,7 +93,7 @@ pub async fn a_wiped_etcd_takes_the_map_from_nobody(mut stage: impl Stage) {
     // The operator makes the cluster anew, under its id.
     let file = n1.file();
     assert_eq!(file.cluster, id);
-    init(&*stage.client().await, WIRE, Some(&file)).await.expect("there is none");
+    init(&*stage.client().await, WIRE, &NewCluster::again(&file)).await.expect("there is none");
     soon(&stage, "both are in again", async || {
         let roll = roll(&stage).await;
         roll.is_alive(n1.id()) && roll.is_alive(n2.id())
@@ -119,7 +119,7 @@ pub async fn a_cluster_that_is_made_anew_from_a_file_has_the_junctions_of_that_f
     let show = n1.news().junctions["/show"];
     n1.stop().await;
     stage.wipe();
-    init(&*stage.client().await, WIRE, Some(&n1.file())).await.expect("there is none");
+    init(&*stage.client().await, WIRE, &NewCluster::again(&n1.file())).await.expect("there is none");
     assert_eq!(roll(&stage).await.good_cluster().expect("it is there").id, id);
     // One that remembers nothing is there first.
     let mut n2 = TestNode::new("n2");

@@ -8,8 +8,8 @@ use cluster::NodeState;
 use coordinator::model::{LostAnswer, ModelClient, ModelEtcd};
 use coordinator::{Coordinator, KeyWatch, Lease, SwapOutcome};
 use members::{
-    ClusterRoll, Incarnation, JoinApplicant, JunctionProfile, KnownJunction, KnownJunctions, NextStep,
-    NodeChange, NodeProfile, OutReason, Steward, StewardSeat, assign, change_node, init, register,
+    ClusterRoll, Incarnation, JoinApplicant, JunctionProfile, KnownJunction, KnownJunctions, NewCluster,
+    NextStep, NodeChange, NodeProfile, OutReason, Steward, StewardSeat, assign, change_node, init, register,
     remove_junction, settle,
 };
 use relay::SplitMix;
@@ -128,7 +128,7 @@ impl History {
     async fn begin(seed: u64) -> History {
         let etcd = ModelEtcd::new();
         let operator = etcd.client();
-        init(&operator, WIRE, None).await.expect("a new cluster");
+        init(&operator, WIRE, &NewCluster::draw().expect("drawn")).await.expect("a new cluster");
         let node = |n| RandomNode {
             id: NodeId(0xa0 + n),
             client: etcd.client(),

@@ -135,7 +135,9 @@ pub async fn soon(stage: &impl Stage, what: &str, mut holds: impl AsyncFnMut() -
 }
 
 pub async fn make_cluster(stage: &impl Stage) -> ClusterId {
-    members::init(&*stage.client().await, WIRE, None).await.expect("a new cluster")
+    members::init(&*stage.client().await, WIRE, &members::NewCluster::draw().expect("drawn"))
+        .await
+        .expect("a new cluster")
 }
 
 pub async fn roll(stage: &impl Stage) -> ClusterRoll {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::NodeState;
 use coordinator::Coordinator;
 use coordinator::model::{LostAnswer, ModelClient, ModelEtcd, ModelSnapshot};
-use members::{ClusterRoll, Membership, MembershipStatus, init};
+use members::{ClusterRoll, Membership, MembershipStatus, NewCluster, init};
 use relay::SplitMix;
 use testkit::etcd::with_etcd;
 
@@ -28,7 +28,7 @@ async fn after_a_storm_all_nodes_have_the_right_map() {
     for seed in seeds(8) {
         println!("seed {seed}");
         let etcd = ModelEtcd::new();
-        init(&etcd.client(), WIRE, None).await.expect("a new cluster");
+        init(&etcd.client(), WIRE, &NewCluster::draw().expect("drawn")).await.expect("a new cluster");
         let node = |n| {
             let mut node = TestNode::new(&format!("n{n}"));
             node.junctions = (0..=n).map(|n| junction(&format!("/{n}"), "d")).collect();

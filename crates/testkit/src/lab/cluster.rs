@@ -157,8 +157,9 @@ impl ClusterLab {
             let name = self.nodes[index].host().name().to_owned();
             let mut token = Command::new(&self.forebay);
             token.args(["cluster", "join-token", &name, "--keys"]).arg(&keys);
-            let token = self.must(&token);
-            self.nodes[index].join(&url, &token);
+            token.arg("--out").arg(self.nodes[index].token());
+            self.must(&token);
+            self.nodes[index].join(&url);
         }
     }
 

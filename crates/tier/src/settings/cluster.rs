@@ -65,7 +65,7 @@ impl ClusterSettings {
             (None, false) => {
                 return refuse(
                     "a node of a cluster has a token; have it made where the cluster was, by forebay cluster join-token \
-                     NAME > NAME.token, and name the file with --token or [cluster] token"
+                     NAME, and name the file with --token or [cluster] token"
                         .to_owned(),
                 );
             }

@@ -16,7 +16,7 @@ use testkit::ports::free_port;
 use tier::running::RunningTier;
 use tier::settings::{Overrides, Settings};
 use tier::wire_up;
-use types::{ByteRange, NodeId};
+use types::{ByteRange, ErrorKind, NodeId};
 
 use crate::several::find;
 
@@ -42,7 +42,8 @@ impl Stage {
         std::fs::create_dir(&far).expect("made");
         std::fs::set_permissions(&far, std::fs::Permissions::from_mode(0o777)).expect("opened to all");
         let client = Etcd::new(EtcdConfig::new(etcd.url().parse().expect("a URL"))).await.expect("clients");
-        let id = members::init(&client, peer::WIRE, None).await.expect("a new cluster");
+        let new = members::NewCluster::draw().expect("drawn");
+        let id = members::init(&client, peer::WIRE, &new).await.expect("a new cluster");
         let authority = make_authority(&id.to_string()).expect("an authority");
         let mut stage = Stage { etcd, authority, dir, nodes: Vec::new() };
         for number in 1..=nodes {
@@ -67,8 +68,7 @@ impl Stage {
     fn settings(&self, number: u64, more: &str) -> types::Result<Settings> {
         let token = self.authority.token(&format!("n{number}"), NodeId(number)).expect("a token");
         let path = self.dir.path().join(format!("n{number}.token"));
-        std::fs::write(&path, token.to_text().expect("text")).expect("written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours alone");
+        token.write(&path).expect("written");
         let file = format!(
             "[[junction]]\npath = \"/\"\norigin = \"file://{}\"\nfiles = \"always\"\ndirectories = \"always\"\nnegative = \"0s\"\n{more}",
             self.far().display()
@@ -160,15 +160,17 @@ async fn three_tiers_are_a_cluster_that_reads_each_byte_of_the_store_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handle_of_one_node_is_good_at_every_node() {
-    with_etcd("a_handle_of_one_node_is_good_at_every_node", 1, async |etcd| {
+async fn a_handle_of_one_node_is_good_at_every_node_that_has_met_the_file() {
+    with_etcd("a_handle_of_one_node_is_good_at_every_node_that_has_met_the_file", 1, async |etcd| {
         let stage = Stage::make(etcd, 2).await;
         let bytes = stage.write("scene", 100_000);
         let object = find(&stage.nodes[0].client, "scene").await;
-        // Under `through` each node learns names from the store by itself: the second one has to have seen the file.
+        let whole = ByteRange::new(0, bytes.len() as u64);
+        // Each node learns names from the store by itself.
+        let early = stage.nodes[1].client.read(&object.reference, object.version, whole).await;
+        assert_eq!(early.expect_err("not met").kind(), ErrorKind::Stale);
         let there = find(&stage.nodes[1].client, "scene").await;
         assert_eq!(object.reference, there.reference, "the same handle");
-        let whole = ByteRange::new(0, bytes.len() as u64);
         let read = stage.nodes[1].client.read(&object.reference, object.version, whole).await.expect("read");
         assert!(read == bytes);
         stage.stop().await;

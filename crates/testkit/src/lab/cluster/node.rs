@@ -1,9 +1,8 @@
 //! A node of the lab: `forebay serve` in a host of its own.
 
-use std::fs::{self, File};
-use std::io::{Error, ErrorKind, Write as _};
+use std::fs;
+use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -42,13 +41,15 @@ impl LabNode {
         LabNode { service: LabService::new("node", host), dir: dir.to_owned(), arguments: Vec::new() }
     }
 
+    /// The file of its token.
+    pub(super) fn token(&self) -> PathBuf {
+        self.dir.join("token")
+    }
+
     /// From its next start on it is a node of this cluster.
-    pub(super) fn join(&mut self, cluster: &str, token: &str) {
-        let path = self.dir.join("token");
-        let file = File::options().write(true).create_new(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(token.as_bytes())).expect("written");
-        let mut arguments =
-            ["--cluster", cluster, "--token", &path.display().to_string()].map(str::to_owned).to_vec();
+    pub(super) fn join(&mut self, cluster: &str) {
+        let token = self.token().display().to_string();
+        let mut arguments = ["--cluster", cluster, "--token", &token].map(str::to_owned).to_vec();
         for link in self.host().links() {
             arguments.extend(["--address".to_owned(), format!("{}:{NODE_PORT}", link.address())]);
         }
