@@ -7,6 +7,7 @@ use tier::admin::{Admin, status_of};
 use tier::reload::{Again, Live};
 use tier::running::{RunningTier, tell_junction, tell_what_was_left};
 use tier::settings::Settings;
+use tier::wire_up::Tier;
 use tier::{boot_clock, wire_up};
 use tracing::{info, warn};
 use types::{Error, Result};
@@ -18,11 +19,11 @@ use crate::signals::{SignalRequest, Signals};
 /// input does. `again`: what SIGHUP reads.
 pub async fn run(settings: Settings, announce: bool, attended: bool, again: Again) -> Result<()> {
     program::raise_descriptor_limit();
-    let signals = Signals::take()?;
+    let mut signals = Signals::take()?;
     if let Some(dir) = &settings.mount {
         front_fuse::check_mount_point(dir)?; // before anybody is asked for anything
     }
-    let tier = wire_up::build(&settings).await?;
+    let Some(tier) = build(&settings, &mut signals).await? else { return Ok(()) };
     let nfs_address = tier.nfs_address()?;
     let s3 = tier.s3_address()?.map(|address| address.to_string());
     let admin_address = tier.doors.tcp.local_addr();
@@ -74,6 +75,18 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
     }
     boot_clock::close(&dir, &clock);
     served
+}
+
+/// `None`: it was ended while it waited for its cluster, which takes as long as etcd is away. Any other start comes to its end first.
+async fn build(settings: &Settings, signals: &mut Signals) -> Result<Option<Tier>> {
+    let ended = async { while signals.next().await != SignalRequest::End {} };
+    tokio::select! {
+        tier = wire_up::build(settings) => tier.map(Some),
+        () = ended, if settings.cluster.is_some() => {
+            info!("ended while it was starting");
+            Ok(None)
+        }
+    }
 }
 
 /// Serves until SIGTERM or SIGINT, or until the tier's only mount is gone. `asked`: what is done about other signals.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cache::Cache;
 use coordinator::{Coordinator, etcd::Etcd};
@@ -20,7 +21,7 @@ use prometheus_client::registry::Registry;
 use siphasher::sip::SipHasher13;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
 use types::{Error, ErrorKind, JunctionId, Result};
 
@@ -29,6 +30,9 @@ use crate::settings::{ClusterSettings, JunctionSettings, Settings};
 
 /// In the cache directory: which junction a file that is kept here is of.
 const COPIES_INDEX: &str = "FILES";
+
+/// Calls of other nodes are given this long at the end: less than the tier has for all of its own.
+const DRAIN: Duration = Duration::from_secs(6);
 
 /// This node, in the cluster and not answering the others yet.
 pub struct ClusterNode {
@@ -170,7 +174,7 @@ impl ClusterNode {
     pub fn listen(self, cache: Arc<Cache>, offenders: Arc<Offenders>) -> ListeningNode {
         let service = NodeService::new(self.reads.clone(), cache, self.served, self.heartbeat);
         let service = Arc::new(service);
-        let config = PeerServerConfig { offenders, ..PeerServerConfig::default() };
+        let config = PeerServerConfig { offenders, drain_timeout: DRAIN, ..PeerServerConfig::default() };
         let server = PeerServer::over(self.listeners, config, self.identity, service.clone());
         let (membership, reads, copies) = (self.membership, self.reads, self.copies);
         ListeningNode { membership, server, service, reads, copies, history: self.history }
@@ -191,23 +195,30 @@ impl ListeningNode {
     /// Answers the other nodes, sends them heartbeats and follows the news, until `stop` is true.
     pub fn start(self, stop: watch::Receiver<bool>) -> RunningNode {
         let mut tasks = JoinSet::new();
-        tasks.spawn(self.server.serve(stop.clone()));
+        let server = tokio::spawn(self.server.serve(stop.clone()));
         tasks.spawn(self.reads.peers.clone().beat(stop.clone()));
         tasks.spawn(self.copies.run(stop));
         tasks.spawn(follow(self.membership.news(), self.reads.view.clone(), self.service, self.history));
-        RunningNode { membership: self.membership, tasks }
+        RunningNode { membership: self.membership, server, tasks }
     }
 }
 
 /// A node that answers the others.
 pub struct RunningNode {
     membership: Membership,
+    server: JoinHandle<()>,
     tasks: JoinSet<()>,
 }
 
 impl RunningNode {
-    /// Ends the node's sign of life. The calls that run were waited for by whoever ended the server.
+    /// Waits until the calls of other nodes that had arrived are answered.
+    pub async fn drained(&mut self) {
+        let _ = (&mut self.server).await; // it ended, or failed and said why
+    }
+
+    /// Ends the node's sign of life.
     pub async fn stop(mut self) {
+        self.server.abort();
         self.tasks.abort_all();
         self.membership.stop().await;
     }
@@ -232,9 +243,9 @@ async fn follow(
             }
         }
         for id in now.conflicted.iter().filter_map(|path| now.junctions.get(path)) {
-            if view.withdraw(*id) {
-                service.withdraw(*id);
-                warn!(junction = %id, "the cluster has another id for this junction: this node reads its bytes by itself until it is restarted");
+            // Both: the view may be without it since the start.
+            if view.withdraw(*id) | service.withdraw(*id) {
+                warn!(junction = %id, "the cluster has another id for this junction: this node reads its bytes by itself until it is started with an empty cache directory");
             }
         }
         if news.changed().await.is_err() {
@@ -249,12 +260,15 @@ async fn await_junctions(
     junctions: &[JunctionSettings],
 ) -> Result<Arc<MembershipNews>> {
     let mut news = membership.news();
-    let has_all = |now: &Arc<MembershipNews>| {
-        junctions.iter().all(|junction| now.junctions.contains_key(&junction.path)) && now.map.is_some()
+    let missing = |now: &MembershipNews| -> Vec<String> {
+        let paths = junctions.iter().map(|junction| &junction.path);
+        paths.filter(|path| !now.junctions.contains_key(*path)).cloned().collect()
     };
+    let has_all = |now: &Arc<MembershipNews>| missing(now).is_empty() && now.map.is_some();
     let over = |_| Error::new(ErrorKind::Unavailable, "join the cluster:", "the node ends");
     if !has_all(&membership.now()) {
-        info!("waiting until the cluster has an id for each junction");
+        let (paths, status) = (missing(&membership.now()).join(", "), membership.now().status.clone());
+        warn!("waiting for etcd to have an id of {paths} ({status:?})");
     }
     news.wait_for(has_all).await.map(|now| now.clone()).map_err(over)
 }

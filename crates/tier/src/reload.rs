@@ -17,6 +17,9 @@ use crate::admin::{Admin, Who};
 use crate::settings::{ExportSettings, JunctionSettings, Settings};
 use crate::{running, wire_up};
 
+/// Why junctions stay as they are.
+const OF_A_NODE: &str = "a node of a cluster takes in at its start which junctions it serves; restart it";
+
 /// Reads the settings as they were read at the start.
 pub type Again = Box<dyn Fn() -> Result<Settings> + Send + Sync>;
 
@@ -145,7 +148,11 @@ impl Live {
         let known = self.settings.junctions.clone();
         for gone in known.iter().filter(|known| !is_typed(&known.path, &new.junctions)) {
             let key = format!("[[junction]] {} (removed)", gone.path);
-            match self.vfs().remove_junction(&gone.path).await {
+            let removed = match self.settings.cluster {
+                None => self.vfs().remove_junction(&gone.path).await,
+                Some(_) => Err(Error::new(ErrorKind::NotSupported, "remove the junction", OF_A_NODE)),
+            };
+            match removed {
                 Ok(()) => {
                     self.settings.junctions.retain(|it| it.path != gone.path);
                     outcome.changed(key);
@@ -168,8 +175,7 @@ impl Live {
 
     async fn add_junction(&mut self, added: &JunctionSettings, new: &Settings) -> Result<()> {
         if self.settings.cluster.is_some() {
-            let why = "a node of a cluster takes a new junction at its start; restart it";
-            return Err(Error::new(ErrorKind::NotSupported, "add the junction", why));
+            return Err(Error::new(ErrorKind::NotSupported, "add the junction", OF_A_NODE));
         }
         let metadata: PathBuf = wire_up::metadata_of(&self.settings);
         let junction = wire_up::junction(added, &metadata, &self.admin.origin_metrics).await?;

@@ -142,6 +142,9 @@ impl RunningTier {
             if let Some(s3) = self.s3 {
                 let _ = s3.await;
             }
+            if let Some(node) = &mut self.node {
+                node.drained().await;
+            }
             self.operator.await
         };
         if tokio::time::timeout(DRAIN, drained).await.is_err() {

@@ -77,15 +77,17 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let cache = Cache::open(settings.cache.clone())?;
     cache.register(&mut registry);
 
+    let metadata = metadata_of(settings);
+    let used = metadata.exists();
+    // Before the node is in the map: the others wait for it from then on.
+    let stores = open_stores(settings, &metadata).await?;
     let mut node = match &settings.cluster {
         Some(cluster) => Some(ClusterNode::join(settings, cluster, &cache).await?),
         None => None,
     };
 
-    let metadata = metadata_of(settings);
-    let used = metadata.exists();
     let mut junctions = Vec::new();
-    for (junction, store) in settings.junctions.iter().zip(open_stores(settings, &metadata).await?) {
+    for (junction, store) in settings.junctions.iter().zip(stores) {
         let junction = around(store, junction, &origin_metrics);
         junctions.push(match &mut node {
             Some(node) => node.place(junction)?,
