@@ -20,7 +20,7 @@ CARGO ?= cargo
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PROGRAMS = --package forebay --package forebay-bench
 
-.PHONY: run cluster test tests quick check lints release deb package-test prove setup
+.PHONY: run cluster test tests tests-of-command tests-of-packages quick check lints release deb package-test prove setup
 
 run:
 	@scripts/setup.sh run
@@ -41,10 +41,21 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 LIMITED = --config "target.$(HOST).runner=['$(CURDIR)/scripts/limited.sh']"
 
 # In a make of its own: the setup may just have brought mold. The whole workspace is built before its first test runs, with the
-# programs that tests of other packages start.
+# programs that tests of other packages start. Then the tests of the command and those of all other packages run beside each other,
+# for most of them wait. Each half prints what it said when it ends. Both select the whole workspace, so that nothing is built with
+# other features than before; scripts/limited.sh leaves out the packages of the other half.
 tests: check
-	FOREBAY_TEST_PROGRAMS=built $(CARGO) $(LIMITED) test --locked --workspace --no-fail-fast
-	FOREBAY_TEST_PROGRAMS=built FOREBAY_TEST_READAHEAD=0 $(CARGO) $(LIMITED) test --locked --workspace --test it -- serve:: mount::
+	$(CARGO) test --locked --workspace --no-run
+	@echo "The tests run in two halves beside each other; what they say follows when a half has ended, after some minutes."
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target --keep-going tests-of-command tests-of-packages
+
+TESTS = FOREBAY_TEST_PROGRAMS=built $(CARGO) $(LIMITED) test --locked --workspace
+tests-of-command:
+	FOREBAY_TESTS=command $(TESTS) --no-fail-fast
+	FOREBAY_TESTS=command FOREBAY_TEST_READAHEAD=0 $(TESTS) --test it -- serve:: mount::
+
+tests-of-packages:
+	FOREBAY_TESTS=packages $(TESTS) --no-fail-fast
 
 lints:
 	$(CARGO) fmt --all --check
