@@ -130,8 +130,8 @@ impl fmt::Display for ClusterAlarm {
             ClusterAlarm::JunctionRenumbered { path, was, is } => {
                 write!(
                     f,
-                    "junction {path} has the id {is} in the cluster and had {was} here: until then this node reads it without \
-                     the others; give it an empty cache directory and start it again, and clients open its files again"
+                    "junction {path} has the id {is} in the cluster and had {was} here: this node reads it without the \
+                     others until it is started with an empty cache directory; clients then open its files again"
                 )
             }
             ClusterAlarm::FileNotWritten { why } => write!(

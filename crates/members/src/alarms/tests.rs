@@ -18,7 +18,7 @@ fn a_sentence_has_what_an_operator_needs() {
         (ClusterAlarm::NoCluster, vec!["cluster.json"]),
         (
             ClusterAlarm::JunctionRenumbered { path: "/show".to_owned(), was: 3, is: 4 },
-            vec!["/show", "restart this node"],
+            vec!["/show", "empty cache directory"],
         ),
         (
             ClusterAlarm::UrlsDiffer(UrlDifference { path: "/show".to_owned(), urls }),
