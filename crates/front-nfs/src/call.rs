@@ -61,19 +61,23 @@ impl From<types::Error> for CallFailure {
 }
 
 impl NfsCall {
-    /// Resolves a handle to a file id, and the credentials to a caller by this client's export rule.
-    pub fn open(&self, handle: &FileHandle) -> Result<(FileId, Caller), CallFailure> {
+    /// Resolves a handle to a file id, and the credentials to a caller by this client's export rule. The handle may be of another
+    /// node of the cluster.
+    pub async fn open(&self, handle: &FileHandle) -> Result<(FileId, Caller), CallFailure> {
         let (junction, id) = self.shared.handles.decode(handle)?;
-        Ok((id, self.caller(junction)?))
+        let caller = self.caller(junction)?;
+        self.shared.vfs.meet(junction, id).await?;
+        Ok((id, caller))
     }
 
     /// As `open`, for a file that the call changes.
-    pub fn open_to_change(&self, handle: &FileHandle) -> Result<(FileId, Caller), CallFailure> {
+    pub async fn open_to_change(&self, handle: &FileHandle) -> Result<(FileId, Caller), CallFailure> {
         let (junction, id) = self.shared.handles.decode(handle)?;
         let caller = self.caller(junction)?;
         if self.is_read_only(junction) {
             return Err(CallFailure::Status(NfsStatus::ROFS));
         }
+        self.shared.vfs.meet(junction, id).await?;
         Ok((id, caller))
     }
 

@@ -42,7 +42,7 @@ pub async fn run(call: &NfsCall, mut arguments: XdrDecoder, e: &mut XdrEncoder) 
     let d = &mut arguments;
     if is_change(call.procedure) {
         // Every change begins with the handle of what it changes: in a read-only tree nothing else is decoded.
-        call.open_to_change(&FileHandle::decode(&mut d.clone())?)?;
+        call.open_to_change(&FileHandle::decode(&mut d.clone())?).await?;
     }
     match call.procedure {
         procedure::NULL => Ok(ReplyPayload::default()),

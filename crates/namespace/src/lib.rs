@@ -12,7 +12,8 @@
 //! - `Flights` (`flights.rs`) let callers share one question. `observe.rs` takes in an answer, `taken.rs` and `wrote.rs`
 //!   the answers to our own changes, under the junction's lock (`order.rs`).
 //! - `heal.rs` re-resolves stale references, also by `astray.rs`; `ours.rs` knows which of our changes were made while a
-//!   question was in flight; `walk.rs` lists ahead of clients that walk a tree.
+//!   question was in flight; `walk.rs` lists ahead of clients that walk a tree; `elsewhere.rs` looks up objects that other nodes of
+//!   a cluster know ([`KnownElsewhere`]).
 //! - Pure: `freshness.rs` (when the origin is asked), `endless.rs` (how far a listing is followed), `cookie.rs`.
 //!
 //! The way of an answer: a question is answered from memory or the database while the junction's rule allows. Otherwise one
@@ -35,6 +36,7 @@ mod change;
 mod changed;
 pub mod config;
 mod cookie;
+mod elsewhere;
 mod endless;
 mod evict;
 mod flights;
@@ -70,6 +72,7 @@ use types::{Attr, FileId, FsStat, JunctionId, Name, Result, Timeline, Version};
 pub use changed::{AlteredObject, MadeObject, Moved, New, Old, Renewed};
 pub use config::{Config, Freshness, Junction, JunctionRules};
 pub use cookie::first_slot as cookie_of;
+pub use elsewhere::{DEPTH_MAX, KnownElsewhere};
 pub use freshness::Ask;
 pub use junction::{JunctionStatus, Outage};
 pub use listing::{ListedEntry, ListingPage};
@@ -170,6 +173,7 @@ pub struct Namespace {
     lookup_flights: Flights<(FileId, Name), lookup::Heard>,
     listing_flights: Flights<FileId, StoredListing>,
     heal_flights: Flights<FileId, Arc<KnownNode>>,
+    elsewhere: elsewhere::Elsewhere,
     /// Objects that changed, for fronts that notify their clients. `None`: any may have changed.
     changed: tokio::sync::broadcast::Sender<Option<FileId>>,
     metrics: Metrics,
@@ -227,6 +231,7 @@ impl Namespace {
             lookup_flights: Flights::new(),
             listing_flights: Flights::new(),
             heal_flights: Flights::new(),
+            elsewhere: elsewhere::Elsewhere::new(),
             changed: tokio::sync::broadcast::Sender::new(CHANGES_KEPT),
             metrics: Metrics::default(),
         }))

@@ -21,11 +21,14 @@ pub struct Metrics {
     pub stale_served: Counter,
     /// References that went stale at the origin and were found again by parent and name.
     pub healed: Counter,
+    /// Objects unknown here of which a client held a handle: others knew them, or nobody did.
+    pub met: Counter,
+    pub unmet: Counter,
 }
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
-        let all: [(&str, &str, &Counter); 8] = [
+        let all: [(&str, &str, &Counter); 10] = [
             ("hits", "Metadata questions answered without the origin", &self.hits),
             ("misses", "Metadata questions that went to the origin", &self.misses),
             ("listings", "Whole directories fetched from the origin", &self.listings),
@@ -38,6 +41,8 @@ impl Metrics {
             ("negative_hits", "Absent names answered without the origin", &self.negative_hits),
             ("stale_served", "Answers past their freshness during an outage", &self.stale_served),
             ("healed", "Stale origin references found again by parent and name", &self.healed),
+            ("met", "Objects of a client's handle that other nodes knew, looked up here", &self.met),
+            ("unmet", "Objects of a client's handle that nobody knew", &self.unmet),
         ];
         for (name, help, counter) in all {
             registry.register(format!("forebay_namespace_{name}"), help, counter.clone());

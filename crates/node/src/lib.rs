@@ -6,6 +6,7 @@
 //! - [`ClusterReads`] (`reads.rs`): goes along a route, from node to node and last of all to the origin.
 //! - [`NodeService`] (`service.rs`): answers the other nodes' calls, through the same cache.
 //! - [`PeerTable`] (`peers.rs`): calls to the other nodes, and heartbeats.
+//! - [`PathFinder`] (`paths.rs`): asks the others for the names of a file that this node does not know.
 //! - [`StripeListing`] (`listing.rs`): where a file lies, for operators.
 //! - [`CopyKeeper`] (`copies.rs`): makes copies of stripes, makes them again after a loss, and counts them.
 //!
@@ -25,6 +26,7 @@ const _: () = assert!(cache::STRIPE_BYTES == cluster::STRIPE_BYTES);
 mod copies;
 mod listing;
 mod metrics;
+mod paths;
 mod peers;
 mod placed;
 mod reads;
@@ -34,8 +36,9 @@ mod view;
 pub use copies::{CopyConfig, CopyKeeper, UnderReplicated};
 pub use listing::{HeldCopy, StripeListing};
 pub use metrics::{CopiesLabels, FromLabels, Metrics, ReadFrom};
+pub use paths::{KnownPaths, PathFinder};
 pub use peers::PeerTable;
 pub use placed::Placed;
 pub use reads::{AskedAs, ClusterReads};
 pub use service::{NodeService, ServedJunctions};
-pub use view::{ClusterView, JunctionPlacement, ReadRoute};
+pub use view::{ClusterView, JunctionPlacement, ReadRoute, ToldFigures};

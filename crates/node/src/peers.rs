@@ -75,7 +75,7 @@ impl PeerTable {
                 let view = self.view.clone();
                 under_way.spawn(async move {
                     let Ok(beat) = client.ping(HEARTBEAT).await else { return };
-                    match view.heard(node, beat.incarnation) {
+                    match view.heard(node, beat) {
                         IncarnationSeen::Twice => {
                             warn!(%node, "two processes are running under the id of one node; stop one of them");
                         }

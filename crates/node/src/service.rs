@@ -11,14 +11,15 @@ use bytes::Bytes;
 use cache::{Cache, CacheKey, Lend, Piece, Source};
 use origin::{FileToRead, Origin, Reference};
 use peer::message::{
-    ChangeNotice, CorruptReport, FeedNotice, HAVE_BLOCKS_MAX, HaveAnswer, HaveRequest, Heartbeat, READ_MAX,
-    ReadRequest, ReadRole, ReadUrgency, ServedFrom, StripeBlocks,
+    ChangeNotice, CorruptReport, FeedNotice, HAVE_BLOCKS_MAX, HaveAnswer, HaveRequest, Heartbeat, KnownPath,
+    PathRequest, READ_MAX, ReadRequest, ReadRole, ReadUrgency, ServedFrom, StripeBlocks,
 };
 use peer::{HeartbeatSource, PeerCaller, PeerService, ReadAnswer};
 use types::{ByteRange, Distance, Error, ErrorKind, JunctionId, Result, Supplier};
 
 use crate::copies::percent_of;
 use crate::metrics::ReadFrom;
+use crate::paths::KnownPaths;
 use crate::reads::{AskedAs, ClusterReads};
 
 /// A node that hears of a newer map waits so long for it to arrive here, too.
@@ -31,6 +32,7 @@ pub struct NodeService {
     reads: Arc<ClusterReads>,
     cache: Arc<Cache>,
     junctions: RwLock<ServedJunctions>,
+    paths: Arc<dyn KnownPaths>,
     heartbeat: HeartbeatSource,
 }
 
@@ -40,9 +42,10 @@ impl NodeService {
         reads: Arc<ClusterReads>,
         cache: Arc<Cache>,
         junctions: ServedJunctions,
+        paths: Arc<dyn KnownPaths>,
         heartbeat: HeartbeatSource,
     ) -> NodeService {
-        NodeService { reads, cache, junctions: RwLock::new(junctions), heartbeat }
+        NodeService { reads, cache, junctions: RwLock::new(junctions), paths, heartbeat }
     }
 
     /// Answers nothing of the junction from now on. `false`: that is so already.
@@ -145,6 +148,16 @@ impl PeerService for NodeService {
     async fn ping(&self, _: PeerCaller, beat: &Heartbeat) -> Result<Heartbeat> {
         self.reads.view.noticed(beat.node, beat.incarnation);
         Ok((self.heartbeat)())
+    }
+
+    async fn path(&self, from: PeerCaller, request: &PathRequest) -> Result<KnownPath> {
+        self.demand_member(from)?;
+        // It may be another junction there.
+        self.origin_of(request.junction)?;
+        let unknown =
+            || Error::new(ErrorKind::NotFound, "tell a node the way to a file:", "it is not known here");
+        let names = self.paths.path(request.junction, request.file).ok_or_else(unknown)?;
+        Ok(KnownPath { names })
     }
 
     async fn notice(&self, _: PeerCaller, _: &ChangeNotice) -> Result<()> {

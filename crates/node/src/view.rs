@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cluster::{
     ClusterMap, FORMER_MAPS_TIME, MapHistory, Nearness, NodeLabel, Placement, Stripe, StripeRanks,
 };
-use peer::message::ReadRole;
+use peer::message::{Heartbeat, NodeFigures, ReadRole};
 use peer::{IncarnationSeen, Liveness};
 use tokio::sync::watch;
 use types::{JunctionId, NodeId, Supplier};
@@ -65,11 +65,21 @@ struct ViewState {
     history: MapHistory,
     placements: HashMap<JunctionId, (JunctionPlacement, Arc<Placement>)>,
     liveness: Liveness,
+    /// What each other node told of itself last, with its build, and when.
+    figures: HashMap<NodeId, ToldFigures>,
     /// The clock of `liveness`.
     begun: Instant,
     passed_over: Vec<NodeId>,
     /// When a node was last passed over or answered again.
     unsettled_at: Option<Instant>,
+}
+
+/// What another node told of itself.
+#[derive(Clone, Debug)]
+pub struct ToldFigures {
+    pub figures: NodeFigures,
+    pub build: String,
+    pub at: Instant,
 }
 
 impl ClusterView {
@@ -92,6 +102,7 @@ impl ClusterView {
                 placements: placements.collect(),
                 history: MapHistory::new(map),
                 liveness: Liveness::default(),
+                figures: HashMap::new(),
                 begun: Instant::now(),
                 passed_over: Vec::new(),
                 // While this node was not there others may have stood in for it.
@@ -245,10 +256,15 @@ impl ClusterView {
         due
     }
 
-    /// Records that `node` answered.
-    pub fn heard(&self, node: NodeId, incarnation: u64) -> IncarnationSeen {
+    /// Records that `node` answered with this heartbeat.
+    pub fn heard(&self, node: NodeId, beat: Heartbeat) -> IncarnationSeen {
         let mut state = self.state();
-        let seen = state.liveness.heard(node, incarnation);
+        let seen = state.liveness.heard(node, beat.incarnation);
+        // It may have left meanwhile.
+        if state.history.current().node(node).is_some() {
+            let Heartbeat { figures, build, .. } = beat;
+            state.figures.insert(node, ToldFigures { figures, build, at: Instant::now() });
+        }
         let changed = state.look_who_answers();
         drop(state);
         self.tell(changed);
@@ -273,6 +289,11 @@ impl ClusterView {
         let changed = state.passed_over.contains(&node) && state.look_who_answers();
         drop(state);
         self.tell(changed);
+    }
+
+    /// What `node` told of itself last; `None` if it never answered.
+    pub fn figures(&self, node: NodeId) -> Option<ToldFigures> {
+        self.state().figures.get(&node).cloned()
     }
 
     pub fn is_passed_over(&self, node: NodeId) -> bool {
@@ -311,6 +332,7 @@ impl ViewState {
             *placed = Arc::new(Placement::new(map.clone(), &placement.topology));
         }
         self.liveness.retain(|node| map.node(node).is_some());
+        self.figures.retain(|node, _| map.node(*node).is_some());
         self.passed_over.retain(|node| map.node(*node).is_some());
     }
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use peer::message::{
-    ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat, ReadRequest, ReadRole,
-    ReadUrgency, ServedFrom,
+    ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat, KnownPath, PathRequest,
+    ReadRequest, ReadRole, ReadUrgency, ServedFrom,
 };
 use peer::{
     PeerCaller, PeerClient, PeerClientConfig, PeerIdentity, PeerServer, PeerServerConfig, PeerService,
@@ -34,7 +34,13 @@ const DEADLINE: Duration = Duration::from_secs(30);
 struct Memory(Bytes);
 
 fn heartbeat(node: u64) -> Heartbeat {
-    Heartbeat { node: NodeId(node), incarnation: 1, map: 1, build: String::new() }
+    Heartbeat {
+        node: NodeId(node),
+        incarnation: 1,
+        map: 1,
+        build: String::new(),
+        figures: Default::default(),
+    }
 }
 
 #[async_trait]
@@ -50,6 +56,10 @@ impl PeerService for Memory {
 
     async fn ping(&self, _: PeerCaller, _: &Heartbeat) -> Result<Heartbeat> {
         Ok(heartbeat(2))
+    }
+
+    async fn path(&self, _: PeerCaller, _: &PathRequest) -> Result<KnownPath> {
+        Ok(KnownPath { names: Vec::new() })
     }
 
     async fn notice(&self, _: PeerCaller, _: &ChangeNotice) -> Result<()> {

@@ -119,6 +119,7 @@ async fn carry_out(
             return Ok(json(service.ping(from, &beat).await?.encode()?));
         }
         PeerCall::Have(have) => return Ok(json(service.have(from, &have).await?.encode(&have)?)),
+        PeerCall::Path(path) => return Ok(json(service.path(from, &path).await?.encode()?)),
         PeerCall::Notice(notice) => service.notice(from, &notice).await,
         PeerCall::Feed(feed) => service.feed(from, &feed).await,
         PeerCall::Corrupt(report) => service.corrupt(from, &report).await,

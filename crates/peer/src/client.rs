@@ -23,7 +23,8 @@ use crate::lane::CallLane;
 use crate::message::checksum::block_checksum;
 use crate::message::{
     CORRUPT_BLOCKS_MAX, ChangeNotice, CorruptReport, DEADLINE_MAX, FeedNotice, HaveAnswer, HaveRequest,
-    Heartbeat, PeerCall, ReadHead, ReadRequest, SMALL_BODY_MAX, ServedFrom, decode_refusal, set_deadline,
+    Heartbeat, KnownPath, PathRequest, PeerCall, ReadHead, ReadRequest, SMALL_BODY_MAX, ServedFrom,
+    decode_refusal, set_deadline,
 };
 use crate::outbound::{Correspondents, Exchange};
 use crate::path::{LocalAddress, PathId, PathReport, PathTable, PeerPath, paths_between};
@@ -155,6 +156,15 @@ impl PeerClient {
         self.expect(&head, StatusCode::OK, &body)?;
         let beat = Heartbeat::decode(&body).map_err(|e| self.corrupt(e))?;
         if beat.node == self.node() { Ok(beat) } else { Err(self.corrupt("it answers for another node")) }
+    }
+
+    /// By which names the node reaches a file.
+    ///
+    /// Errors: `NotFound` when it does not know the file; else as of [`PeerClient::have`].
+    pub async fn path(&self, request: &PathRequest, deadline: Duration) -> Result<KnownPath> {
+        let (head, body) = self.small(&PeerCall::Path(*request), deadline).await?;
+        self.expect(&head, StatusCode::OK, &body)?;
+        KnownPath::decode(&body).map_err(|e| self.corrupt(e))
     }
 
     /// Tells the node that files have changed.

@@ -20,9 +20,11 @@ impl CallLane {
         match call {
             PeerCall::Ping(_) => CallLane::Heartbeat,
             PeerCall::Read(read) => CallLane::of_role(read.role),
-            PeerCall::Have(_) | PeerCall::Notice(_) | PeerCall::Feed(_) | PeerCall::Corrupt(_) => {
-                CallLane::Small
-            }
+            PeerCall::Have(_)
+            | PeerCall::Path(_)
+            | PeerCall::Notice(_)
+            | PeerCall::Feed(_)
+            | PeerCall::Corrupt(_) => CallLane::Small,
         }
     }
 

@@ -2,10 +2,10 @@
 //!
 //! The cast:
 //! - [`PeerCall`]: any call. `GET /v1/bytes/<file>/<version>` with a `Range` is a [`ReadRequest`] (`read.rs`),
-//!   `GET /v1/have/<file>/<version>` a [`HaveRequest`] (`have.rs`); `POST /v1/{ping,notice,feed,corrupt}` with JSON
-//!   are [`Heartbeat`], [`ChangeNotice`], [`FeedNotice`] and [`CorruptReport`] (`small.rs`).
-//! - [`ReadHead`] and [`HaveAnswer`]: what is answered; the other calls are answered with nothing, or with a
-//!   [`Heartbeat`].
+//!   `GET /v1/have/<file>/<version>` a [`HaveRequest`] (`have.rs`); `POST /v1/{ping,path,notice,feed,corrupt}` with
+//!   JSON are [`Heartbeat`], [`PathRequest`], [`ChangeNotice`], [`FeedNotice`] and [`CorruptReport`] (`small.rs`).
+//! - [`ReadHead`] and [`HaveAnswer`]: what is answered; the other calls are answered with nothing, with a
+//!   [`Heartbeat`] or a [`KnownPath`].
 //! - [`StripeBlocks`] (`stripe_blocks.rs`): which blocks of a stripe a node holds.
 //! - `checksum.rs`: the CRC-32C of each block of 64 KiB, bound to file, version and block.
 //! - `refusal.rs`: a [`types::Error`] as an answer, and back.
@@ -37,7 +37,7 @@ pub use read::{HOPS_MAX, READ_MAX, REFERENCE_MAX, ReadHead, ReadRequest, ReadRol
 pub use refusal::{decode_refusal, encode_refusal};
 pub use small::{
     BUILD_MAX, CORRUPT_BLOCKS_MAX, ChangeNotice, CorruptReport, FEED_MAX, FeedNotice, FeedReason,
-    FilledStripe, Heartbeat, NOTICE_FILES_MAX,
+    FilledStripe, Heartbeat, KnownPath, NOTICE_FILES_MAX, NodeFigures, PATH_NAMES_MAX, PathRequest,
 };
 pub use stripe_blocks::{STRIPE_BLOCKS, StripeBlocks};
 
@@ -56,6 +56,7 @@ pub enum CallKind {
     Read,
     Have,
     Ping,
+    Path,
     Notice,
     Feed,
     Corrupt,
@@ -69,6 +70,7 @@ impl CallKind {
             (&Method::GET, "bytes") => Ok(CallKind::Read),
             (&Method::GET, "have") => Ok(CallKind::Have),
             (&Method::POST, "ping") => Ok(CallKind::Ping),
+            (&Method::POST, "path") => Ok(CallKind::Path),
             (&Method::POST, "notice") => Ok(CallKind::Notice),
             (&Method::POST, "feed") => Ok(CallKind::Feed),
             (&Method::POST, "corrupt") => Ok(CallKind::Corrupt),
@@ -84,6 +86,7 @@ pub enum PeerCall {
     Read(ReadRequest),
     Have(HaveRequest),
     Ping(Heartbeat),
+    Path(PathRequest),
     Notice(ChangeNotice),
     Feed(FeedNotice),
     Corrupt(CorruptReport),
@@ -101,6 +104,7 @@ impl PeerCall {
             PeerCall::Read(read) => read.encode(request)?.body(Bytes::new()),
             PeerCall::Have(have) => have.encode(request)?.body(Bytes::new()),
             PeerCall::Ping(beat) => post("/v1/ping", beat.encode()?),
+            PeerCall::Path(path) => post("/v1/path", path.encode()?),
             PeerCall::Notice(notice) => post("/v1/notice", notice.encode()?),
             PeerCall::Feed(feed) => post("/v1/feed", feed.encode()?),
             PeerCall::Corrupt(report) => post("/v1/corrupt", report.encode()?),
@@ -115,6 +119,7 @@ impl PeerCall {
             CallKind::Read => ReadRequest::decode(parts).map(PeerCall::Read),
             CallKind::Have => HaveRequest::decode(parts).map(PeerCall::Have),
             CallKind::Ping => Heartbeat::decode(body).map(PeerCall::Ping),
+            CallKind::Path => PathRequest::decode(body).map(PeerCall::Path),
             CallKind::Notice => ChangeNotice::decode(body).map(PeerCall::Notice),
             CallKind::Feed => FeedNotice::decode(body).map(PeerCall::Feed),
             CallKind::Corrupt => CorruptReport::decode(body).map(PeerCall::Corrupt),

@@ -7,8 +7,8 @@ use types::{Distance, NodeId, Result};
 
 use crate::message::checksum::checksums;
 use crate::message::{
-    ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat, ReadHead, ReadRequest,
-    ServedFrom,
+    ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat, KnownPath, PathRequest,
+    ReadHead, ReadRequest, ServedFrom,
 };
 
 /// Who calls, and until when it waits.
@@ -60,6 +60,11 @@ pub trait PeerService: Send + Sync + 'static {
 
     /// `beat.node` is the calling node. Answers with this node's own heartbeat.
     async fn ping(&self, from: PeerCaller, beat: &Heartbeat) -> Result<Heartbeat>;
+
+    /// By which names the file is reached, as this node knows it without asking.
+    ///
+    /// Errors: `NotFound`: it is not known here.
+    async fn path(&self, from: PeerCaller, request: &PathRequest) -> Result<KnownPath>;
 
     /// Takes in that files have changed.
     async fn notice(&self, from: PeerCaller, notice: &ChangeNotice) -> Result<()>;

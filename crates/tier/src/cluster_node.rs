@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use cache::Cache;
 use coordinator::{Coordinator, etcd::Etcd};
 use fair::Offenders;
 use members::{CertifiedNode, JunctionProfile, Membership, MembershipConfig, MembershipNews, NodeProfile};
+use namespace::Namespace;
 use node::{
-    ClusterReads, ClusterView, CopyConfig, CopyKeeper, JunctionPlacement, NodeService, PeerTable, Placed,
-    ServedJunctions,
+    ClusterReads, ClusterView, CopyConfig, CopyKeeper, JunctionPlacement, NodeService, PathFinder, PeerTable,
+    Placed, ServedJunctions,
 };
-use peer::message::Heartbeat;
+use origin::count::OriginMetrics;
+use peer::message::{Heartbeat, NodeFigures};
 use peer::{
     ClusterSecret, HeartbeatSource, NodeToken, PeerClientConfig, PeerIdentity, PeerServer, PeerServerConfig,
 };
@@ -26,6 +28,7 @@ use tracing::{info, warn};
 use types::{Error, ErrorKind, JunctionId, Result};
 
 use crate::handle_key::HandleKey;
+use crate::handles_elsewhere::{OwnPaths, PathsElsewhere};
 use crate::settings::{ClusterSettings, JunctionSettings, Settings};
 
 /// In the cache directory: which junction a file that is kept here is of.
@@ -52,9 +55,37 @@ pub struct ClusterNode {
     history: u64,
 }
 
+/// Where this node's figures come from. Heartbeats hold it, and what is counted holds the heartbeats.
+struct OwnFigures {
+    cache: Weak<Cache>,
+    copies: Weak<CopyKeeper>,
+    origins: OriginMetrics,
+    /// Of its junctions.
+    paths: Vec<String>,
+}
+
+impl OwnFigures {
+    fn now(&self) -> NodeFigures {
+        let (Some(cache), Some(copies)) = (self.cache.upgrade(), self.copies.upgrade()) else {
+            return NodeFigures::default();
+        };
+        let (stats, missing) = (cache.stats(), copies.under_replicated());
+        NodeFigures {
+            cached: stats.bytes_used,
+            cache_max: stats.bytes_max,
+            far_bytes: self.paths.iter().map(|path| self.origins.bytes_of(path)).sum(),
+            missing_stripes: missing.values().map(|it| it.stripes).sum(),
+            missing_bytes: missing.values().map(|it| it.bytes).sum(),
+            missing_seconds: missing.values().map(|it| it.lasting.as_secs()).max().unwrap_or(0),
+        }
+    }
+}
+
 /// What the operator's interface tells of the cluster, and does to it.
 #[derive(Clone)]
 pub struct ClusterDesk {
+    /// What this node tells the others of itself.
+    pub own: HeartbeatSource,
     pub news: watch::Receiver<Arc<MembershipNews>>,
     pub reads: Arc<ClusterReads>,
     pub coordinator: Arc<dyn Coordinator>,
@@ -70,6 +101,7 @@ impl ClusterNode {
         settings: &Settings,
         cluster: &ClusterSettings,
         cache: &Arc<Cache>,
+        origins: &OriginMetrics,
     ) -> Result<ClusterNode> {
         let token = cluster.token.as_deref().map(NodeToken::read).transpose()?;
         let known = token.as_ref().map(|token| PeerIdentity::new(&token.certificate)).transpose()?;
@@ -115,8 +147,15 @@ impl ClusterNode {
             view.withdraw(*id);
         }
         let (known, incarnation, build) = (view.clone(), membership.incarnation().0, build(settings));
-        let heartbeat: HeartbeatSource =
-            Arc::new(move || Heartbeat { node, incarnation, map: known.number(), build: build.clone() });
+        let figures: Arc<OnceLock<OwnFigures>> = Arc::default();
+        let told = figures.clone();
+        let heartbeat: HeartbeatSource = Arc::new(move || Heartbeat {
+            node,
+            incarnation,
+            map: known.number(),
+            build: build.clone(),
+            figures: told.get().map_or_else(NodeFigures::default, OwnFigures::now),
+        });
         let peers =
             PeerTable::new(identity.clone(), PeerClientConfig::default(), heartbeat.clone(), view.clone());
         let reads = Arc::new(ClusterReads::new(view, peers, node::Metrics::default()));
@@ -126,6 +165,9 @@ impl ClusterNode {
             ..CopyConfig::default()
         };
         let copies = Arc::new(CopyKeeper::new(reads.clone(), cache.clone(), &copying)?);
+        let paths = settings.junctions.iter().map(|junction| junction.path.clone()).collect();
+        let (cache, origins) = (Arc::downgrade(cache), origins.clone());
+        let _ = figures.set(OwnFigures { cache, copies: Arc::downgrade(&copies), origins, paths }); // it is set once
         info!(%node, cluster = %id, map = reads.view.number(), "this node is in the cluster");
         Ok(ClusterNode {
             membership,
@@ -162,6 +204,7 @@ impl ClusterNode {
 
     pub fn desk(&self) -> ClusterDesk {
         ClusterDesk {
+            own: self.heartbeat.clone(),
             news: self.membership.news(),
             reads: self.reads.clone(),
             coordinator: self.coordinator.clone(),
@@ -171,8 +214,15 @@ impl ClusterNode {
     }
 
     /// Gives the other nodes' calls what answers them.
-    pub fn listen(self, cache: Arc<Cache>, offenders: Arc<Offenders>) -> ListeningNode {
-        let service = NodeService::new(self.reads.clone(), cache, self.served, self.heartbeat);
+    pub fn listen(
+        self,
+        cache: Arc<Cache>,
+        namespace: Arc<Namespace>,
+        offenders: Arc<Offenders>,
+    ) -> ListeningNode {
+        namespace.ask_elsewhere(Arc::new(PathsElsewhere(PathFinder::new(self.reads.clone()))));
+        let paths = Arc::new(OwnPaths(namespace));
+        let service = NodeService::new(self.reads.clone(), cache, self.served, paths, self.heartbeat);
         let service = Arc::new(service);
         let config = PeerServerConfig { offenders, drain_timeout: DRAIN, ..PeerServerConfig::default() };
         let server = PeerServer::over(self.listeners, config, self.identity, service.clone());

@@ -19,6 +19,7 @@ mod database_up;
 pub mod door;
 pub mod dropped;
 mod handle_key;
+mod handles_elsewhere;
 mod junction_up;
 mod local_time;
 pub mod origins;

@@ -192,17 +192,22 @@ impl Live {
     }
 
     fn change_cache(&mut self, new: &Settings, outcome: &mut Outcome) {
-        let room = |settings: &Settings| (settings.cache.size_max, settings.cache.free_floor);
+        let room = |settings: &Settings| {
+            let cache::Config { size_max, free_floor, guests_max, .. } = settings.cache;
+            (size_max, free_floor, guests_max)
+        };
         if room(&self.settings) == room(new) {
             return;
         }
-        let (size_max, free_floor) = room(new);
-        match self.admin.cache.set_limits(size_max, free_floor, new.cache.guests_max) {
+        let what = "[cache] size, free_floor, [cluster] guests";
+        let (size_max, free_floor, guests_max) = room(new);
+        match self.admin.cache.set_limits(size_max, free_floor, guests_max) {
             Ok(()) => {
-                (self.settings.cache.size_max, self.settings.cache.free_floor) = (size_max, free_floor);
-                outcome.changed("[cache] size, free_floor");
+                let now = &mut self.settings.cache;
+                (now.size_max, now.free_floor, now.guests_max) = (size_max, free_floor, guests_max);
+                outcome.changed(what);
             }
-            Err(e) => outcome.refused("[cache] size, free_floor", e),
+            Err(e) => outcome.refused(what, e),
         }
     }
 

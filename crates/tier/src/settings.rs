@@ -198,6 +198,7 @@ impl Settings {
         let cache = cache::Config {
             dir: dir.join("blocks"),
             size_max: size,
+            guests_max: file.cluster.guests.map(|size| size.0),
             free_floor: file.cache.free_floor.map_or(defaults.free_floor, |size| size.0),
             inflight_max: file.cache.inflight.map_or(defaults.inflight_max, |size| size.0),
             readahead_max: file.cache.readahead.map_or(defaults.readahead_max, |size| size.0),

@@ -82,7 +82,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     // Before the node is in the map: the others wait for it from then on.
     let stores = open_stores(settings, &metadata).await?;
     let mut node = match &settings.cluster {
-        Some(cluster) => Some(ClusterNode::join(settings, cluster, &cache).await?),
+        Some(cluster) => Some(ClusterNode::join(settings, cluster, &cache, &origin_metrics).await?),
         None => None,
     };
 
@@ -160,7 +160,7 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let node = match node {
         Some(node) => {
             node.register(&mut registry);
-            Some(node.listen(cache.clone(), shared_budgets.offenders.clone()))
+            Some(node.listen(cache.clone(), namespace.clone(), shared_budgets.offenders.clone()))
         }
         None => None,
     };

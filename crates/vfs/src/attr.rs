@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use namespace::{Ask, Found};
-use types::{Caller, Error, ErrorKind, FileId, FileKind, FsStat, Name, Result};
+use types::{Caller, Error, ErrorKind, FileId, FileKind, FsStat, JunctionId, Name, Result};
 
 use crate::access::{self, Access};
 use crate::{Node, Vfs};
@@ -10,6 +10,14 @@ use crate::{Node, Vfs};
 impl Vfs {
     pub async fn getattr(&self, id: FileId) -> Result<Node> {
         self.object(id, Ask::Open).await
+    }
+
+    /// Before an object is used by a handle that a client holds: in a cluster it may be one that another node gave out, of an object
+    /// that this one has not met yet.
+    ///
+    /// Errors: as of [`namespace::Namespace::meet`].
+    pub async fn meet(&self, junction: JunctionId, id: FileId) -> Result<()> {
+        self.namespace.meet(junction, id).await
     }
 
     /// The object as it is after our own changes of it: what was known before them is not served in its place, in an outage

@@ -81,18 +81,26 @@ fn up(told: &Value) -> usize {
 
 fn table(told: &Value) -> Vec<String> {
     let nodes = told["nodes"].as_array().into_iter().flatten();
-    let mut rows = vec![["NAME", "STATE", "ADDRESSES", "WEIGHT", "LABEL", "ID"].map(str::to_owned)];
+    let mut rows = vec![
+        ["NAME", "STATE", "ADDRESSES", "WEIGHT", "LABEL", "CACHED", "FAR READ", "ID", "BUILD"]
+            .map(str::to_owned),
+    ];
     rows.extend(nodes.map(|node| {
         let silent = if node["answers"] == true { "" } else { ", silent" };
         let here = if node["here"] == true { " *" } else { "" };
         let addresses = node["addresses"].as_array().into_iter().flatten();
+        let told = |key: &str| node["told"].get(key).map(|bytes| size(bytes).to_string());
+        let shown = |key: &str| told(key).unwrap_or_else(|| "?".to_owned());
         [
             format!("{}{here}", text(&node["name"])),
             format!("{}{silent}", text(&node["state"])),
             addresses.map(|address| text(address).to_owned()).collect::<Vec<_>>().join(","),
             size(&node["weight"]).to_string(),
             text(&node["label"]).to_owned(),
+            shown("cached"),
+            shown("far_bytes"),
             text(&node["id"]).to_owned(),
+            text(&node["told"]["build"]).to_owned(),
         ]
     }));
     aligned(&rows)

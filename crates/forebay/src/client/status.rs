@@ -115,11 +115,27 @@ fn cluster(cluster: &Value) -> Vec<String> {
         cluster["out"],
         text(&cluster["membership"]),
     )];
+    lines.push(format!(
+        "          {} of {} cached at all nodes, {} read from afar since they were started",
+        size(&cluster["cached"]),
+        size(&cluster["cache_max"]),
+        size(&cluster["far_bytes"]),
+    ));
     let missing = array(&cluster["under_replicated"]).iter();
     lines.extend(missing.map(|missing| {
         format!(
             "ALARM     {}: {} stripes have too few copies, {} are to be copied, for {} s",
             text(&missing["junction"]),
+            missing["stripes"],
+            size(&missing["bytes"]),
+            missing["seconds"]
+        )
+    }));
+    let elsewhere = array(&cluster["under_replicated_elsewhere"]).iter();
+    lines.extend(elsewhere.map(|missing| {
+        format!(
+            "ALARM     node {} counts {} stripes with too few copies, {} are to be copied, for {} s",
+            text(&missing["node"]),
             missing["stripes"],
             size(&missing["bytes"]),
             missing["seconds"]

@@ -99,6 +99,8 @@ const LARGE: u64 = 200_000_000;
 /// Bytes that a node asked the origin for itself, since it could not ask the stripe's primary: on a machine that does much else
 /// there are some.
 const AROUND: &str = "forebay_cluster_read_bytes_total{from=\"Around\"}";
+/// All that it read there.
+const ORIGIN_BYTES: &str = "forebay_origin_bytes_total{junction=\"/show\"}";
 
 #[test]
 fn what_clients_of_all_nodes_read_at_once_leaves_the_origin_once_but_for_counted_reads_around() {
@@ -126,9 +128,18 @@ fn what_clients_of_all_nodes_read_at_once_leaves_the_origin_once_but_for_counted
         let twice = asked as f64 - LARGE as f64;
         println!("cluster lab: of {LARGE} bytes {twice} left the origin again, {around} around the primary");
         assert!(twice >= 0.0, "{asked} bytes of {LARGE} left the origin");
+        // Any node tells of all.
+        let at_origins: f64 = lab.nodes.iter().map(|node| node.metric(ORIGIN_BYTES)).sum();
+        for node in &lab.nodes {
+            let told = || node.status()["cluster"].clone();
+            eventually("a node tells what all have read from afar", PATIENCE, || {
+                told()["far_bytes"].as_u64() == Some(at_origins as u64)
+            });
+            assert!(told()["cached"].as_u64() >= Some(LARGE), "{}", told());
+        }
         // With frames, and with names, which each node asks for itself.
         assert!(
-            twice <= around + LARGE as f64 / 20.0,
+            twice <= around + LARGE as f64 / 100.0,
             "{twice} bytes left the origin again, {around} are accounted for"
         );
         assert!(twice < LARGE as f64 / 2.0, "the nodes do not share what they read");

@@ -23,7 +23,7 @@ const CHANGES: u32 = access::MODIFY | access::EXTEND | access::DELETE;
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = AccessArgs::decode(d)?;
-    let (id, caller) = call.open(&arguments.object)?;
+    let (id, caller) = call.open(&arguments.object).await?;
     let wanted = BITS.iter().filter(|(bit, _)| arguments.wanted & bit != 0);
     let wanted = wanted.fold(Access(0), |all, (_, ours)| all | *ours);
     let (granted, node) = call.shared.vfs.access(&caller, id, wanted).await?;

@@ -15,7 +15,7 @@ use crate::call::{CallFailure, NfsCall, ReplyPayload};
 
 pub async fn create(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = CreateArgs::decode(d)?;
-    let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
+    let (dir, caller) = call.open_to_change(&arguments.place.dir).await?;
     let name = name::for_create(&arguments.place.name)?;
     let (how, set) = match &arguments.how {
         CreateHow3::Unchecked(attributes) => (CreateHow::Unchecked, set_attr(attributes)?),
@@ -29,7 +29,7 @@ pub async fn create(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> P
 
 pub async fn mkdir(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = MkdirArgs::decode(d)?;
-    let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
+    let (dir, caller) = call.open_to_change(&arguments.place.dir).await?;
     let name = name::for_create(&arguments.place.name)?;
     let set = set_attr(&arguments.attributes)?;
     let made = call.shared.vfs.mkdir(&caller, dir, &name, set).await;
@@ -38,7 +38,7 @@ pub async fn mkdir(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> Pr
 
 pub async fn symlink(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = SymlinkArgs::decode(d)?;
-    let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
+    let (dir, caller) = call.open_to_change(&arguments.place.dir).await?;
     let name = name::for_create(&arguments.place.name)?;
     let set = set_attr(&arguments.attributes)?;
     if arguments.target.contains(&0) {
@@ -51,7 +51,7 @@ pub async fn symlink(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> 
 
 pub async fn mknod(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = MknodArgs::decode(d)?;
-    let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
+    let (dir, caller) = call.open_to_change(&arguments.place.dir).await?;
     let name = name::for_create(&arguments.place.name)?;
     let (node, attributes) = match &arguments.node {
         NodeData::CharDevice { attributes, rdev } => (NewNode::CharDevice(rdev.0, rdev.1), attributes),

@@ -10,7 +10,7 @@ use crate::call::{NfsCall, ReplyPayload};
 use crate::{READ_MAX, WRITE_MAX};
 
 pub async fn fsstat(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
-    let (id, _) = call.open(&FileHandle::decode(d)?)?;
+    let (id, _) = call.open(&FileHandle::decode(d)?).await?;
     let space = call.shared.vfs.statfs(id).await?;
     let node = call.shared.vfs.getattr(id).await?;
     let ok = FsstatOk {
@@ -28,7 +28,7 @@ pub async fn fsstat(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> P
 }
 
 pub async fn fsinfo(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
-    let (id, _) = call.open(&FileHandle::decode(d)?)?;
+    let (id, _) = call.open(&FileHandle::decode(d)?).await?;
     let node = call.shared.vfs.getattr(id).await?;
     let can_set_time = if call.is_read_only(node.junction) { 0 } else { properties::CAN_SET_TIME };
     let ok = FsinfoOk {
@@ -49,7 +49,7 @@ pub async fn fsinfo(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> P
 }
 
 pub async fn pathconf(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
-    let (id, _) = call.open(&FileHandle::decode(d)?)?;
+    let (id, _) = call.open(&FileHandle::decode(d)?).await?;
     let node = call.shared.vfs.getattr(id).await?;
     let ok = PathconfOk {
         attr: Some(fattr3(&node.attr)),

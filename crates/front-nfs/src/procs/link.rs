@@ -9,8 +9,8 @@ use crate::call::{NfsCall, ReplyPayload};
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = LinkArgs::decode(d)?;
-    let (file, _) = call.open_to_change(&arguments.object)?;
-    let (dir, caller) = call.open_to_change(&arguments.place.dir)?;
+    let (file, _) = call.open_to_change(&arguments.object).await?;
+    let (dir, caller) = call.open_to_change(&arguments.place.dir).await?;
     let name = name::for_create(&arguments.place.name)?;
     let linked = call.shared.vfs.link(&caller, file, dir, &name).await;
     let made = linked.map_err(|error| call.not_changed(error, [None, Some(dir)]))?;

@@ -12,7 +12,7 @@ use crate::visible_directories::VisibleDirectories;
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = DirOp::decode(d)?;
-    let (dir, caller) = call.open(&arguments.dir)?;
+    let (dir, caller) = call.open(&arguments.dir).await?;
     let vfs = &call.shared.vfs;
     let node = match arguments.name.as_ref() {
         b"." => vfs.getattr(dir).await?,

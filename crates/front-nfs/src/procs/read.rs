@@ -15,7 +15,7 @@ use crate::call::{CallFailure, NfsCall, ReplyPayload};
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = ReadArgs::decode(d)?;
-    let (id, caller) = call.open(&arguments.file)?;
+    let (id, caller) = call.open(&arguments.file).await?;
     if arguments.offset >= OFFSET_END {
         return Err(CallFailure::Status(NfsStatus::INVAL));
     }

@@ -24,7 +24,7 @@ const ITEMS_MAX: usize = 4096;
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder, plus: bool) -> ProcedureResult {
     let arguments = ReaddirArgs::decode(d, plus)?;
-    let (dir, caller) = call.open(&arguments.dir)?;
+    let (dir, caller) = call.open(&arguments.dir).await?;
     let result_max = (arguments.max_count as usize).min(RESULT_BYTES_MAX);
     let names_max = if plus { arguments.dir_count as usize } else { usize::MAX };
     // The least size of an entry: no more entries can fit.

@@ -11,14 +11,14 @@ use crate::call::{NfsCall, ReplyPayload};
 
 pub async fn remove(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = DirOp::decode(d)?;
-    let (dir, caller) = call.open_to_change(&arguments.dir)?;
+    let (dir, caller) = call.open_to_change(&arguments.dir).await?;
     let name = name::for_remove(&arguments.name)?;
     finish(call, e, dir, call.shared.vfs.remove(&caller, dir, &name).await)
 }
 
 pub async fn rmdir(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = DirOp::decode(d)?;
-    let (dir, caller) = call.open_to_change(&arguments.dir)?;
+    let (dir, caller) = call.open_to_change(&arguments.dir).await?;
     let name = name::for_rmdir(&arguments.name)?;
     finish(call, e, dir, call.shared.vfs.rmdir(&caller, dir, &name).await)
 }

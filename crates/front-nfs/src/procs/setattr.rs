@@ -11,7 +11,7 @@ use crate::call::{CallFailure, NfsCall, ReplyPayload};
 
 pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let arguments = SetattrArgs::decode(d)?;
-    let (id, caller) = call.open_to_change(&arguments.object)?;
+    let (id, caller) = call.open_to_change(&arguments.object).await?;
     let set = set_attr(&arguments.attributes)?;
     let guard = arguments.guard.map(timestamp).transpose()?;
     let altered = call.shared.vfs.setattr(&caller, id, set, guard).await.map_err(|error| match guard {

@@ -17,7 +17,7 @@ const COPIED_BELOW: usize = 16 << 10;
 
 pub async fn write(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let WriteArgs { file, offset, stable, data } = WriteArgs::decode(d, WRITE_MAX as usize)?;
-    let (id, caller) = call.open_to_change(&file)?;
+    let (id, caller) = call.open_to_change(&file).await?;
     let count = data.len() as u32; // at most WRITE_MAX
     if offset >= OFFSET_END || OFFSET_END - offset <= u64::from(count) {
         return Err(CallFailure::Status(NfsStatus::FBIG));
@@ -42,7 +42,7 @@ pub async fn write(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> Pr
 
 pub async fn commit(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> ProcedureResult {
     let CommitArgs { file, offset, count } = CommitArgs::decode(d)?;
-    let (id, caller) = call.open_to_change(&file)?;
+    let (id, caller) = call.open_to_change(&file).await?;
     // A range where no file has bytes commits the whole file, as Linux's server does.
     let whole = ByteRange::new(0, 0);
     let range = if offset < OFFSET_END { ByteRange::new(offset, count.into()) } else { whole };

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod database;
+mod elsewhere;
 mod endless;
 mod freshness;
 mod handles;

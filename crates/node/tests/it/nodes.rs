@@ -10,14 +10,14 @@ use bytes::Bytes;
 use cache::{Cache, CacheKey, Lend, Source};
 use cluster::{ClusterMap, MapNode, NodeLabel, NodeState, Stripe};
 use node::{
-    ClusterReads, ClusterView, CopyConfig, CopyKeeper, JunctionPlacement, Metrics, NodeService, PeerTable,
-    Placed, ReadRoute,
+    ClusterReads, ClusterView, CopyConfig, CopyKeeper, JunctionPlacement, KnownPaths, Metrics, NodeService,
+    PeerTable, Placed, ReadRoute,
 };
 use origin::count::{Count, OriginMetrics};
 use origin::delay::Delay;
 use origin::memory::MemoryOrigin;
 use origin::{FileToRead, Object, Origin};
-use peer::message::Heartbeat;
+use peer::message::{Heartbeat, NodeFigures};
 use peer::{
     ClusterAuthority, HeartbeatSource, PeerClient, PeerClientConfig, PeerIdentity, PeerServer,
     PeerServerConfig, make_authority,
@@ -29,6 +29,20 @@ use types::{ByteRange, FileId, JunctionId, Name, NodeId, Result, Supplier};
 pub const JUNCTION: JunctionId = JunctionId(1);
 pub const MIB: u64 = 1 << 20;
 const FAR: Duration = Duration::from_millis(10);
+
+fn beat_of(node: NodeId, incarnation: u64) -> Heartbeat {
+    let figures = NodeFigures { cached: node.0, ..NodeFigures::default() };
+    Heartbeat { node, incarnation, map: 0, build: "test".to_owned(), figures }
+}
+
+/// These nodes know no names.
+struct NoPaths;
+
+impl KnownPaths for NoPaths {
+    fn path(&self, _: JunctionId, _: FileId) -> Option<Vec<Bytes>> {
+        None
+    }
+}
 
 pub struct TestCluster {
     pub memory: Arc<MemoryOrigin>,
@@ -135,7 +149,7 @@ impl TestCluster {
         let identity = PeerIdentity::new(&issued).expect("an identity");
         let (known, incarnation) = (view.clone(), rand_of_the_clock());
         let heartbeat: HeartbeatSource =
-            Arc::new(move || Heartbeat { node: id, incarnation, map: known.number(), build: "test".into() });
+            Arc::new(move || Heartbeat { map: known.number(), ..beat_of(id, incarnation) });
         let peers =
             PeerTable::new(identity.clone(), PeerClientConfig::default(), heartbeat.clone(), view.clone());
         let metrics = Metrics::default();
@@ -144,6 +158,7 @@ impl TestCluster {
             reads.clone(),
             cache.clone(),
             HashMap::from([(JUNCTION, counted.clone() as Arc<dyn Origin>)]),
+            Arc::new(NoPaths),
             heartbeat,
         );
         let listen = PeerServerConfig {
@@ -221,7 +236,7 @@ impl TestCluster {
     pub fn client(&self, caller: NodeId, called: usize) -> PeerClient {
         let issued = self.authority.issue("caller", caller).expect("a certificate");
         let identity = PeerIdentity::new(&issued).expect("an identity");
-        let beat = Heartbeat { node: caller, incarnation: 1, map: 0, build: "test".into() };
+        let beat = beat_of(caller, 1);
         let called = &self.nodes[called];
         let client =
             PeerClient::new(identity, called.id, PeerClientConfig::default(), Arc::new(move || beat.clone()));

@@ -13,6 +13,10 @@ use super::read::REFERENCE_MAX;
 pub const BUILD_MAX: usize = 64;
 /// The most files of one notice.
 pub const NOTICE_FILES_MAX: usize = 1024;
+/// The most names of a path.
+pub const PATH_NAMES_MAX: usize = 512;
+/// The longest name of a path.
+const NAME_MAX: usize = 255;
 /// The most stripes of one feed.
 pub const FEED_MAX: usize = 32;
 /// The most blocks of one report: those of the largest READ.
@@ -29,6 +33,41 @@ pub struct Heartbeat {
     /// The number of the map that the node goes by.
     pub map: u64,
     pub build: String,
+    /// For operators, who ask any node.
+    #[serde(default)]
+    pub figures: NodeFigures,
+}
+
+/// What a node tells of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeFigures {
+    /// Bytes in its cache, and those that it may have.
+    pub cached: u64,
+    pub cache_max: u64,
+    /// Bytes that it has read from far origins since it was started.
+    pub far_bytes: u64,
+    /// Of the stripes that it counts: those that have had too few copies for so long that it is an alarm, what is to be copied of
+    /// them, and for how many seconds that has been so.
+    pub missing_stripes: u64,
+    pub missing_bytes: u64,
+    pub missing_seconds: u64,
+}
+
+/// PATH: by which names a file is reached. For a node that has a client with the file's handle and does not know the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathRequest {
+    #[serde(with = "in_text")]
+    pub junction: JunctionId,
+    #[serde(with = "in_text")]
+    pub file: FileId,
+}
+
+/// The answer to PATH: the names from the root of the junction down to the file. A hint: who asked looks there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownPath {
+    #[serde(with = "list_in_text")]
+    pub names: Vec<Bytes>,
 }
 
 /// NOTICE: these files changed. Best effort: who does not hear of it goes by the junction's ttl.
@@ -98,6 +137,18 @@ impl Bounded for Heartbeat {
     }
 }
 
+impl Bounded for PathRequest {
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+impl Bounded for KnownPath {
+    fn is_bounded(&self) -> bool {
+        self.names.len() <= PATH_NAMES_MAX && self.names.iter().all(|name| name.len() <= NAME_MAX)
+    }
+}
+
 impl Bounded for ChangeNotice {
     fn is_bounded(&self) -> bool {
         self.files.len() <= NOTICE_FILES_MAX
@@ -149,7 +200,7 @@ macro_rules! json {
     };
 }
 
-json!(Heartbeat, ChangeNotice, FeedNotice, CorruptReport);
+json!(Heartbeat, PathRequest, KnownPath, ChangeNotice, FeedNotice, CorruptReport);
 
 /// A value whose JSON is a text.
 trait InText: Sized {

@@ -65,7 +65,7 @@ impl Dice {
 
     fn call(&mut self) -> PeerCall {
         let (file, version) = (self.file(), self.version());
-        match self.below(6) {
+        match self.below(7) {
             0 => PeerCall::Read(self.read()),
             1 => {
                 let (size, first, stripes) =
@@ -77,6 +77,11 @@ impl Dice {
                 incarnation: self.next(),
                 map: self.next(),
                 build: "0.1.0 (\u{e9}\"\\)".to_owned(),
+                figures: NodeFigures {
+                    cached: self.next(),
+                    far_bytes: self.next(),
+                    ..NodeFigures::default()
+                },
             }),
             3 => {
                 let files = self.below(NOTICE_FILES_MAX as u64 + 1);
@@ -96,6 +101,7 @@ impl Dice {
                 };
                 PeerCall::Feed(FeedNotice { filled: (0..filled).map(|_| stripe(self)).collect() })
             }
+            5 => PeerCall::Path(PathRequest { junction: JunctionId(self.next() as u32), file }),
             _ => {
                 let blocks = self.below(CORRUPT_BLOCKS_MAX as u64 + 1);
                 let blocks = (0..blocks).map(|_| self.next()).collect();

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use peer::PeerClientConfig;
 use peer::message::{
-    ChangeNotice, CorruptReport, FeedNotice, FeedReason, FilledStripe, HaveRequest, ReadRole, ServedFrom,
+    ChangeNotice, CorruptReport, FeedNotice, FeedReason, FilledStripe, HaveRequest, PathRequest, ReadRole,
+    ServedFrom,
 };
 use types::{ByteRange, Error, ErrorKind, FileId, JunctionId, OutageReason};
 
@@ -20,6 +21,8 @@ async fn each_call_arrives_with_the_node_that_made_it() {
     assert_eq!(client.ping(SOON).await.expect("answered"), heartbeat_of(node.id()));
     let have = HaveRequest { file: FILE, version: VERSION, size: 1 << 40, first: 99, stripes: 3 };
     assert_eq!(client.have(&have, SOON).await.expect("answered").percent, [99, 100, 0]);
+    let path = PathRequest { junction: JunctionId(9), file: FILE };
+    assert_eq!(client.path(&path, SOON).await.expect("answered").names, [&b"shots"[..], b"\xff.exr"]);
     let notice = ChangeNotice { files: (0..1024_u128).map(|id| FileId(id.to_be_bytes())).collect() };
     client.notice(notice.clone(), SOON).await.expect("taken");
     let stripe = FilledStripe {
@@ -37,7 +40,7 @@ async fn each_call_arrives_with_the_node_that_made_it() {
     let report = CorruptReport { file: FILE, version: VERSION, size: SIZE, blocks: vec![1, 2] };
     client.report_corrupt(report.clone(), SOON).await.expect("taken");
     let service = &node.service;
-    assert_eq!(*service.callers.lock().expect("not poisoned"), [client_id(); 5]);
+    assert_eq!(*service.callers.lock().expect("not poisoned"), [client_id(); 6]);
     assert_eq!(*service.notices.lock().expect("not poisoned"), [notice]);
     assert_eq!(*service.feeds.lock().expect("not poisoned"), [feed]);
     assert_eq!(*service.corrupt.lock().expect("not poisoned"), [report]);

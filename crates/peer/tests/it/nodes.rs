@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use peer::message::{
-    ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat, ReadRequest, ReadRole,
-    ReadUrgency, ServedFrom,
+    ChangeNotice, CorruptReport, FeedNotice, HaveAnswer, HaveRequest, Heartbeat, KnownPath, PathRequest,
+    ReadRequest, ReadRole, ReadUrgency, ServedFrom,
 };
 use peer::{
     ClusterAuthority, PeerCaller, PeerClient, PeerClientConfig, PeerIdentity, PeerServer, PeerServerConfig,
@@ -93,6 +93,11 @@ impl PeerService for TestService {
         Ok(())
     }
 
+    async fn path(&self, from: PeerCaller, _: &PathRequest) -> Result<KnownPath> {
+        self.called_by(from);
+        Ok(KnownPath { names: vec![Bytes::from_static(b"shots"), Bytes::from_static(b"\xff.exr")] })
+    }
+
     async fn corrupt(&self, from: PeerCaller, report: &CorruptReport) -> Result<()> {
         self.called_by(from);
         self.corrupt.lock().expect("not poisoned").push(report.clone());
@@ -101,7 +106,13 @@ impl PeerService for TestService {
 }
 
 pub fn heartbeat_of(node: NodeId) -> Heartbeat {
-    Heartbeat { node, incarnation: node.0 + 1000, map: MAP, build: "test".to_owned() }
+    Heartbeat {
+        node,
+        incarnation: node.0 + 1000,
+        map: MAP,
+        build: "test".to_owned(),
+        figures: Default::default(),
+    }
 }
 
 /// The bytes of every file of the tests.

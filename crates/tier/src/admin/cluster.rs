@@ -1,17 +1,19 @@
 //! The cluster as its operator sees it from any node: who is in it, where a file lies, and what becomes of a node.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use cache::CacheKey;
-use cluster::{MapNode, NodeState};
+use cluster::{ClusterMap, MapNode, NodeState};
 use members::{MembershipNews, MembershipStatus, NodeChange, RaisedAlarm};
-use node::{HeldCopy, StripeListing};
+use node::{HeldCopy, StripeListing, ToldFigures};
+use peer::message::{Heartbeat, NodeFigures};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use types::FileKind;
+use types::{FileKind, NodeId};
 
 use super::{Admin, AdminAnswer, Body, Problem, decode, paths};
 use crate::cluster_node::ClusterDesk;
@@ -28,6 +30,9 @@ pub fn summary(desk: &ClusterDesk) -> Value {
     let map = view.map();
     let count = |state: NodeState| map.nodes().iter().filter(|node| node.state == state).count();
     let silent = map.nodes().iter().filter(|node| view.is_passed_over(node.id));
+    let figures: Vec<NodeFigures> =
+        map.nodes().iter().filter_map(|node| Some(told(desk, node.id)?.figures)).collect();
+    let sum = |of: fn(&NodeFigures) -> u64| figures.iter().map(of).fold(0, u64::saturating_add);
     json!({
         "id": news.cluster.map(|id| id.to_string()),
         "url": desk.coordinator.url(),
@@ -40,12 +45,41 @@ pub fn summary(desk: &ClusterDesk) -> Value {
         "draining": count(NodeState::Draining),
         "out": count(NodeState::Out),
         "silent": silent.map(|node| node.name.as_str()).collect::<Vec<_>>(),
+        "cached": sum(|it| it.cached),
+        "cache_max": sum(|it| it.cache_max),
+        "far_bytes": sum(|it| it.far_bytes),
         "under_replicated": under_replicated(desk, &news),
+        "under_replicated_elsewhere": told_elsewhere(desk, &map),
         "alarms": news.alarms.iter().map(alarm).collect::<Vec<_>>(),
     })
 }
 
-/// What this node counts: the cluster's number is the sum over its nodes.
+/// What a node told of itself last.
+fn told(desk: &ClusterDesk, node: NodeId) -> Option<ToldFigures> {
+    if node == desk.reads.view.own() {
+        let Heartbeat { figures, build, .. } = (desk.own)();
+        return Some(ToldFigures { figures, build, at: Instant::now() });
+    }
+    desk.reads.view.figures(node)
+}
+
+/// What other nodes count that has too few copies: a node counts some of the stripes, so the cluster's number is the sum.
+fn told_elsewhere(desk: &ClusterDesk, map: &ClusterMap) -> Vec<Value> {
+    let others = map.nodes().iter().filter(|node| node.id != desk.reads.view.own());
+    let missing = others.filter_map(|node| Some((node, told(desk, node.id)?.figures)));
+    let missing = missing.filter(|(_, told)| told.missing_stripes > 0);
+    let one = |(node, told): (&MapNode, NodeFigures)| {
+        json!({
+            "node": node.name,
+            "stripes": told.missing_stripes,
+            "bytes": told.missing_bytes,
+            "seconds": told.missing_seconds,
+        })
+    };
+    missing.map(one).collect()
+}
+
+/// What this node counts.
 fn under_replicated(desk: &ClusterDesk, news: &MembershipNews) -> Value {
     let told = desk.copies.under_replicated().into_iter().map(|(id, missing)| {
         let path = news.junctions.iter().find(|(_, junction)| **junction == id).map(|(path, _)| path);
@@ -76,8 +110,8 @@ fn alarm(alarm: &RaisedAlarm) -> Value {
 pub async fn nodes(State(admin): State<Arc<Admin>>) -> AdminAnswer {
     let desk = desk(&admin)?;
     let map = desk.reads.view.map();
-    let told = map.nodes().iter().map(|node| self::node(desk, node));
-    Ok(Json(json!({ "cluster": summary(desk), "nodes": told.collect::<Vec<_>>() })))
+    let nodes = map.nodes().iter().map(|node| self::node(desk, node));
+    Ok(Json(json!({ "cluster": summary(desk), "nodes": nodes.collect::<Vec<_>>() })))
 }
 
 fn node(desk: &ClusterDesk, node: &MapNode) -> Value {
@@ -91,6 +125,14 @@ fn node(desk: &ClusterDesk, node: &MapNode) -> Value {
         "addresses": node.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "weight": node.weight,
         "label": node.label.to_string(),
+        "told": told(desk, node.id).map(|told| json!({
+            "cached": told.figures.cached,
+            "cache_max": told.figures.cache_max,
+            "far_bytes": told.figures.far_bytes,
+            "missing_bytes": told.figures.missing_bytes,
+            "build": told.build,
+            "seconds_ago": told.at.elapsed().as_secs(),
+        })),
     })
 }
 

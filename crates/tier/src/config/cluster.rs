@@ -23,6 +23,8 @@ pub struct ClusterTable {
     pub label: Option<Spanned<String>>,
     /// Bytes of stripes that the node keeps for all, as a weight beside those of the others; absent: the cache's size; `"0"`: none.
     pub weight: Option<Size>,
+    /// Bytes of stripes that other nodes keep, at most; absent: a tenth of the cache's size.
+    pub guests: Option<Size>,
     /// Bytes per second that this node takes, and hands out, for copies; `"0"`: none are made.
     pub repair_rate: Option<Size>,
     /// No certificates: everybody who reaches the port is believed to be a node. For a lab.

@@ -47,6 +47,7 @@ impl ClusterSettings {
                 (!args.addresses.is_empty() || !typed.addresses.is_empty(), "addresses"),
                 (typed.label.is_some(), "label"),
                 (typed.weight.is_some(), "weight"),
+                (typed.guests.is_some(), "guests"),
                 (typed.repair_rate.is_some(), "repair_rate"),
                 (typed.insecure, "insecure"),
             ];

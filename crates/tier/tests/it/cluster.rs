@@ -16,7 +16,7 @@ use testkit::ports::free_port;
 use tier::running::RunningTier;
 use tier::settings::{Overrides, Settings};
 use tier::wire_up;
-use types::{ByteRange, ErrorKind, NodeId};
+use types::{ByteRange, ErrorKind, Name, NodeId};
 
 use crate::several::find;
 
@@ -159,20 +159,60 @@ async fn three_tiers_are_a_cluster_that_reads_each_byte_of_the_store_once() {
     .await;
 }
 
+fn name(text: &str) -> Name {
+    Name::new(text.to_owned()).expect("a name")
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handle_of_one_node_is_good_at_every_node_that_has_met_the_file() {
-    with_etcd("a_handle_of_one_node_is_good_at_every_node_that_has_met_the_file", 1, async |etcd| {
-        let stage = Stage::make(etcd, 2).await;
-        let bytes = stage.write("scene", 100_000);
-        let object = find(&stage.nodes[0].client, "scene").await;
+async fn a_handle_of_one_node_is_good_at_every_node() {
+    with_etcd("a_handle_of_one_node_is_good_at_every_node", 1, async |etcd| {
+        let mut stage = Stage::make(etcd, 3).await;
+        std::fs::create_dir_all(stage.far().join("shots/010")).expect("made");
+        let bytes = stage.write("shots/010/plate", 100_000);
+        let (shots, shot) = (find(&stage.nodes[0].client, "shots").await, name("010"));
+        let dir = stage.nodes[0].client.lookup(&shots.reference, &shot).await.expect("there");
+        let object = stage.nodes[0].client.lookup(&dir.reference, &name("plate")).await.expect("there");
+        // Neither the file nor a directory above it was ever asked for there.
         let whole = ByteRange::new(0, bytes.len() as u64);
-        // Each node learns names from the store by itself.
-        let early = stage.nodes[1].client.read(&object.reference, object.version, whole).await;
-        assert_eq!(early.expect_err("not met").kind(), ErrorKind::Stale);
-        let there = find(&stage.nodes[1].client, "scene").await;
-        assert_eq!(object.reference, there.reference, "the same handle");
         let read = stage.nodes[1].client.read(&object.reference, object.version, whole).await.expect("read");
         assert!(read == bytes);
+        let listed = stage.nodes[2].client.getattr(&dir.reference).await.expect("a directory");
+        assert_eq!(listed.reference, dir.reference);
+
+        // A name that the other node knows to be absent, and that was made since.
+        let absent = stage.nodes[2].client.lookup(&dir.reference, &name("late")).await;
+        assert_eq!(absent.expect_err("not yet").kind(), ErrorKind::NotFound);
+        stage.write("shots/010/late", 10);
+        let late = stage.nodes[0].client.lookup(&dir.reference, &name("late")).await.expect("there");
+        let attr = stage.nodes[2].client.getattr(&late.reference).await.expect("by its handle").attr;
+        assert_eq!(attr.size, 10);
+
+        // One that is gone is stale, and another file under its name is not it.
+        let gone = stage.write("shots/010/gone", 10);
+        let handle = stage.nodes[0].client.lookup(&dir.reference, &name("gone")).await.expect("there");
+        let kept = stage.far().join("shots/010/other");
+        std::fs::write(&kept, gone).expect("written");
+        std::fs::rename(kept, stage.far().join("shots/010/gone")).expect("replaced");
+        let stale = stage.nodes[1].client.getattr(&handle.reference).await;
+        assert_eq!(stale.expect_err("another file").kind(), ErrorKind::Stale);
+
+        // While a node is away that may know the file, it is not said to be gone.
+        let only_there = stage.write("shots/010/lost", 10);
+        let lost = stage.nodes[2].client.lookup(&dir.reference, &name("lost")).await.expect("there");
+        let node = stage.nodes.remove(2);
+        node.running.stop().await.expect("stopped");
+        let away = stage.nodes[1].client.getattr(&lost.reference).await;
+        assert_eq!(away.expect_err("its node is away").kind(), ErrorKind::Busy);
+        let node = stage.serve(3, "").await.expect("back");
+        stage.nodes.push(node);
+        let begun = Instant::now();
+        loop {
+            match stage.nodes[1].client.getattr(&lost.reference).await {
+                Ok(object) => break assert_eq!(object.attr.size, only_there.len() as u64),
+                Err(e) => assert!(begun.elapsed() < PATIENCE && e.is_retryable(), "{e}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
         stage.stop().await;
     })
     .await;
