@@ -71,6 +71,8 @@ enum Verb {
     Nodes(client::NodesArgs),
     /// Show which nodes keep the stripes of a file, and how much of them each has
     Placement(client::PlacementArgs),
+    /// Show or set how many nodes keep each stripe of a file, or of all files below a directory
+    Copies(client::CopiesArgs),
     /// Have a node get no more stripes; it is asked for what it keeps until the others have read that
     Drain(client::ChangeArgs),
     /// Have a node keep stripes again
@@ -289,6 +291,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }
         Verb::Nodes(args) => client::nodes(&args),
         Verb::Placement(args) => client::placement(&args),
+        Verb::Copies(args) => client::copies(&args),
         Verb::Drain(args) => client::change_node(&args, "drain"),
         Verb::Undrain(args) => client::change_node(&args, "undrain"),
         Verb::Forget(args) => client::change_node(&args, "forget"),

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod connection;
+mod copies;
 mod flush;
 mod jobs;
 mod journal;
@@ -25,6 +26,7 @@ use tier::admin::{decode_path, encode_path};
 
 pub use cluster::{ChangeArgs, NodesArgs, PlacementArgs, change_node, nodes, placement};
 pub use connection::ClientArgs;
+pub use copies::{CopiesArgs, copies};
 pub use flush::{FlushArgs, flush};
 pub use jobs::{JobsArgs, jobs};
 pub use journal::{JournalVerb, journal};

@@ -6,12 +6,14 @@ use cluster::NodeState;
 use coordinator::{Coordinator, Expected, MAX_SWAP_KEYS, Swap};
 use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 
+use crate::copy_rules::decide_rule;
 use crate::identity::random;
 use crate::junctions::{JunctionProfile, KnownJunction, KnownJunctions, next_id};
 use crate::node_file::NodeFile;
 use crate::records::{
     CLUSTER_KEY, ClusterId, ClusterRecord, JUNCTION_ID_MAX, JUNCTION_IDS_KEY, JunctionIdsRecord,
-    JunctionRecord, OutReason, ROSTER_KEY, RosterRecord, alive_key, junction_key, node_key, write_record,
+    JunctionRecord, OutReason, ROSTER_KEY, RosterRecord, alive_key, copy_rules_key, junction_key, node_key,
+    write_record,
 };
 use crate::roll::{ClusterRoll, KeptRecord};
 use crate::settle::{NextStep, settle};
@@ -213,7 +215,26 @@ pub async fn remove_junction(coordinator: &dyn Coordinator, id: JunctionId) -> R
             return Ok(if tried { NextStep::Done(()) } else { NextStep::Refuse(missing()) });
         };
         tried = true;
-        Ok(NextStep::Swap(Swap::new().delete(junction_key(id), kept.revision), ()))
+        let swap = Swap::new().delete(junction_key(id), kept.revision);
+        let swap = match roll.copy_rules.get(&id) {
+            Some(rules) => swap.delete(copy_rules_key(id), rules.revision),
+            None => swap,
+        };
+        Ok(NextStep::Swap(swap, ()))
     })
     .await
+}
+
+/// Sets how many nodes keep each stripe of a file, or of all files below a directory; `None` takes that back. `path`: below the
+/// junction's root, percent-encoded, `/` for the root.
+///
+/// Errors: `NoSpace` for more rules than a junction may have; `InvalidArgument` for a number that no rule has; `Corrupt` when the
+/// junction's rules cannot be read; those of [`settle`].
+pub async fn set_copies(
+    coordinator: &dyn Coordinator,
+    junction: JunctionId,
+    path: &str,
+    copies: Option<u8>,
+) -> Result<()> {
+    settle(coordinator, PATIENCE, |roll| decide_rule(roll, junction, path, copies)).await
 }

@@ -6,12 +6,13 @@
 //! - [`ClusterRoll`] (`roll.rs`) is all keys as one node knows them, put together from a watch. `records.rs` has their values.
 //! - `register.rs` decides how a node gets in, `junctions.rs` which junction has which id, [`Steward`] (`steward.rs`) which node is
 //!   out, `alarms.rs` what operators must hear of. They are pure: keys (and a clock) in, a [`NextStep`] or a swap out.
-//! - `changes.rs` is what operators do ([`init`], [`change_node`], [`remove_junction`]); `settle.rs` carries a decision out.
+//! - `copy_rules.rs` (pure) has how many copies are wanted of which paths ([`CopyRules`]).
+//! - `changes.rs` is what operators do ([`init`], [`change_node`], [`remove_junction`], [`set_copies`]); `settle.rs` carries a decision out.
 //! - [`NodeFile`] (`node_file.rs`) is `cluster.json`, by which a member starts while etcd is away;
 //!   `file_writer.rs` writes it without stopping the task.
 //!
 //! The keys, below the cluster's prefix: `cluster` (its id), `nodes/<id>`, `alive/<id>` (under the node's lease), `roster` (put with
-//! each change of who is in), `junctions/<id>`, `junction-ids` (the next one), `steward` (under its holder's lease).
+//! each change of who is in), `junctions/<id>`, `junction-ids` (the next one), `copies/<junction>`, `steward` (under its holder's lease).
 //!
 //! The way of data: the task watches all keys and takes each event into its roll; from the roll it decides one step at a time, its
 //! own record first, then junctions, then the steward's work; each step is a swap whose conditions are what it was decided from, so
@@ -31,6 +32,7 @@
 
 mod alarms;
 mod changes;
+mod copy_rules;
 mod file_writer;
 mod identity;
 mod junctions;
@@ -44,7 +46,8 @@ mod settle;
 mod steward;
 
 pub use alarms::{ClusterAlarm, RaisedAlarm};
-pub use changes::{NewCluster, NodeChange, change_node, init, remove_junction};
+pub use changes::{NewCluster, NodeChange, change_node, init, remove_junction, set_copies};
+pub use copy_rules::CopyRules;
 pub use identity::new_node_id;
 pub use junctions::{
     JunctionProfile, KnownJunction, KnownJunctions, SettingsDifference, UrlDifference, assign,
@@ -52,8 +55,9 @@ pub use junctions::{
 pub use membership::{CertifiedNode, Membership, MembershipConfig, MembershipNews, MembershipStatus};
 pub use node_file::NodeFile;
 pub use records::{
-    AliveRecord, ClusterId, ClusterRecord, Incarnation, JunctionIdsRecord, JunctionRecord, KeyRecord,
-    NodeRecord, OutReason, RosterRecord, StewardRecord, read_record, write_record,
+    AliveRecord, COPIES_MAX, COPY_RULES_MAX, ClusterId, ClusterRecord, CopyRulesRecord, Incarnation,
+    JunctionIdsRecord, JunctionRecord, KeyRecord, NodeRecord, OutReason, RosterRecord, StewardRecord,
+    read_record, write_record,
 };
 pub use register::{JoinApplicant, NodeProfile, StateAndReason, admit, check_node_name, register};
 pub use roll::{BadRecord, ClusterRoll, KeptRecord, RollChange};

@@ -13,6 +13,7 @@ use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 
 use crate::alarms::{AlarmBoard, ClusterAlarm, alarms_of};
 use crate::changes::with_roster;
+use crate::copy_rules::rules_in;
 use crate::file_writer::FileWriter;
 use crate::identity::random;
 use crate::junctions::{JunctionProfile, KnownJunction, KnownJunctions, assign, differences, id_in, next_id};
@@ -458,10 +459,11 @@ impl MemberTask {
 
     /// A node that was a member begins with what it knew last.
     fn take_file(&mut self, error: &Error) {
-        let Some(NodeFile { cluster, map: Some(map), .. }) = &self.file else { return };
+        let Some(NodeFile { cluster, map: Some(map), copy_rules, .. }) = &self.file else { return };
         warn!(map = map.number(), "this node starts with the last map that it knew: {error}");
         self.now.cluster = Some(*cluster);
         self.now.map = Some(Arc::new(map.clone()));
+        self.now.copy_rules.clone_from(copy_rules);
         self.now.status = MembershipStatus::FromFile(error.to_string());
         let known = self.known_junctions();
         let ids = self.config.junctions.iter();
@@ -497,7 +499,7 @@ impl MemberTask {
         if let Some(why) = self.writer.failed().map(str::to_owned) {
             self.wait(why);
         }
-        let file = NodeFile { cluster, node: self.id, map: None, junctions: KnownJunctions::default() };
+        let file = NodeFile::of(cluster, self.id);
         self.writer.begin(file);
     }
 
@@ -526,6 +528,7 @@ impl MemberTask {
         if self.is_in {
             self.take_map();
             self.take_junctions();
+            self.now.copy_rules = rules_in(&self.roll);
         }
         let mut alarms = self.latched.clone();
         if self.has_roll {
@@ -544,7 +547,7 @@ impl MemberTask {
             info!(history = self.now.history, "the numbers of maps begin anew");
         }
         self.told.send_if_modified(|told| {
-            let changed = !is_same(told, &self.now);
+            let changed = !told.says(&self.now);
             if changed {
                 *told = Arc::new(self.now.clone());
             }
@@ -667,7 +670,8 @@ impl MemberTask {
             Some(KnownJunction { id: id.0, path: junction.path.clone(), url: junction.url.clone() })
         });
         let junctions = KnownJunctions { junctions: kept.collect(), next: next_id(&self.roll, &known) };
-        let file = NodeFile { cluster, node: self.id, map: Some((*map).clone()), junctions };
+        let (map, copy_rules) = (Some((*map).clone()), self.now.copy_rules.clone());
+        let file = NodeFile { map, junctions, copy_rules, ..NodeFile::of(cluster, self.id) };
         let is_due = at_once || self.writer.rest() >= KEEP_MAP;
         let kept = self.file.as_ref();
         let is_first = kept.is_none_or(|kept| kept.map.is_none() || kept.junctions != file.junctions);
@@ -677,19 +681,4 @@ impl MemberTask {
             self.writer.begin(file);
         }
     }
-}
-
-fn is_same(told: &MembershipNews, now: &MembershipNews) -> bool {
-    let same_status = match (&told.status, &now.status) {
-        (MembershipStatus::FromFile(a), MembershipStatus::FromFile(b))
-        | (MembershipStatus::Waiting(a), MembershipStatus::Waiting(b)) => a == b,
-        (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
-    };
-    same_status
-        && told.cluster == now.cluster
-        && told.map == now.map
-        && told.history == now.history
-        && told.junctions == now.junctions
-        && told.conflicted == now.conflicted
-        && told.alarms == now.alarms
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 
 use crate::alarms::RaisedAlarm;
+use crate::copy_rules::CopyRules;
 use crate::identity::{new_incarnation, new_node_id};
 use crate::junctions::JunctionProfile;
 use crate::member_task::MemberTask;
@@ -93,7 +94,28 @@ pub struct MembershipNews {
     /// The paths of junctions that this process serves under an id that the cluster does not have for them: until it is started again,
     /// no peer may be asked for their bytes, and no peer answered.
     pub conflicted: BTreeSet<String>,
+    /// Which files have another number of copies than their junction says, of the junctions that have such rules.
+    pub copy_rules: BTreeMap<JunctionId, Arc<CopyRules>>,
     pub alarms: Vec<RaisedAlarm>,
+}
+
+impl MembershipNews {
+    /// Whether there is nothing in `now` that was not told.
+    pub(crate) fn says(&self, now: &MembershipNews) -> bool {
+        let same_status = match (&self.status, &now.status) {
+            (MembershipStatus::FromFile(a), MembershipStatus::FromFile(b))
+            | (MembershipStatus::Waiting(a), MembershipStatus::Waiting(b)) => a == b,
+            (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+        };
+        same_status
+            && self.cluster == now.cluster
+            && self.map == now.map
+            && self.history == now.history
+            && self.junctions == now.junctions
+            && self.conflicted == now.conflicted
+            && self.copy_rules == now.copy_rules
+            && self.alarms == now.alarms
+    }
 }
 
 /// Dropped, it is as if the process had died: the node's sign of life ends with its lease.

@@ -1,22 +1,27 @@
 //! `cluster.json` in the node's directory: who it is, and what it knew last, so that it starts while etcd is away.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use cluster::{ClusterMap, MAP_BYTES_MAX};
 use serde::{Deserialize, Serialize};
-use types::{Error, ErrorKind, NodeId, Result};
+use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 
+use crate::copy_rules::CopyRules;
 use crate::junctions::{KnownJunction, KnownJunctions};
-use crate::records::ClusterId;
+use crate::records::{ClusterId, CopyRulesRecord, KeyRecord};
 
 const NAME: &str = "cluster.json";
 const UNFINISHED: &str = "cluster.json.unfinished";
 const FORMAT: u64 = 1;
 /// A map, and some thousands of junctions.
 const BYTES_MAX: u64 = 2 * MAP_BYTES_MAX as u64;
+/// Of the rules on copies in it: the full ones of some dozens of junctions.
+const RULES_BYTES_MAX: usize = MAP_BYTES_MAX / 2;
 /// What an operator can do about a file that cannot be read.
 const ADVICE: &str = "restore it from a backup, or remove it: the node then joins as a new one, under another name, or under \
                       its own once the former one was forgotten";
@@ -28,6 +33,7 @@ pub struct NodeFile {
     /// None before the node has joined.
     pub map: Option<ClusterMap>,
     pub junctions: KnownJunctions,
+    pub copy_rules: BTreeMap<JunctionId, Arc<CopyRules>>,
 }
 
 #[derive(Deserialize)]
@@ -43,9 +49,17 @@ struct FileText {
     map: Option<serde_json::Value>,
     junctions: Vec<KnownJunction>,
     next_junction: u32,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    copy_rules: BTreeMap<u32, CopyRules>,
 }
 
 impl NodeFile {
+    /// Of a node that has not joined.
+    pub fn of(cluster: ClusterId, node: NodeId) -> NodeFile {
+        let (junctions, copy_rules) = (KnownJunctions::default(), BTreeMap::new());
+        NodeFile { cluster, node, map: None, junctions, copy_rules }
+    }
+
     /// `None`: there is none.
     ///
     /// Errors: `Config` for a file that is malformed, too long, or of another version; otherwise what the system says of it.
@@ -73,12 +87,21 @@ impl NodeFile {
             return Err(format!("it is of version {v}, and this version of Forebay reads {FORMAT}"));
         }
         let text: FileText = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        for rules in text.copy_rules.values() {
+            let record = CopyRulesRecord { rules: rules.rules.clone() };
+            record.check().map_err(|error| error.to_string())?;
+        }
         let map = text.map.map(|map| ClusterMap::from_json(map.to_string().as_bytes())).transpose();
         Ok(NodeFile {
             cluster: text.cluster,
             node: text.node.parse().map_err(|error: Error| error.to_string())?,
             map: map.map_err(|error| error.to_string())?,
             junctions: KnownJunctions { junctions: text.junctions, next: text.next_junction },
+            copy_rules: text
+                .copy_rules
+                .into_iter()
+                .map(|(id, rules)| (JunctionId(id), Arc::new(rules)))
+                .collect(),
         })
     }
 
@@ -104,6 +127,19 @@ impl NodeFile {
         written.map_err(failed)
     }
 
+    /// As many junctions' rules as there is room for: a file that is too long is none.
+    fn kept_rules(&self) -> BTreeMap<u32, CopyRules> {
+        let bytes =
+            |rules: &CopyRules| 64 + rules.rules.keys().map(|path| 2 * path.len() + 32).sum::<usize>();
+        let mut left = RULES_BYTES_MAX;
+        let fitting = self.copy_rules.iter().take_while(|(_, rules)| {
+            let fits = bytes(rules) <= left;
+            left = left.saturating_sub(bytes(rules));
+            fits
+        });
+        fitting.map(|(id, rules)| (id.0, (**rules).clone())).collect()
+    }
+
     fn text(&self) -> Result<String> {
         let failed = |error| Error::new(ErrorKind::Io, "write", NAME).with_source(error);
         let map = self.map.as_ref().map(ClusterMap::to_json).transpose()?;
@@ -115,6 +151,7 @@ impl NodeFile {
             map,
             junctions: self.junctions.junctions.clone(),
             next_junction: self.junctions.next,
+            copy_rules: self.kept_rules(),
         };
         let mut text = serde_json::to_string_pretty(&text).map_err(failed)?;
         text.push('\n');

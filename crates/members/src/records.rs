@@ -14,13 +14,17 @@ use types::{Error, ErrorKind, JunctionId, NodeId, Result};
 /// The version of all records. It is raised when a reader that passes over what is new would go wrong.
 const FORMAT: u64 = 1;
 /// The longest value that is read.
-const RECORD_BYTES_MAX: usize = 64 * 1024;
+pub const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// The longest path, URL or digest of a junction.
 const TEXT_MAX: usize = 4096;
 /// The most junctions of which one node says that its settings are others.
 pub const DIFFERENCES_MAX: usize = 16;
 /// The highest id of a junction. A key of a higher one was put by hand, and must not use up the ids below it.
 pub const JUNCTION_ID_MAX: u32 = 1 << 24;
+/// The most rules of one junction on how many copies there are of which files.
+pub const COPY_RULES_MAX: usize = 256;
+/// The most copies that a rule asks for.
+pub const COPIES_MAX: u8 = 16;
 
 pub const CLUSTER_KEY: &str = "cluster";
 /// Put in each transaction that adds, renames or removes a node: such changes have one order, so that of two nodes with one name
@@ -32,6 +36,7 @@ pub const JUNCTION_IDS_KEY: &str = "junction-ids";
 pub const NODES_PREFIX: &str = "nodes/";
 pub const ALIVE_PREFIX: &str = "alive/";
 pub const JUNCTIONS_PREFIX: &str = "junctions/";
+pub const COPY_RULES_PREFIX: &str = "copies/";
 
 pub fn node_key(id: NodeId) -> String {
     format!("{NODES_PREFIX}{id}")
@@ -43,6 +48,11 @@ pub fn alive_key(id: NodeId) -> String {
 
 pub fn junction_key(id: JunctionId) -> String {
     format!("{JUNCTIONS_PREFIX}{id}")
+}
+
+/// Of a junction.
+pub fn copy_rules_key(id: JunctionId) -> String {
+    format!("{COPY_RULES_PREFIX}{id}")
 }
 
 /// Given out when a cluster is made, and never to another one.
@@ -274,6 +284,29 @@ pub struct StewardRecord {
 }
 
 impl KeyRecord for StewardRecord {}
+
+/// `copies/<id of the junction>`; without a rule there is no key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyRulesRecord {
+    /// By path below the junction's root, percent-encoded: how many nodes keep each stripe of the file, or of all files below the
+    /// directory.
+    pub rules: BTreeMap<String, u8>,
+}
+
+impl KeyRecord for CopyRulesRecord {
+    fn check(&self) -> Result<()> {
+        let is_path = |path: &str| {
+            path == "/" || (path.starts_with('/') && !path.ends_with('/') && path.len() <= TEXT_MAX)
+        };
+        let is_good = |(path, copies): (&String, &u8)| is_path(path) && (1..=COPIES_MAX).contains(copies);
+        if self.rules.len() <= COPY_RULES_MAX && self.rules.iter().all(is_good) {
+            return Ok(());
+        }
+        let what =
+            format!("a rule is a path and 1 to {COPIES_MAX} copies, and {COPY_RULES_MAX} are the most");
+        Err(Error::new(ErrorKind::InvalidArgument, "check the rules on copies:", what))
+    }
+}
 
 pub fn check_junction(path: &str, url: &str, digest: &str) -> Result<()> {
     let wrong = |what: &str| Err(Error::new(ErrorKind::InvalidArgument, "check the junction", what));

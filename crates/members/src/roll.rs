@@ -7,9 +7,9 @@ use coordinator::{KeyChange, KeyEntry, LeaseId, PrefixState, Revision, WatchEven
 use types::{JunctionId, NodeId, Result};
 
 use crate::records::{
-    ALIVE_PREFIX, AliveRecord, CLUSTER_KEY, ClusterRecord, JUNCTION_ID_MAX, JUNCTION_IDS_KEY,
-    JUNCTIONS_PREFIX, JunctionIdsRecord, JunctionRecord, KeyRecord, NODES_PREFIX, NodeRecord, ROSTER_KEY,
-    RosterRecord, STEWARD_KEY, StewardRecord, read_record,
+    ALIVE_PREFIX, AliveRecord, CLUSTER_KEY, COPY_RULES_PREFIX, ClusterRecord, CopyRulesRecord,
+    JUNCTION_ID_MAX, JUNCTION_IDS_KEY, JUNCTIONS_PREFIX, JunctionIdsRecord, JunctionRecord, KeyRecord,
+    NODES_PREFIX, NodeRecord, ROSTER_KEY, RosterRecord, STEWARD_KEY, StewardRecord, read_record,
 };
 
 /// A key's value, or what is wrong with it; the key is there either way.
@@ -59,6 +59,7 @@ pub struct ClusterRoll {
     pub nodes: BTreeMap<NodeId, KeptRecord<NodeRecord>>,
     pub alive: BTreeMap<NodeId, KeptRecord<AliveRecord>>,
     pub junctions: BTreeMap<JunctionId, KeptRecord<JunctionRecord>>,
+    pub copy_rules: BTreeMap<JunctionId, KeptRecord<CopyRulesRecord>>,
     /// Keys below a known prefix whose names are no ids.
     strays: BTreeMap<String, String>,
 }
@@ -145,6 +146,7 @@ impl ClusterRoll {
                 Some(Ok(RollKey::Node(id))) => drop(self.nodes.insert(id, KeptRecord::read(entry))),
                 Some(Ok(RollKey::Alive(id))) => drop(self.alive.insert(id, KeptRecord::read(entry))),
                 Some(Ok(RollKey::Junction(id))) => drop(self.junctions.insert(id, KeptRecord::read(entry))),
+                Some(Ok(RollKey::CopyRules(id))) => drop(self.copy_rules.insert(id, KeptRecord::read(entry))),
                 Some(Err(why)) => drop(self.strays.insert(key.to_owned(), why)),
                 // Of a later version, or of another part of Forebay.
                 None => {}
@@ -162,6 +164,7 @@ impl ClusterRoll {
                 Some(Ok(RollKey::Node(id))) => drop(self.nodes.remove(&id)),
                 Some(Ok(RollKey::Alive(id))) => drop(self.alive.remove(&id)),
                 Some(Ok(RollKey::Junction(id))) => drop(self.junctions.remove(&id)),
+                Some(Ok(RollKey::CopyRules(id))) => drop(self.copy_rules.remove(&id)),
                 Some(Err(_)) => drop(self.strays.remove(key)),
                 None => {}
             },
@@ -224,8 +227,17 @@ impl ClusterRoll {
         let alive = self.alive.iter().filter_map(|(id, kept)| bad(format!("{ALIVE_PREFIX}{id}"), kept));
         let junctions =
             self.junctions.iter().filter_map(|(id, kept)| bad(format!("{JUNCTIONS_PREFIX}{id}"), kept));
+        let copies =
+            self.copy_rules.iter().filter_map(|(id, kept)| bad(format!("{COPY_RULES_PREFIX}{id}"), kept));
         let strays = self.strays.iter().map(|(key, why)| BadRecord { key: key.clone(), why: why.clone() });
-        one.into_iter().flatten().chain(nodes).chain(alive).chain(junctions).chain(strays).collect()
+        one.into_iter()
+            .flatten()
+            .chain(nodes)
+            .chain(alive)
+            .chain(junctions)
+            .chain(copies)
+            .chain(strays)
+            .collect()
     }
 }
 
@@ -233,6 +245,7 @@ enum RollKey {
     Node(NodeId),
     Alive(NodeId),
     Junction(JunctionId),
+    CopyRules(JunctionId),
 }
 
 impl RollKey {
@@ -249,11 +262,14 @@ impl RollKey {
         if let Some(text) = key.strip_prefix(ALIVE_PREFIX) {
             return Some(id(text).map(RollKey::Alive));
         }
-        let text = key.strip_prefix(JUNCTIONS_PREFIX)?;
+        let (text, of): (_, fn(JunctionId) -> RollKey) = match key.strip_prefix(COPY_RULES_PREFIX) {
+            Some(text) => (text, RollKey::CopyRules),
+            None => (key.strip_prefix(JUNCTIONS_PREFIX)?, RollKey::Junction),
+        };
         let junction = text.parse().ok().map(JunctionId);
         let is_good = |id: &JunctionId| (1..=JUNCTION_ID_MAX).contains(&id.0) && id.to_string() == text;
         let good = junction.filter(is_good);
-        Some(good.map(RollKey::Junction).ok_or_else(|| format!("{text:?} is no id of a junction")))
+        Some(good.map(of).ok_or_else(|| format!("{text:?} is no id of a junction")))
     }
 }
 

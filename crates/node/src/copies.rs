@@ -167,6 +167,7 @@ mod tests {
             stripe: index,
             percent: 100,
             reason: FeedReason::Read,
+            copies: None,
         }
     }
 

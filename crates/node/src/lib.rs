@@ -2,6 +2,8 @@
 //!
 //! The cast:
 //! - [`ClusterView`] (`view.rs`): the map in force, who answers, and so the [`ReadRoute`] of each read.
+//! - [`FileCopies`] (`file_copies.rs`): how many copies are wanted of which file, where rules say another number than the junction.
+//! - `hot_stripes.rs` (pure): which stripes are read so much that more nodes serve them for a while.
 //! - [`Placed`] (`placed.rs`): a junction's origin whose bytes take that route. The gateway stack above it knows no cluster.
 //! - [`ClusterReads`] (`reads.rs`): goes along a route, from node to node and last of all to the origin.
 //! - [`NodeService`] (`service.rs`): answers the other nodes' calls, through the same cache.
@@ -24,6 +26,8 @@
 const _: () = assert!(cache::STRIPE_BYTES == cluster::STRIPE_BYTES);
 
 mod copies;
+mod file_copies;
+mod hot_stripes;
 mod listing;
 mod metrics;
 mod paths;
@@ -34,6 +38,8 @@ mod service;
 mod view;
 
 pub use copies::{CopyConfig, CopyKeeper, UnderReplicated};
+pub use file_copies::{CopyRuleFinder, FileCopies};
+pub use hot_stripes::HeatConfig;
 pub use listing::{HeldCopy, StripeListing};
 pub use metrics::{CopiesLabels, FromLabels, Metrics, ReadFrom};
 pub use paths::{KnownPaths, PathFinder};

@@ -78,7 +78,8 @@ impl ClusterReads {
             }
             let Some(client) = self.peers.client(node) else { continue };
             let (file, version, size) = (key.file, key.version, key.size);
-            let request = HaveRequest { file, version, size, first: 0, stripes: stripes.len() as u64 };
+            let stripes = stripes.len() as u64;
+            let request = HaveRequest { file, version, size, first: 0, stripes };
             asked.spawn(async move { (node, client.have(&request, PATIENCE).await) });
         }
         while let Some(answer) = asked.join_next().await {

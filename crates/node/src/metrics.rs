@@ -71,6 +71,8 @@ pub struct Metrics {
     pub dropped_pulls: Gauge,
     /// Files in the cache whose junction is not known, so that their copies are neither made nor counted.
     pub unknown_files: Gauge,
+    /// Stripes that are hot, as far as this node knows.
+    pub hot_stripes: Gauge,
     /// Walks over all that the cache holds that came to their end.
     pub walks: Counter,
 }
@@ -126,6 +128,11 @@ impl Metrics {
             name("unknown_files"),
             "Files in the cache whose junction is not known, as of the last walk",
             self.unknown_files.clone(),
+        );
+        registry.register(
+            name("hot_stripes"),
+            "Stripes that are read so much that more nodes than wanted serve them, as far as this node knows",
+            self.hot_stripes.clone(),
         );
         registry.register(
             name("walks"),

@@ -39,14 +39,17 @@ impl Layer for Placed {
     }
 
     fn around_supplier(&self, file: FileId, range: ByteRange) -> Supplier {
+        self.reads.view.file_copies().meet(self.junction, file);
         self.reads.supplier(self.junction, file, range)
     }
 
     fn around_keeps(&self, file: FileId, range: ByteRange) -> bool {
+        self.reads.view.file_copies().meet(self.junction, file);
         self.reads.keeps(self.junction, file, range)
     }
 
     async fn around_read_file<'a>(&'a self, file: &'a FileToRead<'a>, range: ByteRange) -> Result<Bytes> {
+        self.reads.view.file_copies().meet(self.junction, file.id);
         let one = async |range: ByteRange| {
             let read = self.reads.read(self.junction, file, range, AskedAs::Gateway, self.inner()).await;
             let (bytes, from) = read?;

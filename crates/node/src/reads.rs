@@ -101,6 +101,7 @@ impl ClusterReads {
         origin: &dyn Origin,
     ) -> Result<(Bytes, ReadFrom)> {
         let route = self.route(junction, file, range, asked_as);
+        let copies = self.view.file_copies().of(junction, file.id);
         let asked = route.as_ref().map_or(&[][..], |route| &route.asked);
         for (node, role) in asked {
             let hops = if let AskedAs::Copy { hops } = asked_as { hops + 1 } else { 0 };
@@ -115,9 +116,13 @@ impl ClusterReads {
                 hops,
                 urgency: ReadUrgency::Demand,
                 map: route.as_ref().map_or(0, |route| route.map),
+                copies,
             };
             match self.ask(*node, &request).await {
                 Ok(Ok(answer)) => {
+                    if let Some(hot) = answer.hot {
+                        self.view.told_hot(Stripe::at(file.id, range.offset), hot);
+                    }
                     if let Some(distance) = answer.distance {
                         self.told_distance(junction, distance);
                     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cache::{Cache, CacheKey, Lend, Piece, Source};
+use cluster::Stripe;
 use origin::{FileToRead, Origin, Reference};
 use peer::message::{
     ChangeNotice, CorruptReport, FeedNotice, HAVE_BLOCKS_MAX, HaveAnswer, HaveRequest, Heartbeat, KnownPath,
@@ -85,6 +86,9 @@ impl PeerService for NodeService {
         }
         self.demand_member(from)?;
         let origin = self.origin_of(request.junction)?;
+        if let Some(told) = request.copies {
+            view.file_copies().told(request.junction, request.file, told);
+        }
         if is_holder && request.urgency == ReadUrgency::Warm {
             return self.answer_copy(request).await;
         }
@@ -193,7 +197,13 @@ impl NodeService {
         let bytes = pieces.iter().map(Piece::to_bytes).collect::<std::io::Result<Vec<Bytes>>>();
         let bytes = bytes.map_err(|e| Error::io("read the cache for", request.file, e))?;
         self.reads.metrics.served_bytes.inc_by(request.range.length);
-        Ok(ReadAnswer::new(request, bytes, served_from, distance, self.reads.view.number()))
+        let view = &self.reads.view;
+        let mut answer = ReadAnswer::new(request, bytes, served_from, distance, view.number());
+        if request.role != ReadRole::Holder {
+            let stripe = Stripe::at(request.file, request.range.offset);
+            answer.head.hot = view.serve(request.junction, stripe, request.range.length);
+        }
+        Ok(answer)
     }
 }
 

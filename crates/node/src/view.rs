@@ -6,20 +6,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cluster::{
-    ClusterMap, FORMER_MAPS_TIME, MapHistory, Nearness, NodeLabel, Placement, Stripe, StripeRanks,
+    AskTarget, ClusterMap, FORMER_MAPS_TIME, MapHistory, MapNode, Nearness, NodeLabel, NodeState, Placement,
+    Stripe, StripeRanks,
 };
-use peer::message::{Heartbeat, NodeFigures, ReadRole};
+use peer::message::{Heartbeat, HotStripe, NodeFigures, ReadRole};
 use peer::{IncarnationSeen, Liveness};
 use tokio::sync::watch;
-use types::{JunctionId, NodeId, Supplier};
+use types::{FileId, JunctionId, NodeId, Supplier};
+
+use crate::file_copies::FileCopies;
+use crate::hot_stripes::{HeatConfig, HotStripes};
 
 /// How the files of a junction are spread over the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JunctionPlacement {
-    /// Nodes that keep each stripe; at least 1.
+    /// Nodes that keep each stripe; at least 1. Rules give some files another number ([`FileCopies`]).
     pub copies: usize,
     /// Only nodes with a label within it keep stripes; the root: all.
     pub topology: NodeLabel,
+}
+
+impl JunctionPlacement {
+    /// Of a file about which a rule says `ruled`.
+    fn wanted(&self, ruled: Option<u8>) -> usize {
+        ruled.map_or(self.copies, usize::from).max(1)
+    }
 }
 
 /// Whom to ask for bytes of a stripe, one after the other, before the origin.
@@ -54,10 +65,14 @@ const NEXT_RANKS: usize = 2;
 /// answers, and each change of either wakes those that wait in [`ClusterView::until_gone`].
 pub struct ClusterView {
     own: NodeId,
+    begun: Instant,
+    copies: FileCopies,
+    /// A lock of its own, under which no other one is taken.
+    hot: Mutex<HotStripes>,
     state: Mutex<ViewState>,
     /// The number of the map, for whoever waits for a newer one.
     number: watch::Sender<u64>,
-    /// Raised whenever a node is passed over, answers again, or leaves, and with each new map and placement.
+    /// Raised whenever a node is passed over, answers again, or leaves, and with each new map, placement, and rules on copies.
     answering: watch::Sender<u64>,
 }
 
@@ -96,6 +111,9 @@ impl ClusterView {
         });
         ClusterView {
             own,
+            begun: Instant::now(),
+            copies: FileCopies::default(),
+            hot: Mutex::new(HotStripes::new(HeatConfig::default())),
             number: watch::Sender::new(map.number()),
             answering: watch::Sender::new(0),
             state: Mutex::new(ViewState {
@@ -166,23 +184,76 @@ impl ClusterView {
         self.tell(true);
     }
 
-    /// How many copies of a junction's stripes are wanted, and where. `None`: the junction is not spread over the nodes.
-    pub fn placement(&self, junction: JunctionId) -> Option<(usize, Arc<Placement>)> {
-        let state = self.state();
-        let (settings, placed) = state.placements.get(&junction)?;
-        Some((settings.copies.max(1), placed.clone()))
+    /// How many copies of a file are wanted, and where. `None`: the junction is not spread over the nodes.
+    pub fn placement(&self, junction: JunctionId, file: FileId) -> Option<(usize, Arc<Placement>)> {
+        let ruled = self.ruled(junction, file);
+        let (copies, placed) = self.junction_placement(junction)?;
+        Some((ruled.map_or(copies, usize::from).max(1), placed))
     }
 
-    /// Changes whenever a node is passed over or answers again, and with each new map and placement.
+    /// The same of files that no rule is about.
+    pub fn junction_placement(&self, junction: JunctionId) -> Option<(usize, Arc<Placement>)> {
+        let state = self.state();
+        let (settings, placed) = state.placements.get(&junction)?;
+        Some((settings.wanted(None), placed.clone()))
+    }
+
+    /// What the rules on copies say of which file.
+    pub fn file_copies(&self) -> &FileCopies {
+        &self.copies
+    }
+
+    /// Goes by rules of these revisions from now on: they are new for whoever asks `file_copies`, too.
+    pub fn set_copy_rules(&self, revisions: HashMap<JunctionId, u64>) {
+        let changed = self.copies.set_rules(revisions);
+        self.tell(changed);
+    }
+
+    /// When stripes are hot at this node, from now on.
+    pub fn set_heat(&self, config: HeatConfig) {
+        *self.hot() = HotStripes::new(config);
+    }
+
+    /// So many bytes of a stripe go to another node. What the answer says of it.
+    pub(crate) fn serve(&self, junction: JunctionId, stripe: Stripe, bytes: u64) -> Option<HotStripe> {
+        let (wanted, placed) = self.placement(junction, stripe.file)?;
+        let keeps = |node: &&MapNode| node.state == NodeState::Up && node.weight > 0;
+        let nodes = placed.map().nodes().iter().filter(keeps).count();
+        self.hot().serve(stripe, bytes, (wanted, nodes), self.begun.elapsed())
+    }
+
+    /// Another node says that a stripe is hot.
+    pub(crate) fn told_hot(&self, stripe: Stripe, hot: HotStripe) {
+        self.hot().told(stripe, hot, self.begun.elapsed());
+    }
+
+    /// Stripes that are hot, as far as this node knows.
+    pub fn hot_stripes(&self) -> usize {
+        self.hot().count(self.begun.elapsed())
+    }
+
+    fn hot_ranks(&self, stripe: Stripe) -> Option<usize> {
+        self.hot().ranks(stripe, self.begun.elapsed())
+    }
+
+    fn hot(&self) -> MutexGuard<'_, HotStripes> {
+        self.hot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before the lock of the state is taken: it may read a database.
+    fn ruled(&self, junction: JunctionId, file: FileId) -> Option<u8> {
+        self.copies.of(junction, file).and_then(|told| told.copies)
+    }
+
+    /// Changes whenever a node is passed over or answers again, and with each new map, placement, and rules on copies.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.answering.subscribe()
     }
 
     /// The nodes that keep a stripe, the primary first. `None`: the junction is not spread over the nodes.
     pub fn keepers(&self, junction: JunctionId, stripe: Stripe) -> Option<Vec<NodeId>> {
-        let state = self.state();
-        let (settings, placed) = state.placements.get(&junction)?;
-        Some(placed.ranks(stripe).keepers(settings.copies.max(1)).to_vec())
+        let (copies, placed) = self.placement(junction, stripe.file)?;
+        Some(placed.ranks(stripe).keepers(copies).to_vec())
     }
 
     /// Reads the junction without the other nodes from now on. `false`: that is so already.
@@ -195,10 +266,11 @@ impl ClusterView {
     /// The route of a read by a client of this node, or (`for_another_node`) by another node that asked this one for its copy.
     /// `None`: the junction is not spread over the nodes.
     pub fn route(&self, junction: JunctionId, stripe: Stripe, for_another_node: bool) -> Option<ReadRoute> {
+        let (ruled, hot) = (self.ruled(junction, stripe.file), self.hot_ranks(stripe));
         let state = self.state();
         let (settings, placed) = state.placements.get(&junction)?;
         let reachable = |node: NodeId| node == self.own || !state.passed_over.contains(&node);
-        let (ranks, copies) = (placed.ranks(stripe), settings.copies.max(1));
+        let (ranks, copies) = (placed.ranks(stripe), settings.wanted(ruled).max(hot.unwrap_or(0)));
         let primary = ranks.primary_among(reachable);
         let keeps = ranks.keeps(self.own, copies);
         let is_primary = primary == Some(self.own);
@@ -214,7 +286,10 @@ impl ClusterView {
                 .current()
                 .node(self.own)
                 .map_or_else(NodeLabel::root, |node| node.label.clone());
-            let order = placed.ask_order(&ranks, copies, Some(self.own), &label, reachable);
+            let mut order = placed.ask_order(&ranks, copies, Some(self.own), &label, reachable);
+            if hot.is_some() {
+                spread(&mut order, self.own, stripe);
+            }
             let role = |node: NodeId| if primary == Some(node) { ReadRole::Primary } else { ReadRole::Rank };
             // One that has a rank itself asks nobody behind it, who might ask this one.
             let before: Vec<NodeId> = ranks.all().take_while(|node| *node != self.own).collect();
@@ -228,12 +303,13 @@ impl ClusterView {
         Some(ReadRoute { map: state.history.current().number(), asked, is_primary, keeps })
     }
 
-    /// Whether this node is to keep a stripe: by the map; while it stands in for the primary; and while others may ask it for
+    /// Whether this node is to keep a stripe: by the map; while it is hot and spread over this node's rank; while it stands in for the primary; and while others may ask it for
     /// what it kept before, since the map has just changed or it drains.
     pub fn keeps(&self, junction: JunctionId, stripe: Stripe) -> bool {
+        let (ruled, hot) = (self.ruled(junction, stripe.file), self.hot_ranks(stripe));
         let state = self.state();
         let Some((settings, placed)) = state.placements.get(&junction) else { return true };
-        let (ranks, copies) = (placed.ranks(stripe), settings.copies.max(1));
+        let (ranks, copies) = (placed.ranks(stripe), settings.wanted(ruled).max(hot.unwrap_or(0)));
         let reachable = |node: NodeId| node == self.own || !state.passed_over.contains(&node);
         let was_primary =
             || state.history.former_primaries(stripe, &settings.topology, Instant::now()).contains(&self.own);
@@ -325,6 +401,22 @@ impl ClusterView {
     }
 }
 
+/// Has each gateway begin with another one of those that are equally near: of a hot stripe all are to serve. A gateway stays with
+/// one, which has the bytes then.
+fn spread(order: &mut [AskTarget], own: NodeId, stripe: Stripe) {
+    let file = u128::from_be_bytes(stripe.file.0);
+    let mixed =
+        (own.0 ^ file as u64 ^ (file >> 64) as u64 ^ stripe.index).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for near in [Nearness::SameLabel, Nearness::Elsewhere] {
+        let begin = order.iter().position(|target| target.nearness == near);
+        let count = order.iter().filter(|target| target.nearness == near).count();
+        if let Some(begin) = begin {
+            let first = (mixed >> 32) as usize % count;
+            order[begin..begin + count].rotate_left(first);
+        }
+    }
+}
+
 impl ViewState {
     /// What follows from a map that has just come into force.
     fn place_by(&mut self, map: &Arc<ClusterMap>) {
@@ -351,7 +443,7 @@ impl ViewState {
         let is_unsettled =
             self.unsettled_at.is_some_and(|at| now.saturating_duration_since(at) < FORMER_MAPS_TIME);
         if is_unsettled || !holders.is_empty() {
-            holders.extend(ranks.all().take(copies.max(1) + NEXT_RANKS));
+            holders.extend(ranks.all().take(copies + NEXT_RANKS));
         }
         let mut asked: Vec<NodeId> = Vec::new();
         for node in holders {

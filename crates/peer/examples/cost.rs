@@ -139,6 +139,7 @@ impl Wire {
                         hops: 0,
                         urgency: ReadUrgency::Demand,
                         map: 1,
+                        copies: None,
                     };
                     client.read(&request, DEADLINE).await.flatten()?;
                 }

@@ -23,8 +23,8 @@ use crate::lane::CallLane;
 use crate::message::checksum::block_checksum;
 use crate::message::{
     CORRUPT_BLOCKS_MAX, ChangeNotice, CorruptReport, DEADLINE_MAX, FeedNotice, HaveAnswer, HaveRequest,
-    Heartbeat, KnownPath, PathRequest, PeerCall, ReadHead, ReadRequest, SMALL_BODY_MAX, ServedFrom,
-    decode_refusal, set_deadline,
+    Heartbeat, HotStripe, KnownPath, PathRequest, PeerCall, ReadHead, ReadRequest, SMALL_BODY_MAX,
+    ServedFrom, decode_refusal, set_deadline,
 };
 use crate::outbound::{Correspondents, Exchange};
 use crate::path::{LocalAddress, PathId, PathReport, PathTable, PeerPath, paths_between};
@@ -48,6 +48,7 @@ pub struct CheckedBytes {
     pub distance: Option<Distance>,
     /// The number of the map that the other node goes by.
     pub map: u64,
+    pub hot: Option<HotStripe>,
 }
 
 /// Calls one node, over all paths to it. Clones share paths, connections and what is known of them.
@@ -126,8 +127,8 @@ impl PeerClient {
         let head = ReadHead::decode(request, &head.headers).map_err(|e| self.corrupt(e))?;
         let bad = blocks_that_fail(request, &head, &bytes);
         if bad.is_empty() && bytes.len() as u64 == length {
-            let ReadHead { checksums, served_from, distance, map } = head;
-            return Ok(Ok(CheckedBytes { bytes, checksums, served_from, distance, map }));
+            let ReadHead { checksums, served_from, distance, map, hot } = head;
+            return Ok(Ok(CheckedBytes { bytes, checksums, served_from, distance, map, hot }));
         }
         let blocks: Vec<u64> = bad.into_iter().take(CORRUPT_BLOCKS_MAX).collect();
         let (file, version, size) = (request.file, request.version, request.size);

@@ -7,6 +7,7 @@
 //! - [`ReadHead`] and [`HaveAnswer`]: what is answered; the other calls are answered with nothing, with a
 //!   [`Heartbeat`] or a [`KnownPath`].
 //! - [`StripeBlocks`] (`stripe_blocks.rs`): which blocks of a stripe a node holds.
+//! - [`ToldCopies`] (`told_copies.rs`): how many copies of a file are wanted, for a node that does not know its path.
 //! - `checksum.rs`: the CRC-32C of each block of 64 KiB, bound to file, version and block.
 //! - `refusal.rs`: a [`types::Error`] as an answer, and back.
 //! - `fields.rs`: the names of headers, and their values.
@@ -24,6 +25,7 @@ mod read;
 mod refusal;
 mod small;
 mod stripe_blocks;
+mod told_copies;
 
 use std::time::Duration;
 
@@ -33,13 +35,16 @@ use http::{Method, Request, header};
 use types::{Error, ErrorKind, Result};
 
 pub use have::{HAVE_BLOCKS_MAX, HAVE_STRIPES_MAX, HaveAnswer, HaveRequest, OtherVersion};
-pub use read::{HOPS_MAX, READ_MAX, REFERENCE_MAX, ReadHead, ReadRequest, ReadRole, ReadUrgency, ServedFrom};
+pub use read::{
+    HOPS_MAX, HotStripe, READ_MAX, REFERENCE_MAX, ReadHead, ReadRequest, ReadRole, ReadUrgency, ServedFrom,
+};
 pub use refusal::{decode_refusal, encode_refusal};
 pub use small::{
     BUILD_MAX, CORRUPT_BLOCKS_MAX, ChangeNotice, CorruptReport, FEED_MAX, FeedNotice, FeedReason,
     FilledStripe, Heartbeat, KnownPath, NOTICE_FILES_MAX, NodeFigures, PATH_NAMES_MAX, PathRequest,
 };
 pub use stripe_blocks::{STRIPE_BLOCKS, StripeBlocks};
+pub use told_copies::ToldCopies;
 
 pub use fields::{CALLED_NODE, CLAIMED_CLUSTER, CLAIMED_NODE};
 

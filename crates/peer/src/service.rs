@@ -37,7 +37,7 @@ impl ReadAnswer {
     ) -> ReadAnswer {
         let pieces = bytes.iter().map(|piece| &piece[..]);
         let checksums = checksums(request.file, request.version, request.range, request.size, pieces);
-        ReadAnswer { head: ReadHead { checksums, served_from, distance, map }, bytes }
+        ReadAnswer { head: ReadHead { checksums, served_from, distance, map, hot: None }, bytes }
     }
 }
 

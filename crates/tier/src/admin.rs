@@ -4,6 +4,7 @@
 
 mod audit;
 mod cluster;
+mod copies;
 mod flush;
 mod guard;
 mod jobs;
@@ -173,6 +174,7 @@ fn router(admin: Arc<Admin>) -> Router {
         .route("/v1/nodes", get(cluster::nodes))
         .route("/v1/nodes/change", post(cluster::change))
         .route("/v1/placement", get(cluster::placement))
+        .route("/v1/copies", get(copies::show).post(copies::set))
         .route("/v1/jobs", get(listed::all))
         .route("/v1/jobs/{job}/stop", post(listed::stop))
         .fallback(async || Problem::new(StatusCode::NOT_FOUND, "no such path; see docs/reference.md"))

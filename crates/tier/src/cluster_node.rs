@@ -11,8 +11,8 @@ use fair::Offenders;
 use members::{CertifiedNode, JunctionProfile, Membership, MembershipConfig, MembershipNews, NodeProfile};
 use namespace::Namespace;
 use node::{
-    ClusterReads, ClusterView, CopyConfig, CopyKeeper, JunctionPlacement, NodeService, PathFinder, PeerTable,
-    Placed, ServedJunctions,
+    ClusterReads, ClusterView, CopyConfig, CopyKeeper, HeatConfig, JunctionPlacement, NodeService,
+    PathFinder, PeerTable, Placed, ServedJunctions,
 };
 use origin::count::OriginMetrics;
 use peer::message::{Heartbeat, NodeFigures};
@@ -27,6 +27,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
 use types::{Error, ErrorKind, JunctionId, Result};
 
+use crate::copy_rules::CopyRuleBook;
 use crate::handle_key::HandleKey;
 use crate::handles_elsewhere::{OwnPaths, PathsElsewhere};
 use crate::settings::{ClusterSettings, JunctionSettings, Settings};
@@ -51,6 +52,7 @@ pub struct ClusterNode {
     reads: Arc<ClusterReads>,
     heartbeat: HeartbeatSource,
     copies: Arc<CopyKeeper>,
+    rules: Arc<CopyRuleBook>,
     /// Of the maps, when the view was made.
     history: u64,
 }
@@ -146,6 +148,10 @@ impl ClusterNode {
         for id in news.conflicted.iter().filter_map(|path| news.junctions.get(path)) {
             view.withdraw(*id);
         }
+        view.set_heat(HeatConfig { rate: cluster.hot_rate, ..HeatConfig::default() });
+        let rules = Arc::new(CopyRuleBook::default());
+        view.file_copies().set_finder(rules.clone());
+        rules.take(&news.copy_rules, &view);
         let (known, incarnation, build) = (view.clone(), membership.incarnation().0, build(settings));
         let figures: Arc<OnceLock<OwnFigures>> = Arc::default();
         let told = figures.clone();
@@ -180,6 +186,7 @@ impl ClusterNode {
             reads,
             heartbeat,
             copies,
+            rules,
             history: news.history,
         })
     }
@@ -196,6 +203,11 @@ impl ClusterNode {
     /// The key of NFS handles: the same at all nodes.
     pub fn handle_key(&self) -> HandleKey {
         self.secret.key_for("NFS handles")
+    }
+
+    /// The paths of files are found here: rules on copies go by them.
+    pub fn set_names(&self, namespace: &Arc<Namespace>) {
+        self.rules.set_names(namespace);
     }
 
     pub fn register(&self, registry: &mut Registry) {
@@ -226,8 +238,8 @@ impl ClusterNode {
         let service = Arc::new(service);
         let config = PeerServerConfig { offenders, drain_timeout: DRAIN, ..PeerServerConfig::default() };
         let server = PeerServer::over(self.listeners, config, self.identity, service.clone());
-        let (membership, reads, copies) = (self.membership, self.reads, self.copies);
-        ListeningNode { membership, server, service, reads, copies, history: self.history }
+        let (membership, reads, copies, rules) = (self.membership, self.reads, self.copies, self.rules);
+        ListeningNode { membership, server, service, reads, copies, rules, history: self.history }
     }
 }
 
@@ -238,6 +250,7 @@ pub struct ListeningNode {
     service: Arc<NodeService>,
     reads: Arc<ClusterReads>,
     copies: Arc<CopyKeeper>,
+    rules: Arc<CopyRuleBook>,
     history: u64,
 }
 
@@ -248,7 +261,8 @@ impl ListeningNode {
         let server = tokio::spawn(self.server.serve(stop.clone()));
         tasks.spawn(self.reads.peers.clone().beat(stop.clone()));
         tasks.spawn(self.copies.run(stop));
-        tasks.spawn(follow(self.membership.news(), self.reads.view.clone(), self.service, self.history));
+        let (news, view) = (self.membership.news(), self.reads.view.clone());
+        tasks.spawn(follow(news, view, self.service, self.rules, self.history));
         RunningNode { membership: self.membership, server, tasks }
     }
 }
@@ -274,12 +288,13 @@ impl RunningNode {
     }
 }
 
-/// Hands each new map to the view. A junction that the cluster has under another id than this process is asked of no other node and
-/// answered to none from then on: the same id is another junction there.
+/// Hands each new map, and new rules on copies, to the view. A junction that the cluster has under another id than this process is
+/// asked of no other node and answered to none from then on: the same id is another junction there.
 async fn follow(
     mut news: watch::Receiver<Arc<MembershipNews>>,
     view: Arc<ClusterView>,
     service: Arc<NodeService>,
+    rules: Arc<CopyRuleBook>,
     mut history: u64,
 ) {
     loop {
@@ -292,6 +307,7 @@ async fn follow(
                 view.advance(map);
             }
         }
+        rules.take(&now.copy_rules, &view);
         for id in now.conflicted.iter().filter_map(|path| now.junctions.get(path)) {
             // Both: the view may be without it since the start.
             if view.withdraw(*id) | service.withdraw(*id) {

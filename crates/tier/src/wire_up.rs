@@ -105,6 +105,9 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         boot_clock::open(&settings.dir, used)?,
     )?;
     namespace.register(&mut registry);
+    if let Some(node) = &node {
+        node.set_names(&namespace);
+    }
     namespace.look_at_roots();
 
     let policies = settings.junctions.iter().map(|junction| (junction.path.clone(), junction.write));

@@ -14,11 +14,13 @@ fn file() -> NodeFile {
         addresses: vec!["10.0.0.1:7423".parse().expect("an address")],
     };
     let junction = KnownJunction { id: 3, path: "/show".to_owned(), url: "nfs://nas/show".to_owned() };
+    let rules = CopyRules { revision: 9, rules: [("/a%20b".to_owned(), 3)].into() };
     NodeFile {
         cluster: ClusterId(7),
         node: NodeId(0xff),
         map: Some(ClusterMap::new(u64::MAX, vec![node]).expect("a map")),
         junctions: KnownJunctions { junctions: vec![junction], next: 4 },
+        copy_rules: [(JunctionId(3), Arc::new(rules))].into(),
     }
 }
 
@@ -38,6 +40,19 @@ fn what_was_saved_is_loaded_and_is_nobody_elses() {
     assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 1);
     let missing = dir.path().join("missing");
     assert_eq!(file().save(&missing).expect_err("no directory").kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn rules_of_so_many_junctions_that_the_file_would_be_too_long_are_left_out_of_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let long = |at| (format!("/{at}{}", "x".repeat(4000)), 3);
+    let full = Arc::new(CopyRules { revision: 9, rules: (0..16).map(long).collect() });
+    let copy_rules: BTreeMap<_, _> = (1..400).map(|id| (JunctionId(id), full.clone())).collect();
+    let saved = NodeFile { copy_rules, ..file() };
+    saved.save(dir.path()).expect("saved");
+    let loaded = NodeFile::load(dir.path()).expect("it is good").expect("it is there");
+    assert!((10..400).contains(&loaded.copy_rules.len()), "{}", loaded.copy_rules.len());
+    assert_eq!(loaded.junctions, saved.junctions);
 }
 
 #[test]

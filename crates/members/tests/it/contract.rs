@@ -1,6 +1,6 @@
 //! Joining, living, leaving.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use cluster::NodeState;
 use coordinator::{Swap, SwapOutcome};
 use members::{
     AliveRecord, ClusterAlarm, Incarnation, MembershipStatus, NewCluster, NodeChange, SettingsDifference,
-    change_node, init, remove_junction, write_record,
+    change_node, init, remove_junction, set_copies, write_record,
 };
 use types::{ErrorKind, JunctionId};
 
@@ -454,4 +454,37 @@ pub async fn a_record_under_the_name_of_a_member_is_told(stage: impl Stage) {
     n1.stop().await;
     n1.join(&stage).await;
     assert!(n1.has_alarm(is_twice));
+}
+
+pub async fn a_rule_on_copies_is_seen_by_all_nodes_until_it_is_taken_back(stage: impl Stage) {
+    make_cluster(&stage).await;
+    let mut nodes = [TestNode::new("n1"), TestNode::new("n2")];
+    for node in &mut nodes {
+        node.junctions = vec![junction("/show", "d")];
+        node.join(&stage).await;
+    }
+    let client = stage.client().await;
+    let show = nodes[0].news().junctions["/show"];
+    let seen = |node: &TestNode| node.news().copy_rules.get(&show).map(|rules| rules.rules.clone());
+    let rules = |of: &[(&str, u8)]| -> Option<BTreeMap<String, u8>> {
+        Some(of.iter().map(|(path, copies)| ((*path).to_owned(), *copies)).collect())
+    };
+    // Two at once: neither is lost.
+    let set = |path: &'static str, copies| set_copies(&*client, show, path, copies);
+    let (one, two) = tokio::join!(set("/plates", Some(3)), set("/", Some(2)));
+    one.and(two).expect("set");
+    let both = rules(&[("/", 2), ("/plates", 3)]);
+    soon(&stage, "both are seen", async || nodes.iter().all(|node| seen(node) == both)).await;
+    let revisions = nodes.each_ref().map(|node| node.news().copy_rules[&show].revision);
+    assert_eq!(revisions[0], revisions[1], "what nodes tell each other goes by it");
+    set("/", None).await.expect("taken back");
+    let one = rules(&[("/plates", 3)]);
+    soon(&stage, "one is left", async || nodes.iter().all(|node| seen(node) == one)).await;
+    assert!(nodes[0].news().copy_rules[&show].revision > revisions[0]);
+    set("/plates", None).await.expect("taken back");
+    soon(&stage, "none is left", async || nodes.iter().all(|node| seen(node).is_none())).await;
+    assert!(client.read("copies/").await.expect("read").entries.is_empty(), "the key is gone, too");
+    set("/plates", Some(2)).await.expect("set");
+    remove_junction(&*client, show).await.expect("removed");
+    assert!(client.read("copies/").await.expect("read").entries.is_empty(), "it goes with its junction");
 }

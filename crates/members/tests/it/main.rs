@@ -58,7 +58,8 @@ on_both! {
     a_record_that_cannot_be_read_is_left_out_alone
     a_node_that_is_removed_by_hand_leaves_one_number
     a_node_that_is_kept_out_is_no_steward
-    a_record_under_the_name_of_a_member_is_told;
+    a_record_under_the_name_of_a_member_is_told
+    a_rule_on_copies_is_seen_by_all_nodes_until_it_is_taken_back;
     outages:
     with_etcd_away_a_member_starts_from_its_file_and_a_new_node_waits
     an_outage_marks_nobody_out

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cluster::NodeState;
 use coordinator::{Swap, SwapOutcome};
-use members::{ClusterAlarm, MembershipStatus, NewCluster, NodeChange, change_node, init};
+use members::{ClusterAlarm, MembershipStatus, NewCluster, NodeChange, change_node, init, set_copies};
 
 use crate::stage::{DOWN_AFTER, LEASE, Stage, TestNode, WIRE, agree, junction, make_cluster, roll, soon};
 
@@ -19,6 +19,10 @@ pub async fn with_etcd_away_a_member_starts_from_its_file_and_a_new_node_waits(m
     n1.join(&stage).await;
     let n2 = TestNode::joined(&stage, "n2").await;
     agree(&stage, &[&n1, &n2], 2).await;
+    let show = n1.news().junctions["/show"];
+    set_copies(&*stage.client().await, show, "/plates", Some(3)).await.expect("set");
+    soon(&stage, "the rule is known", async || n1.news().copy_rules.contains_key(&show)).await;
+    let rules = n1.news().copy_rules.clone();
     let (map, ids) = (n1.map(), n1.news().junctions.clone());
     n1.stop().await;
     stage.set_away(true);
@@ -28,6 +32,7 @@ pub async fn with_etcd_away_a_member_starts_from_its_file_and_a_new_node_waits(m
     soon(&stage, "the member has its map", async || n1.news().map.is_some()).await;
     assert!(matches!(n1.news().status, MembershipStatus::FromFile(_)), "{:?}", n1.news().status);
     assert_eq!((n1.map(), n1.news().junctions.clone()), (map.clone(), ids.clone()));
+    assert_eq!(n1.news().copy_rules, rules, "rules on copies are in the file, too");
     let first = n1.process.as_ref().expect("it runs").first_map().await.expect("from its file");
     assert_eq!(first, map);
     soon(&stage, "the new node says that it waits", async || {

@@ -1,6 +1,7 @@
 //! What is known of copies: shared by the tasks that make them, by the reads of this node, and by its answers to others.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,8 @@ pub struct CopyBooks {
     sent: Mutex<RepairBucket>,
     /// There is something to pull.
     pub told: Notify,
+    /// A file was met of which nobody could be asked how many copies are wanted.
+    pub unruled: AtomicBool,
 }
 
 fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -64,6 +67,7 @@ impl CopyBooks {
             taken: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
             sent: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
             told: Notify::new(),
+            unruled: AtomicBool::new(false),
         }
     }
 
@@ -108,7 +112,10 @@ impl CopyBooks {
 
     /// Another node tells that it holds more of a stripe. It is put into the queue if this node keeps the stripe by its own map.
     pub fn take_in(&self, view: &ClusterView, from: NodeId, told: &FilledStripe) {
-        let Some((copies, placement)) = view.placement(told.junction) else { return };
+        if let Some(copies) = told.copies {
+            view.file_copies().told(told.junction, told.file, copies);
+        }
+        let Some((copies, placement)) = view.placement(told.junction, told.file) else { return };
         let is_in_file = told.size > 0 && told.stripe < Stripe::count(told.size);
         let stripe = Stripe { file: told.file, index: told.stripe };
         if from == view.own() || !is_in_file || !placement.keeps(stripe, view.own(), copies) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::Cache;
 use cluster::Stripe;
-use peer::message::{FeedNotice, FeedReason, FilledStripe, StripeBlocks};
+use peer::message::{FeedNotice, FeedReason, FilledStripe, StripeBlocks, ToldCopies};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -61,7 +61,7 @@ impl CopyFeeder {
     async fn address(&self, fill: NotedFill) {
         let HeldStripe { key, index } = fill.stripe;
         let view = &self.reads.view;
-        let Some((copies, placement)) = view.placement(fill.junction) else { return };
+        let Some((copies, placement)) = view.placement(fill.junction, key.file) else { return };
         if copies < 2 {
             return;
         }
@@ -78,9 +78,11 @@ impl CopyFeeder {
             return; // not on the disk yet, or never: the look that was put down finds out
         }
         let percent = percent_of(held, index, key.size);
+        let copies = view.file_copies().of(fill.junction, key.file);
+        let feed = filled_stripe(fill.stripe, fill.junction, percent, FeedReason::Filled, copies);
         let mut outbox = self.books.outbox();
         for node in others {
-            outbox.put(node, filled_stripe(fill.stripe, fill.junction, percent, FeedReason::Filled));
+            outbox.put(node, feed.clone());
         }
     }
 
@@ -113,6 +115,7 @@ pub fn filled_stripe(
     junction: types::JunctionId,
     percent: u8,
     reason: FeedReason,
+    copies: Option<ToldCopies>,
 ) -> FilledStripe {
     let HeldStripe { key, index } = stripe;
     FilledStripe {
@@ -124,5 +127,6 @@ pub fn filled_stripe(
         stripe: index,
         percent,
         reason,
+        copies,
     }
 }

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::{Cache, CacheKey};
 use cluster::Stripe;
 use peer::message::{FeedReason, HaveAnswer, HaveRequest, StripeBlocks};
-use types::{JunctionId, NodeId};
+use types::{FileId, JunctionId, NodeId};
 
 use crate::copies::feeder::filled_stripe;
 use crate::copies::standing::{LackReason, NodeAnswer, OwnCopy, Standing, asked, has_all, standing};
 use crate::copies::{CopyBooks, HeldStripe, percent_of};
+use crate::paths::PathFinder;
 use crate::reads::ClusterReads;
 
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -27,9 +29,10 @@ impl StripeLook {
     /// Looks at stripes of one version of a file, `HAVE_BLOCKS_MAX` at most, enters what was found into the ledger and puts what is to
     /// be told into the outbox. `is_walk`: it is part of a walk over all stripes, which counts them.
     pub async fn at(&self, key: CacheKey, junction: JunctionId, stripes: Range<u64>, is_walk: bool) {
+        self.ask_for_rule(junction, key.file).await;
         let read = self.books.known().read_version(key.file);
         let is_known = read == Some(key.version);
-        let placement = self.reads.view.placement(junction);
+        let placement = self.reads.view.placement(junction, key.file);
         // A node that has it as a guest, or kept it before, hears of another version at its next fetch alone.
         let is_read = is_known
             && placement.as_ref().is_some_and(|(wanted, placed)| {
@@ -44,6 +47,7 @@ impl StripeLook {
             }
             _ => stripes.clone().map(|_| (Standing::NotHeld, 0)).collect(),
         };
+        let copies = self.reads.view.file_copies().of(junction, key.file);
         let reason = if is_read { FeedReason::Read } else { FeedReason::Held };
         for (index, (standing, held)) in stripes.zip(found) {
             let stripe = HeldStripe { key, index };
@@ -61,7 +65,23 @@ impl StripeLook {
             for node in behind.filter_map(|lack| lack.node) {
                 let percent = percent_of(held, index, key.size);
                 // One that is dropped is told by a later look.
-                self.books.outbox().put(node, filled_stripe(stripe, junction, percent, reason));
+                self.books.outbox().put(node, filled_stripe(stripe, junction, percent, reason, copies));
+            }
+        }
+    }
+
+    /// A node that keeps a file does not know its path, unless its own clients read it, too. Where the junction has rules on copies,
+    /// the others are asked for it. If all have answered and none knows it, it is remembered that no rule is about the file.
+    async fn ask_for_rule(&self, junction: JunctionId, file: FileId) {
+        let copies = self.reads.view.file_copies();
+        if copies.revision(junction).is_none() || copies.of(junction, file).is_some() {
+            return;
+        }
+        match PathFinder::new(self.reads.clone()).find(junction, file).await {
+            Ok(names) => copies.told_names(junction, file, names.as_deref()),
+            Err(e) => {
+                tracing::debug!(%file, "ask for a file's path, to know how many copies are wanted: {e}");
+                self.books.unruled.store(true, Ordering::Relaxed);
             }
         }
     }

@@ -160,6 +160,7 @@ impl Puller {
             hops: 0,
             urgency: ReadUrgency::Warm,
             map: self.reads.view.number(),
+            copies: None,
         };
         let mut tries = 0;
         loop {

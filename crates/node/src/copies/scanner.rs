@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::CacheKey;
@@ -16,6 +17,7 @@ use crate::copies::look::StripeLook;
 
 /// A walk begins at least so long after the last one has ended.
 const EACH: Duration = Duration::from_secs(3600);
+const AGAIN: Duration = Duration::from_secs(5);
 /// Places of the cache that one step of a walk looks at.
 const STEP: usize = 64;
 /// Questions under way at once. A node takes 16 small calls of another one.
@@ -35,9 +37,28 @@ pub struct Scanner {
     /// Files that the walk under way met and whose junction nobody knows.
     unknown: i64,
     walked_at: Duration,
+    pause: WalkPause,
     looked_at: Duration,
     write_at: Duration,
     alarming: BTreeSet<JunctionId>,
+}
+
+/// How long after a walk the next one begins.
+#[derive(Debug)]
+struct WalkPause {
+    now: Duration,
+    /// After one that could not find out how many copies are wanted of some file.
+    again: Duration,
+}
+
+impl WalkPause {
+    /// `is_unsure`: of some file nobody could be asked how many copies are wanted. It is asked again soon, and each time later.
+    fn walked(&mut self, is_unsure: bool) {
+        *self = match is_unsure {
+            true => WalkPause { now: self.again, again: (self.again * 2).min(EACH) },
+            false => WalkPause { now: EACH, again: AGAIN },
+        };
+    }
 }
 
 /// A walk around all places, from where the one before was when something changed: what changes often does not keep the walk from
@@ -72,6 +93,7 @@ impl Scanner {
             circle: Circle::default(),
             unknown: 0,
             walked_at: Duration::ZERO,
+            pause: WalkPause { now: EACH, again: AGAIN },
             looked_at: Duration::ZERO,
             write_at: Duration::ZERO,
             alarming: BTreeSet::new(),
@@ -104,7 +126,7 @@ impl Scanner {
             self.begin_walk();
         }
         if self.circle.is_over
-            && (books.now().saturating_sub(self.walked_at) >= EACH || books.ledger().wants_walk())
+            && (books.now().saturating_sub(self.walked_at) >= self.pause.now || books.ledger().wants_walk())
         {
             self.begin_walk();
         }
@@ -154,6 +176,7 @@ impl Scanner {
             self.look.reads.metrics.unknown_files.set(self.unknown);
             self.look.reads.metrics.walks.inc();
             self.walked_at = books.now();
+            self.pause.walked(books.unruled.swap(false, Ordering::Relaxed));
         }
     }
 
@@ -189,6 +212,7 @@ impl Scanner {
             metrics.copies_missing_bytes.set(gauge(ledger.missing_bytes()));
             metrics.copies_no_room_bytes.set(gauge(ledger.walked().no_room_bytes));
         }
+        metrics.hot_stripes.set(gauge(self.look.reads.view.hot_stripes() as u64));
         let dropped = books.fills().dropped();
         metrics.dropped_fills.set(gauge(dropped));
         let (waiting, dropped) = {
@@ -270,6 +294,18 @@ mod tests {
         assert_eq!(go(&mut circle, 10), [6, 9, 0, 3]);
         circle.begin();
         assert_eq!(go(&mut circle, 0), [6, 0], "there is nothing any more");
+    }
+
+    #[test]
+    fn a_walk_that_could_not_ask_for_all_comes_again_soon_and_ever_later() {
+        let mut pause = WalkPause { now: EACH, again: AGAIN };
+        let mut walked = |is_unsure| {
+            pause.walked(is_unsure);
+            pause.now
+        };
+        assert_eq!([true, true, true].map(&mut walked), [AGAIN, AGAIN * 2, AGAIN * 4]);
+        assert_eq!([false, true].map(&mut walked), [EACH, AGAIN]);
+        assert_eq!((0..20).map(|_| walked(true)).last(), Some(EACH));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::nodes::*;
 const NEVER: Duration = Duration::from_secs(60);
 
 /// Waits until `holds` is true, and says where the cluster stands if that never happens.
-async fn until(cluster: &TestCluster, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub async fn until(cluster: &TestCluster, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !holds().await {
         if begun.elapsed() > NEVER {
@@ -24,13 +24,13 @@ async fn until(cluster: &TestCluster, what: &str, mut holds: impl AsyncFnMut() -
 }
 
 /// Stripes that this node counts as incomplete for too long.
-fn alarm(node: &TestNode) -> u64 {
+pub fn alarm(node: &TestNode) -> u64 {
     let keeper = node.keeper.as_ref().expect("it makes copies");
     keeper.under_replicated().values().map(|missing| missing.stripes).sum()
 }
 
 /// Whether each of the files is whole at the first `copies` of its ranks, of which `gone` is none.
-async fn is_kept(cluster: &TestCluster, files: &[KnownFile], copies: usize, gone: Option<usize>) -> bool {
+pub async fn is_kept(cluster: &TestCluster, files: &[KnownFile], copies: usize, gone: Option<usize>) -> bool {
     for file in files {
         let ranks = cluster.ranks(file).into_iter().filter(|at| Some(*at) != gone);
         for at in ranks.take(copies) {
@@ -42,14 +42,14 @@ async fn is_kept(cluster: &TestCluster, files: &[KnownFile], copies: usize, gone
     true
 }
 
-async fn read_at(cluster: &TestCluster, at: usize, files: &[KnownFile]) {
+pub async fn read_at(cluster: &TestCluster, at: usize, files: &[KnownFile]) {
     for file in files {
         let read = cluster.nodes[at].reader(file).read_all().await.expect("read");
         assert!(read == cluster.truth(file).await, "wrong bytes at node {at}");
     }
 }
 
-fn bytes_of(files: &[KnownFile]) -> u64 {
+pub fn bytes_of(files: &[KnownFile]) -> u64 {
     files.iter().map(|file| file.key.size).sum()
 }
 

@@ -2,6 +2,8 @@
 
 mod changes;
 mod copies;
+mod file_copies;
 mod guests;
+mod hot;
 mod nodes;
 mod reads;

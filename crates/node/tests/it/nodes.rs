@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -10,14 +10,14 @@ use bytes::Bytes;
 use cache::{Cache, CacheKey, Lend, Source};
 use cluster::{ClusterMap, MapNode, NodeLabel, NodeState, Stripe};
 use node::{
-    ClusterReads, ClusterView, CopyConfig, CopyKeeper, JunctionPlacement, KnownPaths, Metrics, NodeService,
-    PeerTable, Placed, ReadRoute,
+    ClusterReads, ClusterView, CopyConfig, CopyKeeper, CopyRuleFinder, JunctionPlacement, KnownPaths,
+    Metrics, NodeService, PeerTable, Placed, ReadRoute,
 };
 use origin::count::{Count, OriginMetrics};
 use origin::delay::Delay;
 use origin::memory::MemoryOrigin;
 use origin::{FileToRead, Object, Origin};
-use peer::message::{Heartbeat, NodeFigures};
+use peer::message::{Heartbeat, NodeFigures, ToldCopies};
 use peer::{
     ClusterAuthority, HeartbeatSource, PeerClient, PeerClientConfig, PeerIdentity, PeerServer,
     PeerServerConfig, make_authority,
@@ -33,15 +33,6 @@ const FAR: Duration = Duration::from_millis(10);
 fn beat_of(node: NodeId, incarnation: u64) -> Heartbeat {
     let figures = NodeFigures { cached: node.0, ..NodeFigures::default() };
     Heartbeat { node, incarnation, map: 0, build: "test".to_owned(), figures }
-}
-
-/// These nodes know no names.
-struct NoPaths;
-
-impl KnownPaths for NoPaths {
-    fn path(&self, _: JunctionId, _: FileId) -> Option<Vec<Bytes>> {
-        None
-    }
 }
 
 pub struct TestCluster {
@@ -62,11 +53,47 @@ pub struct TestNode {
     pub metrics: Metrics,
     /// Of a cluster that makes copies.
     pub keeper: Option<Arc<CopyKeeper>>,
+    pub names: Arc<TestNames>,
     placed: Arc<Placed>,
     address: SocketAddr,
     dir: Arc<tempfile::TempDir>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
+}
+
+/// The names that this node knows, each below the root of the junction, and the rules on copies that it goes by.
+#[derive(Default)]
+pub struct TestNames {
+    names: Mutex<HashMap<FileId, Bytes>>,
+    rules: Mutex<(u64, HashMap<Bytes, u8>)>,
+}
+
+impl TestNames {
+    pub fn meet(&self, file: &KnownFile, name: &'static str) {
+        self.names.lock().expect("not poisoned").insert(file.key.file, Bytes::from_static(name.as_bytes()));
+    }
+
+    pub fn set_rules(&self, revision: u64, rules: &[(&'static str, u8)]) {
+        let rules = rules.iter().map(|(name, copies)| (Bytes::from_static(name.as_bytes()), *copies));
+        *self.rules.lock().expect("not poisoned") = (revision, rules.collect());
+    }
+}
+
+impl KnownPaths for TestNames {
+    fn path(&self, _: JunctionId, file: FileId) -> Option<Vec<Bytes>> {
+        Some(vec![self.names.lock().expect("not poisoned").get(&file)?.clone()])
+    }
+}
+
+impl CopyRuleFinder for TestNames {
+    fn find(&self, junction: JunctionId, file: FileId) -> Option<ToldCopies> {
+        self.about(junction, &self.path(junction, file)?)
+    }
+
+    fn about(&self, _: JunctionId, names: &[Bytes]) -> Option<ToldCopies> {
+        let rules = self.rules.lock().expect("not poisoned");
+        Some(ToldCopies { revision: rules.0, copies: rules.1.get(names.first()?).copied() })
+    }
 }
 
 /// A file of the store, as a gateway knows it.
@@ -145,6 +172,8 @@ impl TestCluster {
         let map = Arc::new(ClusterMap::new(0, Vec::new()).expect("a map"));
         let placement = JunctionPlacement { copies: self.copies, topology: NodeLabel::root() };
         let view = Arc::new(ClusterView::new(id, map, HashMap::from([(JUNCTION, placement)])));
+        let names = Arc::new(TestNames::default());
+        assert!(view.file_copies().set_finder(names.clone()));
         let issued = self.authority.issue(&format!("n{}", id.0), id).expect("a certificate");
         let identity = PeerIdentity::new(&issued).expect("an identity");
         let (known, incarnation) = (view.clone(), rand_of_the_clock());
@@ -158,7 +187,7 @@ impl TestCluster {
             reads.clone(),
             cache.clone(),
             HashMap::from([(JUNCTION, counted.clone() as Arc<dyn Origin>)]),
-            Arc::new(NoPaths),
+            names.clone(),
             heartbeat,
         );
         let listen = PeerServerConfig {
@@ -181,6 +210,7 @@ impl TestCluster {
             view,
             metrics,
             keeper,
+            names,
             placed: Placed::new(counted, JUNCTION, reads),
             address,
             dir,

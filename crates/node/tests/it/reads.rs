@@ -170,6 +170,7 @@ fn read_of(file: &KnownFile, role: ReadRole, map: u64) -> ReadRequest {
         hops: 0,
         urgency: ReadUrgency::Demand,
         map,
+        copies: None,
     }
 }
 

@@ -14,10 +14,12 @@ pub const CLAIMED_CLUSTER: HeaderName = HeaderName::from_static("forebay-cluster
 pub const CALLED_NODE: HeaderName = HeaderName::from_static("forebay-called");
 
 pub const CHECKSUMS: HeaderName = HeaderName::from_static("forebay-crc32c");
+pub const COPIES: HeaderName = HeaderName::from_static("forebay-copies");
 pub const DEADLINE: HeaderName = HeaderName::from_static("forebay-deadline-ms");
 pub const DISTANCE: HeaderName = HeaderName::from_static("forebay-distance");
 pub const ERROR: HeaderName = HeaderName::from_static("forebay-error");
 pub const HOPS: HeaderName = HeaderName::from_static("forebay-hops");
+pub const HOT: HeaderName = HeaderName::from_static("forebay-hot");
 pub const JUNCTION: HeaderName = HeaderName::from_static("forebay-junction");
 pub const MAP: HeaderName = HeaderName::from_static("forebay-map");
 pub const OUTAGE: HeaderName = HeaderName::from_static("forebay-outage");

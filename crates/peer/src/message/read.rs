@@ -8,6 +8,7 @@ use http::{HeaderMap, Method, Response, StatusCode, header, request, response};
 use types::{BLOCK_SIZE, ByteRange, Distance, FileId, JunctionId, Result, Version};
 
 use super::fields::{self, wrong};
+use super::told_copies::ToldCopies;
 
 /// The most bytes of one READ.
 pub const READ_MAX: u64 = 4 << 20;
@@ -71,6 +72,8 @@ pub struct ReadRequest {
     pub urgency: ReadUrgency,
     /// The number of the map that the asking node goes by.
     pub map: u64,
+    /// `None`: the junction has no rules, or the asking node does not know which one is about the file.
+    pub copies: Option<ToldCopies>,
 }
 
 /// What stands before the bytes of an answer.
@@ -83,6 +86,14 @@ pub struct ReadHead {
     pub distance: Option<Distance>,
     /// The number of the map that the answering node goes by.
     pub map: u64,
+    pub hot: Option<HotStripe>,
+}
+
+/// The stripe is read so much that reads of it are spread over this many of its ranks, for so long from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HotStripe {
+    pub ranks: u8,
+    pub lasts: Duration,
 }
 
 /// The names of a choice on the wire.
@@ -122,6 +133,9 @@ impl ReadRequest {
         if self.reference.len() > REFERENCE_MAX {
             return Err(wrong(format!("a reference of {} bytes", self.reference.len())));
         }
+        if self.copies.is_some_and(|told| !told.is_legal()) {
+            return Err(wrong("a rule that asks for no copies"));
+        }
         if self.hops > HOPS_MAX {
             return Err(wrong(format!("it was handed on {} times; the maps of the nodes differ", self.hops)));
         }
@@ -131,7 +145,7 @@ impl ReadRequest {
     pub(super) fn encode(&self, request: request::Builder) -> Result<request::Builder> {
         self.check()?;
         let (first, last) = (self.range.offset, self.range.end() - 1);
-        Ok(request
+        let request = request
             .method(Method::GET)
             .uri(format!("/v1/bytes/{}/{}", self.file, self.version))
             .header(header::RANGE, format!("bytes={first}-{last}"))
@@ -141,7 +155,11 @@ impl ReadRequest {
             .header(fields::ROLE, self.role.name())
             .header(fields::HOPS, u16::from(self.hops))
             .header(fields::URGENCY, self.urgency.name())
-            .header(fields::MAP, self.map))
+            .header(fields::MAP, self.map);
+        Ok(match &self.copies {
+            None => request,
+            Some(told) => request.header(fields::COPIES, told.write()),
+        })
     }
 
     pub(super) fn decode(parts: &Parts) -> Result<ReadRequest> {
@@ -152,6 +170,10 @@ impl ReadRequest {
         let junction = u32::try_from(fields::number(headers, fields::JUNCTION)?);
         let hops = u8::try_from(fields::number(headers, fields::HOPS)?);
         let reference = fields::from_base64(fields::text(headers, fields::REFERENCE)?, REFERENCE_MAX);
+        let copies = match headers.contains_key(fields::COPIES) {
+            true => Some(copies_in(fields::text(headers, fields::COPIES)?)?),
+            false => None,
+        };
         let request = ReadRequest {
             file,
             version,
@@ -163,6 +185,7 @@ impl ReadRequest {
             hops: hops.unwrap_or(u8::MAX),
             urgency: ReadUrgency::from_name(fields::text(headers, fields::URGENCY)?)?,
             map: fields::number(headers, fields::MAP)?,
+            copies,
         };
         request.check()?;
         Ok(request)
@@ -187,11 +210,18 @@ impl ReadHead {
             .header(fields::CHECKSUMS, sums)
             .header(fields::SERVED_FROM, self.served_from.name())
             .header(fields::MAP, self.map);
-        match self.distance {
+        let answer = match self.distance {
             None => answer,
             Some(far) => {
                 let latency = u64::try_from(far.latency.as_micros()).unwrap_or(u64::MAX);
                 answer.header(fields::DISTANCE, format!("{latency}/{}", far.rate))
+            }
+        };
+        match self.hot {
+            None => answer,
+            Some(hot) => {
+                let lasts = u64::try_from(hot.lasts.as_millis()).unwrap_or(u64::MAX);
+                answer.header(fields::HOT, format!("{}/{lasts}", hot.ranks))
             }
         }
     }
@@ -216,13 +246,22 @@ impl ReadHead {
             true => Some(distance_in(fields::text(headers, fields::DISTANCE)?)?),
             false => None,
         };
+        let hot = match headers.contains_key(fields::HOT) {
+            true => Some(hot_in(fields::text(headers, fields::HOT)?)?),
+            false => None,
+        };
         Ok(ReadHead {
             checksums: sums.ok_or_else(|| wrong(format!("there are not checksums of {blocks} blocks")))?,
             served_from: ServedFrom::from_name(fields::text(headers, fields::SERVED_FROM)?)?,
             distance,
             map: fields::number(headers, fields::MAP)?,
+            hot,
         })
     }
+}
+
+fn copies_in(text: &str) -> Result<ToldCopies> {
+    ToldCopies::read(text).ok_or_else(|| wrong("the copies are not <copies>/<revision of the rules>"))
 }
 
 /// Eight hexadecimal digits for each of so many blocks.
@@ -232,6 +271,15 @@ fn checksums_in(text: &str, blocks: usize) -> Option<Vec<u32>> {
     }
     let sum = |digits: &[u8]| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
     text.as_bytes().chunks_exact(8).map(sum).collect()
+}
+
+/// `<ranks>/<milliseconds>`
+fn hot_in(text: &str) -> Result<HotStripe> {
+    let found = text.split_once('/').and_then(|(ranks, lasts)| {
+        let ranks = u8::try_from(fields::digits(ranks)?).ok()?;
+        Some(HotStripe { ranks, lasts: Duration::from_millis(fields::digits(lasts)?) })
+    });
+    found.ok_or_else(|| wrong("what is hot is not <ranks>/<milliseconds>"))
 }
 
 /// `<microseconds>/<bytes per second>`

@@ -8,6 +8,7 @@ use types::{FileId, JunctionId, NodeId, Result, Version};
 use super::SMALL_BODY_MAX;
 use super::fields::{self, wrong};
 use super::read::REFERENCE_MAX;
+use super::told_copies::ToldCopies;
 
 /// The longest name of a build.
 pub const BUILD_MAX: usize = 64;
@@ -100,6 +101,9 @@ pub struct FilledStripe {
     pub percent: u8,
     #[serde(default)]
     pub reason: FeedReason,
+    /// `None`: the junction has no rules, or the calling node does not know which one is about the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<ToldCopies>,
 }
 
 /// Why a stripe is told: what it may push out at the called node, and whether its version is the file's.
@@ -157,7 +161,10 @@ impl Bounded for ChangeNotice {
 
 impl Bounded for FeedNotice {
     fn is_bounded(&self) -> bool {
-        let fits = |it: &FilledStripe| it.reference.len() <= REFERENCE_MAX && it.percent <= 100;
+        let fits = |it: &FilledStripe| {
+            let is_legal = it.copies.is_none_or(|told| told.is_legal());
+            it.reference.len() <= REFERENCE_MAX && it.percent <= 100 && is_legal
+        };
         self.filled.len() <= FEED_MAX && self.filled.iter().all(fits)
     }
 }

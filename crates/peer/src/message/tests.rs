@@ -45,6 +45,11 @@ impl Dice {
         self.bytes(length).into()
     }
 
+    fn copies(&mut self) -> Option<ToldCopies> {
+        let copies = Some(self.below(17) as u8).filter(|copies| *copies > 0);
+        (self.below(3) > 0).then(|| ToldCopies { revision: self.next(), copies })
+    }
+
     fn read(&mut self) -> ReadRequest {
         let size = self.below(1 << 40) + 1;
         let first = self.below(size.div_ceil(BLOCK_SIZE));
@@ -60,6 +65,7 @@ impl Dice {
             hops: self.below(3) as u8,
             urgency: [ReadUrgency::Demand, ReadUrgency::Ahead, ReadUrgency::Warm][self.below(3) as usize],
             map: self.next(),
+            copies: self.copies(),
         }
     }
 
@@ -98,6 +104,7 @@ impl Dice {
                     stripe: dice.next(),
                     percent: dice.below(101) as u8,
                     reason: [FeedReason::Held, FeedReason::Read, FeedReason::Filled][dice.below(3) as usize],
+                    copies: dice.copies(),
                 };
                 PeerCall::Feed(FeedNotice { filled: (0..filled).map(|_| stripe(self)).collect() })
             }
@@ -135,6 +142,7 @@ fn each_call_is_read_back_and_is_within_the_bounds() {
         stripe: u64::MAX,
         percent: 100,
         reason: FeedReason::Filled,
+        copies: Some(ToldCopies { revision: u64::MAX, copies: Some(u8::MAX) }),
     };
     let feed = FeedNotice { filled: vec![largest; FEED_MAX] };
     assert!(feed.encode().expect("within its bounds").len() <= SMALL_BODY_MAX);
@@ -151,6 +159,11 @@ fn answers_are_read_back() {
             served_from: [ServedFrom::Hit, ServedFrom::Filled, ServedFrom::Origin][dice.below(3) as usize],
             distance: Some(far).filter(|far| far.rate % 3 > 0),
             map: dice.next(),
+            hot: Some(HotStripe {
+                ranks: dice.next() as u8,
+                lasts: Duration::from_millis(dice.below(1 << 40)),
+            })
+            .filter(|hot| hot.ranks % 2 > 0),
         };
         let mut answer = head.encode(&request).body(()).expect("it can be written");
         answer.headers_mut().insert(header::CONTENT_LENGTH, request.range.length.into());
@@ -160,11 +173,12 @@ fn answers_are_read_back() {
         answer.headers_mut().insert(header::CONTENT_LENGTH, (request.range.length + 1).into());
         assert!(ReadHead::decode(&request, answer.headers()).is_err(), "its length is another");
     }
-    let asked =
-        HaveRequest { file: dice.file(), version: dice.version(), size: 1 << 40, first: 3, stripes: 3 };
+    let (file, version) = (dice.file(), dice.version());
+    let asked = HaveRequest { file, version, size: 1 << 40, first: 3, stripes: 3 };
     let blocks = vec![StripeBlocks::of(0..1024), StripeBlocks::default(), StripeBlocks::of(9..388)];
     let percent = vec![100, 0, 37];
-    let answer = HaveAnswer { map: 7, percent, blocks, has_room: true, other: OtherVersion::Held };
+    let other = OtherVersion::Held;
+    let answer = HaveAnswer { map: 7, percent, blocks, has_room: true, other };
     let body = answer.encode(&asked).expect("it is about three stripes");
     assert_eq!(HaveAnswer::decode(&asked, &body).expect("read back"), answer);
     let fewer = HaveRequest { stripes: 2, ..asked };
@@ -223,6 +237,7 @@ fn what_no_read_can_be_is_refused() {
     }
     let wrong = [
         ReadRequest { hops: 3, ..good.clone() },
+        ReadRequest { copies: Some(ToldCopies { revision: 1, copies: Some(0) }), ..good.clone() },
         ReadRequest { reference: vec![0; REFERENCE_MAX + 1].into(), ..good },
     ];
     for wrong in wrong {
@@ -243,7 +258,8 @@ fn decode_all(parts: &Parts, body: &[u8], asked: &ReadRequest, have: &HaveReques
 fn damaged_and_random_messages_never_panic() {
     let mut dice = Dice::new();
     let asked = dice.read();
-    let have = HaveRequest { file: dice.file(), version: dice.version(), size: 1, first: 0, stripes: 1 };
+    let (file, version) = (dice.file(), dice.version());
+    let have = HaveRequest { file, version, size: 1, first: 0, stripes: 1 };
     let alphabet = b"0123456789abcdefABCDEF-/=,. {}[]\":bytes\xff\xe9";
     let mut refused = 0;
     for _ in 0..1500 {

@@ -34,6 +34,7 @@ async fn each_call_arrives_with_the_node_that_made_it() {
         stripe: 77,
         percent: 38,
         reason: FeedReason::Read,
+        copies: None,
     };
     let feed = FeedNotice { filled: vec![stripe; 32] };
     client.feed(feed.clone(), SOON).await.expect("taken");

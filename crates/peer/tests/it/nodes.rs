@@ -139,6 +139,7 @@ pub fn read_of(range: ByteRange, role: ReadRole) -> ReadRequest {
         hops: 1,
         urgency: ReadUrgency::Demand,
         map: MAP,
+        copies: None,
     }
 }
 

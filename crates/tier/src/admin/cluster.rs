@@ -18,7 +18,7 @@ use types::{FileKind, NodeId};
 use super::{Admin, AdminAnswer, Body, Problem, decode, paths};
 use crate::cluster_node::ClusterDesk;
 
-fn desk(admin: &Admin) -> Result<&ClusterDesk, Problem> {
+pub(super) fn desk(admin: &Admin) -> Result<&ClusterDesk, Problem> {
     let alone = "this tier is in no cluster; one that is was started with --cluster etcd://...";
     admin.cluster.as_ref().ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, alone))
 }
@@ -184,6 +184,7 @@ pub async fn placement(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuer
         return Err(Problem::new(StatusCode::BAD_REQUEST, "only a file has stripes; name one"));
     }
     let key = CacheKey { file: stat.node.id, version: stat.version, size: stat.node.attr.size };
+    desk.reads.view.file_copies().meet(stat.node.junction, stat.node.id);
     let stripes = desk.reads.list_stripes(&admin.cache, stat.node.junction, &key).await;
     let Some(stripes) = stripes else {
         let message = "the junction of this file is not spread over the nodes at the moment";

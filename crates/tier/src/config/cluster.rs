@@ -27,6 +27,8 @@ pub struct ClusterTable {
     pub guests: Option<Size>,
     /// Bytes per second that this node takes, and hands out, for copies; `"0"`: none are made.
     pub repair_rate: Option<Size>,
+    /// Bytes per second of one stripe that a node serves to the others before more nodes serve it, too; `"0"`: none do.
+    pub hot_rate: Option<Size>,
     /// No certificates: everybody who reaches the port is believed to be a node. For a lab.
     pub insecure: bool,
     pub etcd: EtcdTable,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use cluster::NodeLabel;
 use coordinator::{EtcdConfig, EtcdTls, EtcdUrl};
-use node::CopyConfig;
+use node::{CopyConfig, HeatConfig};
 use types::Result;
 use vfs::WritePolicy;
 
@@ -28,6 +28,8 @@ pub struct ClusterSettings {
     pub weight: u64,
     /// Bytes per second for copies; 0: none are made.
     pub repair_rate: u64,
+    /// Bytes per second of one stripe, served to other nodes, above which it is hot; 0: none is.
+    pub hot_rate: u64,
 }
 
 impl ClusterSettings {
@@ -49,6 +51,7 @@ impl ClusterSettings {
                 (typed.weight.is_some(), "weight"),
                 (typed.guests.is_some(), "guests"),
                 (typed.repair_rate.is_some(), "repair_rate"),
+                (typed.hot_rate.is_some(), "hot_rate"),
                 (typed.insecure, "insecure"),
             ];
             return match options.iter().find(|(is_typed, _)| *is_typed) {
@@ -95,6 +98,7 @@ impl ClusterSettings {
             label: label.transpose()?.unwrap_or_default(),
             weight: typed.weight.map_or(cache, |weight| weight.0),
             repair_rate: typed.repair_rate.map_or(CopyConfig::default().repair_rate, |rate| rate.0),
+            hot_rate: typed.hot_rate.map_or(HeatConfig::default().rate, |rate| rate.0),
         }))
     }
 

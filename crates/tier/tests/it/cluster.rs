@@ -16,6 +16,7 @@ use testkit::ports::free_port;
 use tier::running::RunningTier;
 use tier::settings::{Overrides, Settings};
 use tier::wire_up;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use types::{ByteRange, ErrorKind, Name, NodeId};
 
 use crate::several::find;
@@ -251,6 +252,97 @@ async fn what_a_node_cannot_be_in_a_cluster_is_refused_in_one_line() {
         stage.authority = ours;
         let twice = refused(stage.serve(2, "[cluster]\nnode = \"n1\"\n").await);
         assert!(twice.contains("has that name"), "{twice}");
+        stage.stop().await;
+    })
+    .await;
+}
+
+/// A request to a node's operator's interface, as the commands make it.
+async fn ask(node: &ServedNode, call: &str, body: &str) -> (u16, serde_json::Value) {
+    let socket = node.running.admin().dir.join("admin.sock");
+    let mut stream = tokio::net::UnixStream::connect(socket).await.expect("it listens");
+    let head = "HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json";
+    let request = format!("{call} {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("answered");
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let json = answer.split_once("\r\n\r\n").expect("a body").1;
+    (status, serde_json::from_str(json).unwrap_or_else(|e| panic!("{answer}: {e}")))
+}
+
+async fn set_copies(node: &ServedNode, path: &str, copies: serde_json::Value) -> (u16, serde_json::Value) {
+    let body = serde_json::json!({ "path": path, "copies": copies });
+    ask(node, "POST /v1/copies", &body.to_string()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_of_a_directory_are_set_at_one_node_and_made_by_all() {
+    with_etcd("copies_of_a_directory_are_set_at_one_node_and_made_by_all", 1, async |etcd| {
+        let stage = Stage::make(etcd, 3).await;
+        std::fs::create_dir(stage.far().join("hero shot")).expect("made");
+        let names = ["one", "two", "three", "four"];
+        for name in names {
+            stage.write(&format!("hero shot/{name}"), MIB);
+            stage.write(name, MIB);
+        }
+        // All of it is read through one node, before there is a rule.
+        let client = &stage.nodes[0].client;
+        let hero = find(client, "hero shot").await;
+        for name in names {
+            let below = Name::new(name.as_bytes().to_vec()).expect("a name");
+            let file = client.lookup(&hero.reference, &below).await.expect("there");
+            client.read(&file.reference, file.version, ByteRange::new(0, MIB as u64)).await.expect("read");
+            read(client, name).await;
+        }
+        let told = ask(&stage.nodes[2], "GET /v1/copies?path=/hero%20shot", "").await;
+        assert_eq!(
+            (told.0, &told.1["copies"], &told.1["rule"]),
+            (200, &1.into(), &serde_json::Value::Null),
+            "{told:?}"
+        );
+        let (status, told) = set_copies(&stage.nodes[1], "/hero%20shot/", 3.into()).await;
+        assert_eq!(
+            (status, &told["copies"], &told["nodes"], &told["heard"]),
+            (200, &3.into(), &3.into(), &true.into()),
+            "{told}"
+        );
+        let begun = Instant::now();
+        loop {
+            let mut whole = 0;
+            for name in names {
+                let call = format!("GET /v1/placement?path=/hero%20shot/{name}");
+                let (_, told) = ask(&stage.nodes[2], &call, "").await;
+                let copies = told["stripes"][0]["copies"].as_array().cloned().unwrap_or_default();
+                whole += copies.iter().filter(|copy| copy["percent"] == 100).count();
+            }
+            if whole == 3 * names.len() {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "only {whole} copies");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert_eq!(stage.far_bytes(), 2 * (names.len() * MIB) as u64, "from the store once");
+        let (_, plain) = ask(&stage.nodes[2], "GET /v1/placement?path=/one", "").await;
+        assert_eq!(plain["stripes"][0]["copies"].as_array().map(Vec::len), Some(1), "{plain}");
+        // The deepest rule counts; what is taken back is gone at all nodes.
+        set_copies(&stage.nodes[0], "/hero%20shot/one", 2.into()).await;
+        let (_, told) = ask(&stage.nodes[0], "GET /v1/copies?path=/hero%20shot/one", "").await;
+        assert_eq!((&told["copies"], &told["rule"]), (&2.into(), &"/hero%20shot/one".into()), "{told}");
+        let (_, told) = set_copies(&stage.nodes[0], "/hero%20shot", serde_json::Value::Null).await;
+        assert_eq!((&told["copies"], told["rules"].as_array().map(Vec::len)), (&1.into(), Some(1)), "{told}");
+        // What cannot be meant is refused with a sentence.
+        for (path, copies, expected, word) in [
+            ("/hero%20shot/nobody", 2, 404, "nobody"),
+            ("hero", 2, 400, "from the root"),
+            ("/one", 17, 400, "1 to 16"),
+        ] {
+            let (status, told) = set_copies(&stage.nodes[0], path, copies.into()).await;
+            assert!(
+                status == expected && told["error"].as_str().is_some_and(|e| e.contains(word)),
+                "{status} {told}"
+            );
+        }
         stage.stop().await;
     })
     .await;
