@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use node::{FromLabels, HeatConfig, ReadFrom};
+use node::{CopyConfig, FromLabels, HeatConfig, ReadFrom};
 
 use crate::copies::{bytes_of, until};
 use crate::nodes::*;
@@ -13,7 +13,8 @@ const WINDOW: Duration = Duration::from_millis(500);
 
 /// Five nodes whose gateways keep nothing, so that all that they read is asked of others.
 async fn cluster(rate: u64) -> TestCluster {
-    let setup = Setup { nodes: 5, guests_max: Some(0), readahead_max: 0, ..Setup::default() };
+    let copying = Some(CopyConfig::default());
+    let setup = Setup { nodes: 5, copying, guests_max: Some(0), readahead_max: 0, ..Setup::default() };
     let cluster = TestCluster::start(setup).await;
     let heat = HeatConfig { rate, window: WINDOW };
     cluster.nodes.iter().for_each(|node| node.view.set_heat(heat));
