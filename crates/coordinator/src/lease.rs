@@ -91,7 +91,9 @@ impl Lease {
     /// As the clock says now, which goes on while the machine sleeps: a process that was stopped learns from this, before any
     /// task has run, that its lease may have ended.
     pub fn state(&self) -> LeaseState {
-        match *self.states.borrow() {
+        // Copied: the keeper may tell the next state while it is asked, under a lock of its own.
+        let told = *self.states.borrow();
+        match told {
             LeaseState::Held if self.keeper.remaining().is_zero() => LeaseState::Doubtful,
             state => state,
         }
@@ -100,7 +102,8 @@ impl Lease {
     /// How long the lease lasts at least, counted from when the last keepalive that was answered was sent. It is a hint: etcd may end
     /// a lease earlier.
     pub fn remaining(&self) -> Duration {
-        match *self.states.borrow() {
+        let told = *self.states.borrow();
+        match told {
             LeaseState::Lost => Duration::ZERO,
             _ => self.keeper.remaining(),
         }
@@ -118,5 +121,39 @@ impl Lease {
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} ({:?}, {:?} left)", self.id, self.state(), self.remaining())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Tells a state whenever it is asked.
+    struct TellingKeeper(watch::Sender<LeaseState>);
+
+    #[async_trait]
+    impl LeaseKeeper for TellingKeeper {
+        fn remaining(&self) -> Duration {
+            self.0.send_replace(LeaseState::Lost);
+            Duration::ZERO
+        }
+
+        async fn revoke(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_keeper_may_tell_a_state_while_it_is_asked_for_one() {
+        let (told, states) = watch::channel(LeaseState::Held);
+        let (stop, _stopped) = oneshot::channel();
+        let keeper = Arc::new(TellingKeeper(told));
+        let lease = Lease::new(LeaseId(1), Duration::from_secs(1), states, keeper, stop);
+        let (answers, answered) = mpsc::channel();
+        std::thread::spawn(move || answers.send((lease.state(), lease.remaining())));
+        let answer = answered.recv_timeout(Duration::from_secs(20)).expect("it waits for itself");
+        assert_eq!(answer, (LeaseState::Doubtful, Duration::ZERO));
     }
 }
