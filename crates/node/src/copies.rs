@@ -4,9 +4,9 @@
 //! - [`CopyKeeper`] (this file): runs the three tasks below, and tells what is missing ([`UnderReplicated`]).
 //! - `books.rs`: what the tasks, the reads of this node and its answers to others share.
 //! - `feeder.rs`: tells other nodes what they lack. `fill_ring.rs` (pure): the stripes that were filled here; `outbox.rs` (pure):
-//!   what each node is about to be told.
-//! - `puller.rs`: copies what this node lacks from those that told it. `pull_queue.rs` (pure): which is next; `repair_bucket.rs`
-//!   (pure): how fast.
+//!   what each node is about to be told; `feed_pace.rs` (pure): who is told now, and who is waited for.
+//! - `puller.rs`: copies what this node lacks from those that told it. `pull_queue.rs` (pure): which is next, and from whom;
+//!   `repair_bucket.rs` (pure): how fast.
 //! - `scanner.rs`: walks over all that the cache holds, and looks again at what was incomplete. `look.rs` asks the nodes that keep a
 //!   stripe what they have of it; `standing.rs` (pure): what follows from their answers; `ledger.rs` (pure): what is missing.
 //! - `known_files.rs`: which junction a file is of, over restarts.
@@ -19,10 +19,12 @@
 //!
 //! Invariants: a copy never comes from the far origin, for a READ as holder asks nobody. The reference of a file is not needed for
 //! it. Bytes were checked before they are kept. A copy that no reader asked for takes free room alone, and never the place of a
-//! version that was read. Each queue is bounded, and what does not fit is found by a later look. A stripe is counted by one node,
+//! version that was read. Each queue is bounded, and what does not fit is found by a later look. A node that is slow holds up
+//! neither what others are told nor what is copied from others. A stripe is counted by one node,
 //! the first in the order of ranks that has all that there is of it. Begin with `standing.rs`.
 
 mod books;
+mod feed_pace;
 mod feeder;
 mod fill_ring;
 mod known_files;

@@ -25,6 +25,8 @@ use crate::view::ClusterView;
 const FILES_MAX: usize = 1 << 22;
 /// Stripes that wait to be copied here.
 const PULLS_MAX: usize = 1 << 16;
+/// Stripes that are copied here from one node at once.
+const PULLS_PER_SOURCE: usize = 4;
 /// Feeds that wait for one node.
 const FEEDS_MAX: usize = 1 << 13;
 /// Incomplete stripes that are known one by one.
@@ -37,7 +39,7 @@ const BURST: u64 = 1 << 20;
 pub struct CopyBooks {
     begun: Instant,
     rate: u64,
-    known: Mutex<KnownFiles>,
+    known: KnownFiles,
     fills: Mutex<FillRing>,
     outbox: Mutex<Outbox>,
     pulls: Mutex<PullQueue>,
@@ -59,10 +61,10 @@ impl CopyBooks {
         CopyBooks {
             begun: Instant::now(),
             rate: config.repair_rate,
-            known: Mutex::new(KnownFiles::new(FILES_MAX, stored)),
+            known: KnownFiles::new(FILES_MAX, stored),
             fills: Mutex::new(FillRing::new(config.fills_max)),
             outbox: Mutex::new(Outbox::new(FEEDS_MAX)),
-            pulls: Mutex::new(PullQueue::new(PULLS_MAX)),
+            pulls: Mutex::new(PullQueue::new(PULLS_MAX, PULLS_PER_SOURCE)),
             ledger: Mutex::new(CopyLedger::new(INCOMPLETE_MAX, config.alarm_after)),
             taken: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
             sent: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
@@ -76,8 +78,8 @@ impl CopyBooks {
         self.begun.elapsed()
     }
 
-    pub fn known(&self) -> MutexGuard<'_, KnownFiles> {
-        lock(&self.known)
+    pub fn known(&self) -> &KnownFiles {
+        &self.known
     }
 
     pub fn fills(&self) -> MutexGuard<'_, FillRing> {
@@ -121,12 +123,9 @@ impl CopyBooks {
         if from == view.own() || !is_in_file || !placement.keeps(stripe, view.own(), copies) {
             return;
         }
-        {
-            let mut known = self.known();
-            match told.reason {
-                FeedReason::Filled => known.learn_read(told.file, told.junction, told.version),
-                FeedReason::Read | FeedReason::Held => known.learn(told.file, told.junction),
-            }
+        match told.reason {
+            FeedReason::Filled => self.known.learn_read(told.file, told.junction, told.version),
+            FeedReason::Read | FeedReason::Held => self.known.learn(told.file, told.junction),
         }
         let job = PullJob {
             stripe: HeldStripe {

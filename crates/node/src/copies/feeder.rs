@@ -1,5 +1,6 @@
 //! Tells the other nodes that keep a stripe what they lack of it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use cluster::Stripe;
 use peer::message::{FeedNotice, FeedReason, FilledStripe, StripeBlocks, ToldCopies};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use types::NodeId;
 
+use crate::copies::feed_pace::FeedPace;
 use crate::copies::fill_ring::NotedFill;
 use crate::copies::{CopyBooks, HeldStripe, percent_of};
 use crate::reads::ClusterReads;
@@ -27,34 +30,51 @@ pub struct CopyFeeder {
     pub books: Arc<CopyBooks>,
 }
 
+/// FEEDs under way, one for each node at most.
+#[derive(Default)]
+struct FeedCalls {
+    tasks: JoinSet<bool>,
+    called: HashMap<tokio::task::Id, NodeId>,
+    pace: FeedPace,
+}
+
 impl CopyFeeder {
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut calls = FeedCalls::default();
         loop {
             tokio::select! {
                 () = tokio::time::sleep(TICK) => {}
+                Some(ended) = calls.tasks.join_next_with_id() => self.ended(&mut calls, ended),
                 _ = stop.wait_for(|stop| *stop) => return,
             }
             tokio::select! {
-                () = self.round() => {}
+                () = self.round(&mut calls) => {}
                 _ = stop.wait_for(|stop| *stop) => return,
             }
         }
     }
 
-    /// All that is due by now.
-    async fn round(&self) {
+    /// All that is due by now, as long as the nodes that are well keep up. One that is slow is not waited for: what has no room in
+    /// its outbox is dropped.
+    async fn round(&self, calls: &mut FeedCalls) {
         let until = self.books.now().saturating_sub(SETTLE);
-        loop {
+        self.send(calls);
+        while !self.is_held_up(calls) {
             let fills = self.books.fills().take(until, ROUND);
             let is_last = fills.len() < ROUND;
             for fill in fills {
                 self.address(fill).await;
             }
-            self.send().await;
+            self.send(calls);
             if is_last {
                 return;
             }
         }
+    }
+
+    fn is_held_up(&self, calls: &FeedCalls) -> bool {
+        let now = self.books.now();
+        calls.pace.in_flight().chain(self.books.outbox().nodes()).any(|node| calls.pace.holds_up(node, now))
     }
 
     /// Puts a fill into the outbox for each of the nodes that keep the stripe.
@@ -86,25 +106,31 @@ impl CopyFeeder {
         }
     }
 
-    async fn send(&self) {
-        loop {
-            let calls = self.books.outbox().take();
-            if calls.is_empty() {
-                return;
+    /// Tells each node that is not being told already.
+    fn send(&self, calls: &mut FeedCalls) {
+        let view = &self.reads.view;
+        let map = view.map();
+        calls.pace.retain(|node| map.node(node).is_some());
+        let feeds = self.books.outbox().take(|node| calls.pace.may_call(node));
+        for (node, filled) in feeds {
+            if view.is_passed_over(node) {
+                continue;
             }
-            let mut under_way = JoinSet::new();
-            for (node, filled) in calls {
-                if self.reads.view.is_passed_over(node) {
-                    continue;
-                }
-                let Some(client) = self.reads.peers.client(node) else { continue };
-                under_way.spawn(async move {
-                    if let Err(e) = client.feed(FeedNotice { filled }, DEADLINE).await {
-                        tracing::debug!(%node, "tell a node what it lacks: {e}");
-                    }
-                });
-            }
-            while under_way.join_next().await.is_some() {}
+            let Some(client) = self.reads.peers.client(node) else { continue };
+            calls.pace.began(node, self.books.now());
+            let told = async move {
+                let told = client.feed(FeedNotice { filled }, DEADLINE).await;
+                told.inspect_err(|e| tracing::debug!(%node, "tell a node what it lacks: {e}")).is_ok()
+            };
+            let task = calls.tasks.spawn(told).id();
+            calls.called.insert(task, node);
+        }
+    }
+
+    fn ended(&self, calls: &mut FeedCalls, ended: Result<(tokio::task::Id, bool), tokio::task::JoinError>) {
+        let (task, was_told) = ended.unwrap_or_else(|e| (e.id(), false));
+        if let Some(node) = calls.called.remove(&task) {
+            calls.pace.ended(node, was_told, self.books.now());
         }
     }
 }

@@ -12,6 +12,8 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use peer::message::OtherVersion;
 use peer::message::checksum::block_checksum;
@@ -21,16 +23,29 @@ const RECORD: usize = 24;
 /// Of a file that is read. A longer one is not of ours.
 const INDEX_MAX: u64 = 256 << 20;
 
+/// Parts of what is known, each with a lock of its own.
+const SHARDS: usize = 256;
+
+/// Shared by all that learn of files or ask for them. What takes time, as a walk's end or an index that is written whole, goes over
+/// one shard after the other and belongs on a thread that may block: whoever asks for a file meanwhile waits for one shard at most,
+/// a 256th of all.
 #[derive(Debug)]
 pub struct KnownFiles {
     max: usize,
-    files: HashMap<FileId, KnownFile>,
+    shards: Vec<Mutex<KnownShard>>,
+    /// Files that are known.
+    count: AtomicUsize,
     /// Counts walks over the cache.
-    round: u32,
+    round: AtomicU32,
+    /// Records on disk.
+    records: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct KnownShard {
+    files: HashMap<FileId, KnownFile>,
     /// Not yet on disk.
     fresh: Vec<(FileId, JunctionId)>,
-    /// Records on disk.
-    records: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,47 +67,63 @@ pub enum IndexChange {
 }
 
 impl KnownFiles {
-    /// `stored`: what the file on disk says. No more than `max` files are known; a walk makes room.
+    /// `stored`: what the file on disk says. About `max` files are known at most; a walk makes room.
     pub fn new(max: usize, stored: &[u8]) -> KnownFiles {
-        let records = stored.chunks_exact(RECORD).filter_map(read_record).take(max);
-        let known = |(file, junction)| (file, KnownFile { junction, round: 0, read: None });
-        let files: HashMap<FileId, KnownFile> = records.map(known).collect();
-        // More than there are: the first change writes it whole.
-        KnownFiles { max, files, round: 1, fresh: Vec::new(), records: usize::MAX }
+        let known = KnownFiles {
+            max,
+            shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
+            count: AtomicUsize::new(0),
+            round: AtomicU32::new(1),
+            // More than there are: the first change writes it whole.
+            records: AtomicUsize::new(usize::MAX),
+        };
+        for (file, junction) in stored.chunks_exact(RECORD).filter_map(read_record).take(max) {
+            let before = known.shard(file).files.insert(file, KnownFile { junction, round: 0, read: None });
+            known.count.fetch_add(usize::from(before.is_none()), Ordering::Relaxed);
+        }
+        known
+    }
+
+    fn shard(&self, file: FileId) -> MutexGuard<'_, KnownShard> {
+        // Ids are hashes: their last bytes are spread evenly.
+        lock(&self.shards[usize::from(file.0[15]) % SHARDS])
     }
 
     #[cfg(test)]
     fn junction(&self, file: FileId) -> Option<JunctionId> {
-        self.files.get(&file).map(|known| known.junction)
+        self.shard(file).files.get(&file).map(|known| known.junction)
     }
 
     /// The version that was asked for last since the node was started.
     pub fn read_version(&self, file: FileId) -> Option<Version> {
-        self.files.get(&file).and_then(|known| known.read)
+        self.shard(file).files.get(&file).and_then(|known| known.read)
     }
 
-    pub fn learn(&mut self, file: FileId, junction: JunctionId) {
-        let is_full = self.files.len() >= self.max;
-        match self.files.get_mut(&file) {
-            Some(known) if known.junction == junction => {}
-            Some(known) => {
-                known.junction = junction;
-                self.fresh.push((file, junction));
-            }
-            None if is_full => {}
-            None => {
-                self.files.insert(file, KnownFile { junction, round: self.round + 1, read: None });
-                self.fresh.push((file, junction));
-            }
-        }
+    pub fn learn(&self, file: FileId, junction: JunctionId) {
+        self.learn_in(&mut self.shard(file), file, junction);
     }
 
     /// As [`KnownFiles::learn`]; `version` was asked for, and is there.
-    pub fn learn_read(&mut self, file: FileId, junction: JunctionId, version: Version) {
-        self.learn(file, junction);
-        if let Some(known) = self.files.get_mut(&file) {
+    pub fn learn_read(&self, file: FileId, junction: JunctionId, version: Version) {
+        let mut shard = self.shard(file);
+        self.learn_in(&mut shard, file, junction);
+        if let Some(known) = shard.files.get_mut(&file) {
             known.read = Some(version);
         }
+    }
+
+    fn learn_in(&self, shard: &mut KnownShard, file: FileId, junction: JunctionId) {
+        match shard.files.get_mut(&file) {
+            Some(known) if known.junction == junction => return,
+            Some(known) => known.junction = junction,
+            None if self.count.load(Ordering::Relaxed) >= self.max => return,
+            None => {
+                let round = self.round.load(Ordering::Relaxed) + 1;
+                shard.files.insert(file, KnownFile { junction, round, read: None });
+                self.count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        shard.fresh.push((file, junction));
     }
 
     /// What a node that is asked about `version` says of others that it holds.
@@ -106,38 +137,59 @@ impl KnownFiles {
     }
 
     /// The walk has met the file. Returns its junction.
-    pub fn met(&mut self, file: FileId) -> Option<JunctionId> {
-        let known = self.files.get_mut(&file)?;
-        known.round = self.round;
+    pub fn met(&self, file: FileId) -> Option<JunctionId> {
+        let mut shard = self.shard(file);
+        let known = shard.files.get_mut(&file)?;
+        known.round = self.round.load(Ordering::Relaxed);
         Some(known.junction)
     }
 
-    /// The walk has met all that is here: files that it did not meet are forgotten. The next one begins.
-    pub fn end_walk(&mut self) {
-        self.files.retain(|_, known| known.round >= self.round);
-        self.round += 1;
+    /// The walk has met all that is here: files that it did not meet are forgotten. The next one begins. Takes long.
+    pub fn end_walk(&self) {
+        let round = self.round.load(Ordering::Relaxed);
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let before = shard.files.len();
+            shard.files.retain(|_, known| known.round >= round);
+            self.count.fetch_sub(before - shard.files.len(), Ordering::Relaxed);
+        }
+        self.round.store(round + 1, Ordering::Relaxed);
     }
 
-    /// What is to be written since the last call, if anything is.
-    pub fn change(&mut self) -> Option<IndexChange> {
-        let many = self.files.len().saturating_mul(2).saturating_add(1024);
-        if self.records.saturating_add(self.fresh.len()) > many {
-            self.records = self.files.len();
-            self.fresh.clear();
-            let all = self.files.iter().flat_map(|(file, known)| write_record(*file, known.junction));
-            return Some(IndexChange::Replace(all.collect()));
+    /// What is to be written since the last call, if anything is. Takes long.
+    pub fn change(&self) -> Option<IndexChange> {
+        let fresh: usize = self.shards.iter().map(|shard| lock(shard).fresh.len()).sum();
+        let many = self.count.load(Ordering::Relaxed).saturating_mul(2).saturating_add(1024);
+        let is_whole = self.records.load(Ordering::Relaxed).saturating_add(fresh) > many;
+        let mut bytes = Vec::new();
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            // What is learnt of a shard after this is fresh again.
+            let fresh = std::mem::take(&mut shard.fresh);
+            if is_whole {
+                let all = shard.files.iter();
+                bytes.extend(all.flat_map(|(file, known)| write_record(*file, known.junction)));
+            } else {
+                bytes.extend(fresh.into_iter().flat_map(|(file, junction)| write_record(file, junction)));
+            }
         }
-        let fresh = std::mem::take(&mut self.fresh);
-        self.records += fresh.len();
-        let bytes: Vec<u8> =
-            fresh.into_iter().flat_map(|(file, junction)| write_record(file, junction)).collect();
+        let written = bytes.len() / RECORD;
+        if is_whole {
+            self.records.store(written, Ordering::Relaxed);
+            return Some(IndexChange::Replace(bytes));
+        }
+        self.records.fetch_add(written, Ordering::Relaxed);
         (!bytes.is_empty()).then_some(IndexChange::Append(bytes))
     }
 
     /// The last change was not written: the next one writes all.
-    pub fn not_written(&mut self) {
-        self.records = usize::MAX;
+    pub fn not_written(&self) {
+        self.records.store(usize::MAX, Ordering::Relaxed);
     }
+}
+
+fn lock(shard: &Mutex<KnownShard>) -> MutexGuard<'_, KnownShard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn checksum_of(file: FileId, junction: &[u8]) -> u32 {
@@ -163,34 +215,45 @@ fn read_record(record: &[u8]) -> Option<(FileId, JunctionId)> {
 
 /// The file of the index. What fails is told by whoever calls; the worst is that junctions have to be learnt again.
 #[derive(Clone, Debug)]
-pub struct IndexFile(PathBuf);
+pub struct IndexFile {
+    path: PathBuf,
+    /// Held by the one who writes: what was learnt later is written later.
+    writing: Arc<Mutex<()>>,
+}
 
 impl IndexFile {
     pub fn new(path: &Path) -> IndexFile {
-        IndexFile(path.to_owned())
+        IndexFile { path: path.to_owned(), writing: Arc::default() }
     }
 
     pub fn read(&self) -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        match File::open(&self.0).and_then(|file| file.take(INDEX_MAX).read_to_end(&mut bytes)) {
+        match File::open(&self.path).and_then(|file| file.take(INDEX_MAX).read_to_end(&mut bytes)) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
             read => read.map(|_| bytes),
         }
     }
 
+    /// Writes what was learnt since the last time. Takes long.
+    pub fn write_news(&self, known: &KnownFiles) -> std::io::Result<()> {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(change) = known.change() else { return Ok(()) };
+        self.write(&change).inspect_err(|_| known.not_written())
+    }
+
     /// A file that is replaced is there whole, in its old or its new form.
-    pub fn write(&self, change: &IndexChange) -> std::io::Result<()> {
+    fn write(&self, change: &IndexChange) -> std::io::Result<()> {
         match change {
             IndexChange::Append(bytes) => {
-                let mut file = std::fs::OpenOptions::new().append(true).open(&self.0)?;
+                let mut file = std::fs::OpenOptions::new().append(true).open(&self.path)?;
                 file.write_all(bytes)
             }
             IndexChange::Replace(bytes) => {
-                let new = self.0.with_extension("new");
+                let new = self.path.with_extension("new");
                 let mut file = cache::private_file(&new)?;
                 file.write_all(bytes)?;
                 file.sync_all()?;
-                std::fs::rename(new, &self.0)
+                std::fs::rename(new, &self.path)
             }
         }
     }
@@ -212,7 +275,7 @@ mod tests {
     fn junctions_are_known_after_a_restart_and_a_damaged_record_costs_itself_alone() {
         let dir = tempfile::tempdir().expect("a directory");
         let index = IndexFile::new(&dir.path().join("FILES"));
-        let mut known = KnownFiles::new(100, &index.read().expect("nothing is there yet"));
+        let known = KnownFiles::new(100, &index.read().expect("nothing is there yet"));
         (0..10).for_each(|n| known.learn(file(n), if n < 5 { ONE } else { TWO }));
         known.learn_read(file(3), ONE, VERSION);
         index.write(&known.change().expect("there is something")).expect("written");
@@ -229,10 +292,11 @@ mod tests {
         }
         assert_eq!(again.junction(file(0)), Some(TWO), "the last word counts");
         assert_eq!(again.read_version(file(3)), None, "that was another run");
-        stored[10 * RECORD] ^= 1;
+        // The last one, of the file that was learnt last in the order of shards.
+        stored[11 * RECORD] ^= 1;
         stored.push(9);
         let damaged = KnownFiles::new(100, &stored);
-        assert_eq!((damaged.files.len(), damaged.junction(file(50))), (10, None));
+        assert_eq!((damaged.count.load(Ordering::Relaxed), damaged.junction(file(50))), (10, None));
     }
 
     #[test]
@@ -241,20 +305,19 @@ mod tests {
         let index = IndexFile::new(&dir.path().join("FILES"));
         let whole: Vec<u8> = (0..3).flat_map(|n| write_record(file(n), ONE)).collect();
         std::fs::write(dir.path().join("FILES"), &whole[..2 * RECORD + 5]).expect("written");
-        let mut known = KnownFiles::new(100, &index.read().expect("read"));
+        let known = KnownFiles::new(100, &index.read().expect("read"));
         known.learn(file(9), TWO);
         index.write(&known.change().expect("there is something")).expect("written");
         known.learn(file(10), TWO);
         index.write(&known.change().expect("there is something")).expect("written");
         let again = KnownFiles::new(100, &index.read().expect("read"));
-        let mut files: Vec<u8> = again.files.keys().map(|file| file.0[0]).collect();
-        files.sort_unstable();
+        let files: Vec<u8> = (0..=255).filter(|n| again.junction(file(*n)).is_some()).collect();
         assert_eq!(files, [0, 1, 9, 10]);
     }
 
     #[test]
     fn files_that_a_walk_does_not_meet_are_forgotten_and_make_room() {
-        let mut known = KnownFiles::new(4, &[]);
+        let known = KnownFiles::new(4, &[]);
         (0..9).for_each(|n| known.learn(file(n), ONE));
         assert_eq!(known.junction(file(8)), None, "it is bounded");
         known.end_walk();
@@ -269,7 +332,7 @@ mod tests {
 
     #[test]
     fn an_index_of_files_that_are_gone_is_written_anew() {
-        let mut known = KnownFiles::new(100_000, &[]);
+        let known = KnownFiles::new(100_000, &[]);
         let id = |n: u32| FileId(u128::from(n).to_be_bytes());
         (0..5000).for_each(|n| known.learn(id(n), ONE));
         assert!(matches!(known.change(), Some(IndexChange::Replace(bytes)) if bytes.len() == 5000 * RECORD));
@@ -285,12 +348,39 @@ mod tests {
 
     #[test]
     fn of_versions_the_one_that_was_asked_for_since_the_start_counts() {
-        let (other, mut known) = (Version([8; 16]), KnownFiles::new(9, &[]));
+        let (other, known) = (Version([8; 16]), KnownFiles::new(9, &[]));
         known.learn(file(1), ONE);
         assert_eq!(known.other_version(file(1), VERSION, &[VERSION]), OtherVersion::None);
         assert_eq!(known.other_version(file(1), VERSION, &[other]), OtherVersion::Held);
         known.learn_read(file(1), ONE, VERSION);
         assert_eq!(known.other_version(file(1), VERSION, &[other]), OtherVersion::None);
         assert_eq!(known.other_version(file(1), other, &[]), OtherVersion::Read);
+    }
+
+    #[test]
+    fn whoever_asks_waits_for_one_shard_at_most() {
+        let known = KnownFiles::new(100_000, &[]);
+        (0..200).for_each(|n| known.learn(file(n), ONE));
+        // As one that takes long.
+        let busy = known.shard(file(250));
+        std::thread::scope(|scope| {
+            let ends = scope.spawn(|| {
+                known.end_walk();
+                known.end_walk();
+                known.change()
+            });
+            let (told, hears) = std::sync::mpsc::channel();
+            let known = &known;
+            scope.spawn(move || {
+                known.learn_read(file(201), TWO, VERSION);
+                told.send(known.read_version(file(201))).expect("somebody hears it");
+            });
+            let heard = hears.recv_timeout(std::time::Duration::from_secs(10));
+            let is_stuck = !ends.is_finished();
+            drop(busy);
+            assert_eq!(heard, Ok(Some(VERSION)));
+            assert!(is_stuck, "the walk's end waits for the shard that is busy");
+            assert!(matches!(ends.join(), Ok(Some(IndexChange::Replace(_)))));
+        });
     }
 }

@@ -28,13 +28,18 @@ impl Outbox {
         has_room
     }
 
-    /// As much for each node as one call takes.
-    pub fn take(&mut self) -> Vec<(NodeId, Vec<FilledStripe>)> {
+    /// The nodes for which there is something.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.feeds.keys().copied()
+    }
+
+    /// As much as one call takes, for each node that may be called now.
+    pub fn take(&mut self, may_call: impl Fn(NodeId) -> bool) -> Vec<(NodeId, Vec<FilledStripe>)> {
         let one = |(node, feeds): (&NodeId, &mut VecDeque<FilledStripe>)| {
             let end = feeds.len().min(FEED_MAX);
             (*node, feeds.drain(..end).collect())
         };
-        let taken = self.feeds.iter_mut().map(one).collect();
+        let taken = self.feeds.iter_mut().filter(|(node, _)| may_call(**node)).map(one).collect();
         self.feeds.retain(|_, feeds| !feeds.is_empty());
         taken
     }
@@ -53,7 +58,7 @@ mod tests {
         assert!(outbox.put(NodeId(2), feed(7)), "others have room of their own");
         let mut taken: HashMap<NodeId, Vec<u64>> = HashMap::new();
         loop {
-            let calls = outbox.take();
+            let calls = outbox.take(|_| true);
             if calls.is_empty() {
                 break;
             }
@@ -64,5 +69,18 @@ mod tests {
         }
         assert_eq!(taken[&NodeId(1)], (0..100).collect::<Vec<_>>());
         assert_eq!(taken[&NodeId(2)], [7]);
+    }
+
+    #[test]
+    fn what_is_for_a_node_that_is_not_called_now_stays_and_holds_up_nobody() {
+        let mut outbox = Outbox::new(100);
+        (0..3).for_each(|n| assert!(outbox.put(NodeId(1), feed(n)) && outbox.put(NodeId(2), feed(n))));
+        let taken = outbox.take(|node| node == NodeId(2));
+        assert_eq!(
+            taken.iter().map(|(node, feeds)| (*node, feeds.len())).collect::<Vec<_>>(),
+            [(NodeId(2), 3)]
+        );
+        assert_eq!(outbox.nodes().collect::<Vec<_>>(), [NodeId(1)]);
+        assert_eq!(outbox.take(|_| true)[0].1.len(), 3);
     }
 }

@@ -19,8 +19,8 @@ use crate::copies::standing::may_replace;
 use crate::copies::{CopyBooks, HeldStripe};
 use crate::reads::ClusterReads;
 
-/// Stripes that are copied at once: a node that is slow holds up one of them.
-const AT_ONCE: usize = 4;
+/// Stripes that are copied at once, of which one source has a third at most (`books.rs`).
+const AT_ONCE: usize = 12;
 /// Blocks of one READ: 1 MiB.
 const READ_BLOCKS: u64 = 16;
 const TICK: Duration = Duration::from_millis(250);

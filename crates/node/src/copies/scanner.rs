@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use types::JunctionId;
 
-use crate::copies::known_files::{IndexChange, IndexFile};
+use crate::copies::known_files::IndexFile;
 use crate::copies::look::StripeLook;
 
 /// A walk begins at least so long after the last one has ended.
@@ -171,12 +171,20 @@ impl Scanner {
         self.look_at(looks, true).await;
         self.circle.step(held.next);
         if self.circle.is_over {
-            books.known().end_walk();
+            self.forget_unmet().await;
             books.ledger().end_walk();
             self.look.reads.metrics.unknown_files.set(self.unknown);
             self.look.reads.metrics.walks.inc();
             self.walked_at = books.now();
             self.pause.walked(books.unruled.swap(false, Ordering::Relaxed));
+        }
+    }
+
+    /// On a thread that may block: there may be millions of files.
+    async fn forget_unmet(&self) {
+        let books = self.look.books.clone();
+        if let Err(e) = tokio::task::spawn_blocking(move || books.known().end_walk()).await {
+            tracing::warn!("forget the files that are gone: {e}");
         }
     }
 
@@ -241,11 +249,10 @@ impl Scanner {
         let Some(index) = self.index.clone() else { return };
         let now = self.look.books.now();
         self.write_at = now + WRITE;
-        let Some(change) = self.look.books.known().change() else { return };
-        let write = move |change: IndexChange| index.write(&change);
-        let written = tokio::task::spawn_blocking(move || write(change)).await;
-        if let Ok(Err(e)) = written {
-            self.look.books.known().not_written();
+        let books = self.look.books.clone();
+        // On a thread that may block, all of it: there may be millions of files.
+        let write = move || index.write_news(books.known());
+        if let Ok(Err(e)) = tokio::task::spawn_blocking(write).await {
             self.write_at = now + WRITE_AGAIN;
             if !is_last {
                 tracing::warn!(

@@ -5,5 +5,7 @@ mod copies;
 mod file_copies;
 mod guests;
 mod hot;
+mod held;
 mod nodes;
 mod reads;
+mod slow;

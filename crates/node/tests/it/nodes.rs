@@ -26,6 +26,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use types::{ByteRange, FileId, JunctionId, Name, NodeId, Result, Supplier};
 
+use crate::held::{HeldCalls, HoldingService};
+
 pub const JUNCTION: JunctionId = JunctionId(1);
 pub const MIB: u64 = 1 << 20;
 const FAR: Duration = Duration::from_millis(10);
@@ -42,6 +44,7 @@ pub struct TestCluster {
     pub copies: usize,
     copying: Option<CopyConfig>,
     cache: cache::Config,
+    served_max: u64,
     pub nodes: Vec<TestNode>,
     number: u64,
 }
@@ -57,6 +60,8 @@ pub struct TestNode {
     placed: Arc<Placed>,
     address: SocketAddr,
     dir: Arc<tempfile::TempDir>,
+    /// Calls of others that it does not answer.
+    pub held: Arc<HeldCalls>,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -112,6 +117,8 @@ pub struct Setup {
     pub cache_size: u64,
     pub readahead_max: u64,
     pub guests_max: Option<u64>,
+    /// Bytes in flight to serve others, in each role.
+    pub served_max: u64,
 }
 
 impl Default for Setup {
@@ -125,6 +132,7 @@ impl Default for Setup {
             guests_max: defaults.guests_max,
             copying: None,
             cache_size: 1 << 30,
+            served_max: 64 * MIB,
         }
     }
 }
@@ -137,6 +145,7 @@ impl TestCluster {
             authority: make_authority("test").expect("an authority"),
             copies: setup.copies,
             copying: setup.copying,
+            served_max: setup.served_max,
             cache: cache::Config {
                 size_max: setup.cache_size,
                 free_floor: 0,
@@ -190,8 +199,13 @@ impl TestCluster {
             names.clone(),
             heartbeat,
         );
+        let held = Arc::<HeldCalls>::default();
+        let service = HoldingService { inner: service, held: held.clone() };
         let listen = PeerServerConfig {
             listen: vec!["127.0.0.1:0".parse().expect("an address")],
+            rank_bytes: self.served_max,
+            primary_bytes: self.served_max,
+            holder_bytes: self.served_max,
             ..Default::default()
         };
         let server = PeerServer::bind(listen, identity, Arc::new(service)).await.expect("a port");
@@ -214,6 +228,7 @@ impl TestCluster {
             placed: Placed::new(counted, JUNCTION, reads),
             address,
             dir,
+            held,
             stop,
             tasks,
         }
