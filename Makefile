@@ -5,7 +5,7 @@
 # make check    format, lints, licences, the documents
 # make release  the optimised programs, target/release/forebay and forebay-bench, and their debug information beside them
 # make deb      a Debian package of them: service, man pages, completions
-# make prove    the long proofs: 2,000 crashes, 1,000,000 operations, fuzzing; hours
+# make prove    the long proofs: 2,000 crashes, 5,000 faults of a cluster, 1,000,000 operations, fuzzing; hours
 
 # mold links faster where it is installed.
 ifneq ($(shell command -v mold 2>/dev/null),)
@@ -61,10 +61,11 @@ lints:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
-# Without three simulations of the flush, which take a minute of processor: `make test` has them.
+# Without three simulations of the flush, which take a minute of processor, and the faults of a cluster, which take minutes:
+# `make test` has them.
 quick: lints
 	$(CARGO) test --locked --workspace --lib -- --skip a_crash_at_any_step_of_a_flush --skip planted_bugs_of_the_flush \
-		--skip another_storage_at_any_step_of_a_flush
+		--skip another_storage_at_any_step_of_a_flush --skip faults_cost_a_cluster --skip planted_bugs_of_a_cluster
 
 check: lints
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items --quiet

@@ -1,21 +1,22 @@
 #!/bin/sh
 # The long proofs, for a release or after a change of what they are about; hours. Each prints a line for docs/proofs.md.
-#   scripts/prove.sh [--crashes 2000] [--operations 1000000] [--fuzz 600] [PROOF...]
-# PROOF is one of: crashes readahead flips workloads fsx-fuse fsx-nfs fuzz. Without any: all of them, in this order.
+#   scripts/prove.sh [--crashes 2000] [--faults 5000] [--operations 1000000] [--fuzz 600] [PROOF...]
+# PROOF is one of: crashes cluster readahead flips workloads fsx-fuse fsx-nfs fuzz. Without any: all of them, in this order.
 # Needs root, and what `make test` needs.
 set -eu
 cd "$(dirname "$0")/.."
-crashes=2000 operations=1000000 seconds=600
+crashes=2000 faults=5000 operations=1000000 seconds=600
 while :; do
     case ${1:-} in
     --crashes) crashes=$2 ;;
+    --faults) faults=$2 ;;
     --operations) operations=$2 ;;
     --fuzz) seconds=$2 ;;
     *) break ;;
     esac
     shift 2
 done
-[ $# -gt 0 ] || set -- crashes readahead flips workloads fsx-fuse fsx-nfs fuzz
+[ $# -gt 0 ] || set -- crashes cluster readahead flips workloads fsx-fuse fsx-nfs fuzz
 
 commit=$(git rev-parse --short=10 HEAD)
 git diff --quiet HEAD || commit="$commit, changed"
@@ -37,6 +38,9 @@ for proof; do
     crashes)
         # 8 tests of one file share them; one at a time, as many at once would only wait for each other.
         FOREBAY_CRASHES=$crashes say "$crashes crashes of a tier, both policies" tests --test it -- --test-threads=1 crash::
+        ;;
+    cluster)
+        FOREBAY_FAULTS=$faults say "$faults seeded faults of a cluster" tests --lib -- faults_cost
         ;;
     readahead)
         FOREBAY_TEST_READAHEAD=0 say "the front's tests without read-ahead" tests --test it -- serve:: mount::

@@ -17,6 +17,9 @@
 //! answer, the next one on the route is asked: the others that keep the stripe, then the two ranks after them. Where none of these answers, this
 //! node asks the origin itself, around them.
 //!
+//! What all of this is worth while nodes, links, disks and the coordinator fail is shown by seeded faults and planted bugs: the tests in
+//! `faults.rs`; the bugs are in `sabotage.rs`.
+//!
 //! Invariants: a READ as rank waits only for smaller ranks and the origin, one as primary only for holders and the origin, one as
 //! holder for nobody (`types::Supplier`), so no two wait for each other. Bytes are checked before they are kept. Only
 //! `VersionChanged` from a node ends a read; after any other error the next node on the route is asked, and the origin last. Nodes
@@ -28,12 +31,15 @@ const _: () = assert!(cache::STRIPE_BYTES == cluster::STRIPE_BYTES);
 mod copies;
 mod file_copies;
 mod hot_stripes;
+#[cfg(test)]
+mod faults;
 mod listing;
 mod metrics;
 mod paths;
 mod peers;
 mod placed;
 mod reads;
+mod sabotage;
 mod service;
 mod view;
 

@@ -15,6 +15,7 @@ use types::{BLOCK_SIZE, ByteRange, Distance, Error, ErrorKind, JunctionId, NodeI
 use crate::copies::CopyBooks;
 use crate::metrics::{Metrics, ReadFrom};
 use crate::peers::PeerTable;
+use crate::sabotage::Bug;
 use crate::view::{ClusterView, ReadRoute};
 
 /// A node that is asked for bytes has so long, if it answers heartbeats: it may wait for a far origin that is busy.
@@ -132,7 +133,11 @@ impl ClusterReads {
                 // The file is another one now, whoever is asked.
                 Ok(Err(told)) if told.kind() == ErrorKind::VersionChanged => return Err(told),
                 // It does not have the bytes, as a holder or because its way to the origin leads to no such file.
-                Ok(Err(told)) if told.kind() == ErrorKind::NotFound => {}
+                Ok(Err(told)) if told.kind() == ErrorKind::NotFound => {
+                    if self.view.sabotage.is(Bug::BelieveAbsence) {
+                        return Err(told);
+                    }
+                }
                 Ok(Err(e)) | Err(e) => {
                     self.metrics.failed_asks.inc();
                     tracing::debug!(%node, file = %file.id, "another node is asked for a read: {e}");
@@ -189,7 +194,7 @@ impl ClusterReads {
         }
         let stripe = Stripe::at(file.id, range.offset);
         let mut route = self.view.route(junction, stripe, asked_as != AskedAs::Gateway)?;
-        if asked_as == AskedAs::Primary {
+        if asked_as == AskedAs::Primary && !self.view.sabotage.is(Bug::AskOnAsPrimary) {
             // Whoever asks takes this node for the primary: no other one is asked to fetch, or maps that differ make a circle.
             route.asked.retain(|(_, role)| *role == ReadRole::Holder);
         }
@@ -209,8 +214,17 @@ impl ClusterReads {
                 }
                 answer
             }
-            () = self.view.until_gone(node) => Err(gone("it does not answer")),
+            () = self.until_gone(node) => Err(gone("it does not answer")),
         }
+    }
+}
+
+impl ClusterReads {
+    async fn until_gone(&self, node: NodeId) {
+        if self.view.sabotage.is(Bug::WaitForTheGone) {
+            std::future::pending::<()>().await;
+        }
+        self.view.until_gone(node).await;
     }
 }
 

@@ -22,6 +22,7 @@ use crate::copies::percent_of;
 use crate::metrics::ReadFrom;
 use crate::paths::KnownPaths;
 use crate::reads::{AskedAs, ClusterReads};
+use crate::sabotage::Bug;
 
 /// A node that hears of a newer map waits so long for it to arrive here, too.
 const MAP_PATIENCE: Duration = Duration::from_millis(100);
@@ -66,7 +67,7 @@ impl NodeService {
     /// Refuses a node that is not in the map: its certificate is good for years after it was forgotten.
     fn demand_member(&self, from: PeerCaller) -> Result<()> {
         let map = self.reads.view.map();
-        if map.node(from.node).is_some() {
+        if map.node(from.node).is_some() || self.reads.view.sabotage.is(Bug::AnswerStrangers) {
             return Ok(());
         }
         let why = format!("node {} is not in the map {}", from.node, map.number());
@@ -77,8 +78,11 @@ impl NodeService {
 #[async_trait]
 impl PeerService for NodeService {
     async fn read(&self, from: PeerCaller, request: &ReadRequest) -> Result<ReadAnswer> {
-        let key = CacheKey { file: request.file, version: request.version, size: request.size };
+        let mut key = CacheKey { file: request.file, version: request.version, size: request.size };
         let view = &self.reads.view;
+        if view.sabotage.is(Bug::ServeOtherVersion) {
+            key.version = self.cache.versions_held(key.file).first().copied().unwrap_or(key.version);
+        }
         let is_holder = request.role == ReadRole::Holder;
         // Two nodes have to agree on who keeps a stripe; a holder only has to know who asks.
         if request.map > view.number() && !(is_holder && self.demand_member(from).is_ok()) {
@@ -139,6 +143,7 @@ impl PeerService for NodeService {
         }
         let versions = self.cache.versions_held(request.file);
         let books = self.reads.books();
+        let books = books.filter(|_| !self.reads.view.sabotage.is(Bug::CopyOverNewer));
         let other = books.map(|books| books.other_version(request.file, request.version, &versions));
         Ok(HaveAnswer {
             map: self.reads.view.number(),

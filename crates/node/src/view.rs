@@ -17,6 +17,8 @@ use types::{FileId, JunctionId, NodeId, Supplier};
 use crate::file_copies::FileCopies;
 use crate::hot_stripes::{HeatConfig, HotStripes};
 
+use crate::sabotage::{Bug, Sabotage};
+
 /// How the files of a junction are spread over the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JunctionPlacement {
@@ -74,6 +76,7 @@ pub struct ClusterView {
     number: watch::Sender<u64>,
     /// Raised whenever a node is passed over, answers again, or leaves, and with each new map, placement, and rules on copies.
     answering: watch::Sender<u64>,
+    pub(crate) sabotage: Sabotage,
 }
 
 struct ViewState {
@@ -116,6 +119,7 @@ impl ClusterView {
             hot: Mutex::new(HotStripes::new(HeatConfig::default())),
             number: watch::Sender::new(map.number()),
             answering: watch::Sender::new(0),
+            sabotage: Sabotage::default(),
             state: Mutex::new(ViewState {
                 placements: placements.collect(),
                 history: MapHistory::new(map),
@@ -144,7 +148,12 @@ impl ClusterView {
     /// Takes in a map that is newer than the one in force; `false`: it is not.
     pub fn advance(&self, map: Arc<ClusterMap>) -> bool {
         let mut state = self.state();
-        if !state.history.advance(map.clone(), Instant::now()) {
+        let mut is_newer = state.history.advance(map.clone(), Instant::now());
+        if !is_newer && self.sabotage.is(Bug::TakeOlderMap) {
+            state.history = MapHistory::new(map.clone());
+            is_newer = true;
+        }
+        if !is_newer {
             return false;
         }
         state.place_by(&map);
@@ -158,6 +167,10 @@ impl ClusterView {
     /// Goes by this map from now on, whatever its number: the coordinator was restored from a backup, or wiped, and counts anew
     /// (`members::MembershipNews::history` has risen).
     pub fn begin_anew(&self, map: Arc<ClusterMap>) {
+        if self.sabotage.is(Bug::StayInHistory) {
+            self.advance(map);
+            return;
+        }
         let mut state = self.state();
         state.history = MapHistory::new(map.clone());
         state.unsettled_at = Some(Instant::now());

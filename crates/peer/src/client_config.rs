@@ -16,6 +16,19 @@ pub struct PeerClientConfig {
     pub stall_timeout: Duration,
     /// A node whose machine or link is gone without a word is noticed after this time.
     pub dead_after: Duration,
+    /// A planted bug, which the tests of crate `node` must find: bytes are taken that do not pass.
+    #[cfg(feature = "sabotage")]
+    pub trusts_any_bytes: bool,
+}
+
+impl PeerClientConfig {
+    /// Whether the bytes of an answer are checked. Only a test has them unchecked.
+    pub(crate) fn checks_bytes(&self) -> bool {
+        #[cfg(feature = "sabotage")]
+        return !self.trusts_any_bytes;
+        #[cfg(not(feature = "sabotage"))]
+        true
+    }
 }
 
 impl Default for PeerClientConfig {
@@ -27,6 +40,8 @@ impl Default for PeerClientConfig {
             connect_timeout: Duration::from_secs(1),
             stall_timeout: Duration::from_secs(5),
             dead_after: Duration::from_secs(2),
+            #[cfg(feature = "sabotage")]
+            trusts_any_bytes: false,
         }
     }
 }

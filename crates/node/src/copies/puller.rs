@@ -12,12 +12,13 @@ use peer::message::{
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use types::range::bytes_of_blocks;
-use types::{ByteRange, Error, ErrorKind, Result};
+use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, Result};
 
 use crate::copies::pull_queue::PullJob;
 use crate::copies::standing::may_replace;
 use crate::copies::{CopyBooks, HeldStripe};
 use crate::reads::ClusterReads;
+use crate::sabotage::Bug;
 
 /// Stripes that are copied at once, of which one source has a third at most (`books.rs`).
 const AT_ONCE: usize = 12;
@@ -102,7 +103,13 @@ impl Puller {
             if !self.cache.takes_fills() {
                 return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk takes nothing"));
             }
-            let bytes = self.read(job, range).await?;
+            let mut bytes = self.read(job, range).await?;
+            if self.reads.view.sabotage.is(Bug::CopyToWrongPlace) && range.length > BLOCK_SIZE {
+                // The bytes of the second block are kept as those of the first, and so on.
+                let mut moved = bytes.to_vec();
+                moved.rotate_left(BLOCK_SIZE as usize);
+                bytes = moved.into();
+            }
             if !self.is_wanted(job) {
                 return Ok(());
             }
@@ -126,6 +133,9 @@ impl Puller {
             .is_some_and(|nodes| nodes.contains(&self.reads.view.own()))
         {
             return false;
+        }
+        if self.reads.view.sabotage.is(Bug::CopyOverNewer) {
+            return true;
         }
         let read = self.books.known().read_version(key.file);
         if read.is_some_and(|read| read != key.version) {
