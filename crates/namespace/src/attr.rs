@@ -51,7 +51,12 @@ impl Namespace {
             }
         }
         let join = if rule == Freshness::Always { Join::StartedAfterAsking } else { Join::Running };
-        match self.refresh(id, join).await {
+        let mut answer = self.refresh(id, join).await;
+        if join == Join::Running && answer.as_ref().is_ok_and(|node| node.is_behind_a_notice()) {
+            // The flight may have been joined, and its question asked before the notice that overtook it.
+            answer = self.refresh(id, Join::StartedAfterAsking).await;
+        }
+        match answer {
             Err(e) if e.is_retryable() && self.may_serve_stale(junction, &node) => {
                 self.metrics.stale_served.inc();
                 Ok(node)

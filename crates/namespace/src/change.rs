@@ -89,7 +89,13 @@ impl Namespace {
             })
         };
         let unmade = || Ok(self.child_of(dir, name)?.is_none());
-        let answer = self.change_names(junction, ids, &[(dir, name)], build, unmade).await?;
+        let known = self.child_of(dir, name)?;
+        let answer = self.change_names(junction, ids, &[(dir, name)], build, unmade).await;
+        // What was there under the name, or had this id before, may have become what was made.
+        let told = answer.as_ref().ok().and_then(|answer| answer.told.object.as_ref());
+        let made = told.map(|object| self.id_of(junction.id, &object.identity));
+        self.announce_outcome(&answer, ids.iter().copied().chain(known).chain(made));
+        let answer = answer?;
         let object = match (&answer.told.object, new) {
             (Some(object), _) => object.clone(),
             (None, New::Link { file }) => self.ask_origin(junction, *file).await?,
@@ -111,7 +117,9 @@ impl Namespace {
         };
         let known = self.child_of(dir, name)?;
         let unmade = || Ok(known.is_some() && self.child_of(dir, name)? == known);
-        let answer = self.change_names(junction, &[dir], &[(dir, name)], build, unmade).await?;
+        let answer = self.change_names(junction, &[dir], &[(dir, name)], build, unmade).await;
+        self.announce_outcome(&answer, [dir].into_iter().chain(known));
+        let answer = answer?;
         self.take_in_removed(junction, dir, name, &answer).await?;
         Ok(answer.told.dir)
     }
@@ -153,7 +161,9 @@ impl Namespace {
             let may_replace = object.is_none() || at_to.is_none() || at_to == replaced && !is_place;
             Ok(moved.is_some() && at_from == moved && at_to != moved && may_replace)
         };
-        match self.change_names(junction, &[from_dir, to_dir], &places, build, unmade).await {
+        let answer = self.change_names(junction, &[from_dir, to_dir], &places, build, unmade).await;
+        self.announce_outcome(&answer, [from_dir, to_dir].into_iter().chain(moved).chain(replaced));
+        match answer {
             Ok(answer) => {
                 moved.iter().for_each(|moved| drop(self.astray().forget(*moved)));
                 let renamed = Renamed { from_dir, from, to_dir, to, moved, note };
@@ -240,6 +250,7 @@ impl Namespace {
         build: impl Fn() -> Result<Change>,
     ) -> Result<AlteredObject> {
         let altered = self.alter_known(id, build).await;
+        self.announce_outcome(&altered, [id]);
         if altered.as_ref().is_err_and(|e| e.kind() == ErrorKind::OutcomeUnknown) {
             if let Ok(node) = self.load(id) {
                 node.doubt();

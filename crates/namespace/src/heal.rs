@@ -107,7 +107,12 @@ impl Namespace {
             changes.extend(self.name_anew(junction.id, &object.identity, id));
         }
         if self.astray().forget_at(id, parent, &name) {
-            changes.extend(self.take_in_name(parent, &Name::new(name.clone())?, &NameState::Child(id))?);
+            changes.extend(self.take_in_name(
+                parent,
+                &Name::new(name.clone())?,
+                &NameState::Child(id),
+                asked,
+            )?);
         }
         self.commit_in(order, changes).await?;
         self.metrics.healed.inc();
@@ -175,7 +180,7 @@ impl Namespace {
         for (dir, name) in others.into_iter().chain([last]).filter(|(dir, _)| *dir != DETACHED) {
             let at = Name::new(name.clone())?;
             if self.child_of(dir, &at)? == Some(known) {
-                changes.extend(self.take_in_name(dir, &at, &NameState::Child(id))?);
+                changes.extend(self.take_in_name(dir, &at, &NameState::Child(id), asked)?);
                 changes.extend(self.named(id, (dir, &name), None));
             }
         }

@@ -11,6 +11,7 @@
 //!   junction was given an outage; `limits.rs` keeps what the origin can never take.
 //! - `Flights` (`flights.rs`) let callers share one question. `observe.rs` takes in an answer, `taken.rs` and `wrote.rs`
 //!   the answers to our own changes, under the junction's lock (`order.rs`).
+//! - `notices.rs` doubts what other nodes of a cluster say they changed, and tells them of our changes.
 //! - `heal.rs` re-resolves stale references, also by `astray.rs`; `ours.rs` knows which of our changes were made while a
 //!   question was in flight; `walk.rs` lists ahead of clients that walk a tree; `elsewhere.rs` looks up objects that other nodes of
 //!   a cluster know ([`KnownElsewhere`]).
@@ -21,7 +22,8 @@
 //! junction's order it is compared with what is known, put into memory and handed to the store; then all callers get it.
 //!
 //! Invariants:
-//! - An older answer never replaces a newer one, and no answer undoes a change of ours that was made after its question.
+//! - An older answer never replaces a newer one, and no answer undoes a change of ours that was made after its question. One
+//!   that a notice of another node overtook is asked for again before it is trusted.
 //! - Memory and database take in the same things in the same order, junction by junction; no junction waits for another.
 //! - An object is in the database before a client gets a handle to it.
 //! - An outage never looks like absence, and an absence that matters is vouched for by the guard.
@@ -50,6 +52,7 @@ mod listing;
 mod lookup;
 mod metrics;
 mod node;
+mod notices;
 mod observe;
 mod order;
 mod ours;
@@ -63,7 +66,7 @@ mod walk;
 mod wrote;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use arc_swap::ArcSwap;
 use origin::{Origin, OriginIdentity, Reference};
@@ -159,6 +162,10 @@ pub struct Namespace {
     own_changes: std::sync::atomic::AtomicU64,
     /// The number of descriptions of objects that were taken in.
     learnt: std::sync::atomic::AtomicU64,
+    /// The number of notices of other nodes that were taken in: answers to questions that were asked before one may be older.
+    heard: std::sync::atomic::AtomicU64,
+    notices: Mutex<notices::NoticeLedger>,
+    announce: OnceLock<notices::Announce>,
     ours: Mutex<ours::Ours>,
     /// Objects that are being renamed by us, with the end of the rename to wait for.
     moving: Mutex<HashMap<FileId, tokio::sync::watch::Receiver<()>>>,
@@ -221,6 +228,9 @@ impl Namespace {
             walks: Mutex::default(),
             own_changes: Default::default(),
             learnt: Default::default(),
+            heard: Default::default(),
+            notices: Mutex::default(),
+            announce: OnceLock::new(),
             ours: Mutex::default(),
             moving: Mutex::default(),
             astray: Mutex::default(),

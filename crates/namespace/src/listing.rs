@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use origin::{DirCursor, DirPage, Reference};
+use tokio::task::JoinSet;
 use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
 use crate::config::Freshness;
@@ -213,9 +214,11 @@ impl Namespace {
             })
         };
         let mut answer = list(join).await;
-        // The listing that was joined began so long ago that it is too old already.
+        // The listing that was joined began so long ago that it is too old already, or a notice overtook it.
         let too_old = |l: &StoredListing| {
-            l.listed_ms < now && !junction.is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
+            l.is_unproven()
+                || l.listed_ms < now
+                    && !junction.is_fresh(junction.rules.directories, Ask::Use, l.listed_ms, now)
         };
         if answer.as_ref().is_ok_and(too_old) {
             answer = list(Join::StartedAfterAsking).await;
@@ -368,7 +371,7 @@ impl Namespace {
         let before = self.slots_of(dir.id).await?;
         match self.follow_pages(dir, asked, &before).await {
             Ok(None) => Ok(None),
-            Ok(Some((seen, listing))) => self.finish_listing(dir, before, &seen, listing).await,
+            Ok(Some((seen, listing))) => self.finish_listing(dir, before, &seen, (listing, asked)).await,
             Err(e) => {
                 if e.kind() == ErrorKind::Corrupt {
                     self.take_back(dir, &before, asked).await?;
@@ -550,7 +553,7 @@ impl Namespace {
         dir: &KnownNode,
         before: HashSet<u64>,
         seen: &HashSet<u64>,
-        mut listing: StoredListing,
+        (mut listing, asked): (StoredListing, QueryStamp),
     ) -> Result<Option<StoredListing>> {
         let (dir, junction) = (dir.id, dir.junction());
         let mut changes = Vec::new();
@@ -571,6 +574,9 @@ impl Namespace {
         if now != listing.version && self.ours().leads(dir, listing.version, now) {
             (listing.version, listing.settled) = (now, false);
         }
+        if self.is_overtaken(dir, asked) {
+            listing = listing.unproven();
+        }
         changes.push(StoreChange::PutListing(dir, listing));
         let known = self.listing_of(dir)?;
         self.commit_in(order, changes).await?;
@@ -579,7 +585,11 @@ impl Namespace {
         if self.ours().is_listing_spoilt(dir) {
             return Ok(None); // meanwhile, and the store has taken it back
         }
-        if self.listing_of(dir)? == known {
+        if !listing.is_unproven() && self.is_overtaken(dir, asked) {
+            listing = listing.unproven(); // meanwhile, and the store has it as proven
+            self.keep_listing(dir, Some(listing));
+            self.store.enqueue(vec![StoreChange::PutListing(dir, listing)]).await?;
+        } else if self.listing_of(dir)? == known {
             self.keep_listing(dir, Some(listing));
         }
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).seen.remove(&dir);
@@ -610,33 +620,47 @@ impl Namespace {
         stored: Vec<StoredEntry>,
     ) -> Result<Vec<ListedEntry>> {
         let mut entries = Vec::with_capacity(stored.len());
-        let mut unknown = Vec::new();
+        let (mut unknown, mut doubted) = (Vec::new(), Vec::new());
         for entry in stored {
             let child = entry.child.and_then(|id| self.load(id).ok());
-            if child.is_none() {
-                unknown.push(entries.len());
+            match &child {
+                None => unknown.push(entries.len()),
+                Some(node) if node.is_behind_a_notice() => doubted.push((entries.len(), node.id)),
+                Some(_) => {}
             }
             let fileid = child.as_ref().map_or(entry.cookie, |node| node.id.fileid64());
             let child = child.map(Found::Node);
             entries.push(ListedEntry { name: entry.name, cookie: entry.cookie, fileid, child });
         }
         for group in unknown.chunks(RESOLVE_TOGETHER) {
-            let mut lookups = tokio::task::JoinSet::new();
+            let mut lookups = JoinSet::new();
             for &index in group {
                 let (this, dir, name) = (self.clone(), dir.clone(), entries[index].name.clone());
                 lookups.spawn(async move { (index, this.lookup_at_origin(&dir, name).await) });
             }
-            let deadline = tokio::time::Instant::now() + RESOLVE_PATIENCE;
-            while let Ok(Some(Ok((index, found)))) =
-                tokio::time::timeout_at(deadline, lookups.join_next()).await
-            {
-                if let Ok(node) = found {
-                    entries[index].fileid = node.id.fileid64();
-                    entries[index].child = Some(Found::Node(node));
-                }
+            take_found(&mut entries, lookups).await;
+        }
+        // Other nodes changed them since the listing. The second one of a directory has all of it listed anew.
+        for group in doubted.chunks(RESOLVE_TOGETHER) {
+            let mut looks = JoinSet::new();
+            for &(index, id) in group {
+                let this = self.clone();
+                looks.spawn(async move { (index, this.node(id, Ask::Use).await) });
             }
+            take_found(&mut entries, looks).await;
         }
         Ok(entries)
+    }
+}
+
+/// Puts what is found into the entries, as far as it comes in time.
+async fn take_found(entries: &mut [ListedEntry], mut asked: JoinSet<(usize, Result<Arc<KnownNode>>)>) {
+    let deadline = tokio::time::Instant::now() + RESOLVE_PATIENCE;
+    while let Ok(Some(Ok((index, found)))) = tokio::time::timeout_at(deadline, asked.join_next()).await {
+        if let Ok(node) = found {
+            entries[index].fileid = node.id.fileid64();
+            entries[index].child = Some(Found::Node(node));
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use types::{Error, ErrorKind, FileId, Name, Result, Version};
 use crate::config::Freshness;
 use crate::flights::Join;
 use crate::freshness::{self, Ask};
-use crate::listing;
 use crate::node::KnownNode;
 use crate::observe::{QueryStamp, SeenAt};
 use crate::order::InOrder;
@@ -26,6 +25,8 @@ pub struct Single {
     pub version: Version,
     pub settled: bool,
     pub asked_ms: u64,
+    /// The number of notices of other nodes that had been taken in when it was asked for.
+    pub heard: u64,
     /// `None`: the origin said that there is no such name.
     child: Option<FileId>,
 }
@@ -36,6 +37,8 @@ pub struct Heard {
     answer: Result<Arc<KnownNode>>,
     /// The count of names that changes of ours had touched when it was taken in: later touches are not in the answer.
     touches: u64,
+    /// The number of notices that had been taken in when it was asked for: what later ones tell of may not be in the answer.
+    heard: u64,
 }
 
 /// What is known of a name without asking.
@@ -49,8 +52,8 @@ enum KnownName {
 
 impl Single {
     /// The state of a name that a change of ours left.
-    pub fn new(version: Version, asked_ms: u64, child: Option<FileId>) -> Single {
-        Single { version, settled: false, asked_ms, child }
+    pub fn new(version: Version, asked_ms: u64, asked: QueryStamp, child: Option<FileId>) -> Single {
+        Single { version, settled: false, asked_ms, heard: asked.heard(), child }
     }
 }
 
@@ -84,6 +87,10 @@ impl Namespace {
         }
         match self.lookup_at_origin(&parent, Bytes::copy_from_slice(name.as_bytes())).await {
             Err(e) if e.is_retryable() => self.lookup_outdated(&parent, name)?.ok_or(e),
+            // A notice overtook the answer.
+            Ok(node) if node.is_behind_a_notice() => {
+                Ok(Found::Node(self.node(node.id, Ask::Open).await.unwrap_or(node)))
+            }
             other => other.map(Found::Node),
         }
     }
@@ -151,8 +158,7 @@ impl Namespace {
         let good = |at: u64| junction.is_fresh(rules.directories, Ask::Use, at, now);
         let absent = |at: u64| freshness::within(rules.negative_ttl, at, now);
         if let Some(single) = self.singles.get(&(dir.id, name.clone()))
-            && let Some(at) =
-                listing::proof(dir, single.version, single.settled, single.asked_ms, rules.directories)
+            && let Some(at) = single.proof(dir, rules.directories)
         {
             match single.child {
                 Some(child) if good(at) => return Ok(KnownName::Present(child)),
@@ -191,13 +197,16 @@ impl Namespace {
         join: Join,
     ) -> Result<Arc<KnownNode>> {
         self.metrics.misses.inc();
-        let touches = self.ours().touches();
+        let (touches, noticed) = (self.ours().touches(), self.last_notice(dir.id));
         let run = |join| {
             let (this, dir, name) = (self.clone(), dir.clone(), name.clone());
             self.lookup_flights.run((dir.id, name.clone()), join, move || this.ask_lookup(dir, name))
         };
         let mut heard = run(join).await?;
-        if heard.touches < touches {
+        if heard.heard < noticed {
+            // The flight that was joined had asked before a notice arrived that the directory was changed.
+            heard = run(Join::StartedAfterAsking).await?;
+        } else if heard.touches < touches {
             // The flight that was joined had taken in its answer before a change of ours touched a name. The next flight
             // begins after that change.
             heard = run(Join::Running).await?;
@@ -244,7 +253,7 @@ impl Namespace {
             Ok((answer, changes)) => self.commit_in(order, changes).await.and(answer),
             Err(e) => Err(e),
         };
-        Some(Heard { answer, touches })
+        Some(Heard { answer, touches, heard: asked.heard() })
     }
 
     async fn hear_of_name(
@@ -276,7 +285,8 @@ impl Namespace {
         let junction = &*self.junction(dir.junction())?;
         let shown = junction.rules.origin.traits().directories_show_changes;
         let settled = shown && asked.is_settled(dir.attr().mtime.max(dir.attr().ctime));
-        let single = |child| Single { version: dir.version(), settled, asked_ms: asked.ms, child };
+        let (version, heard) = (dir.version(), asked.heard());
+        let single = |child| Single { version, settled, asked_ms: asked.ms, heard, child };
         Ok(match answer {
             Ok(object) => {
                 let id = self.id_of(junction.id, &object.identity);

@@ -19,6 +19,8 @@ pub struct KnownNode {
     checked_ms: AtomicU64,
     /// The number of the last description of this object that was taken in.
     learnt: AtomicU64,
+    /// The number of the last notice that named this object.
+    noticed: AtomicU64,
 }
 
 /// What is in memory under an id.
@@ -39,7 +41,7 @@ impl KnownNode {
 
     pub fn as_changed(id: FileId, record: Record, own: u64) -> KnownNode {
         let checked_ms = AtomicU64::new(record.checked_ms);
-        KnownNode { id, record, own, checked_ms, learnt: AtomicU64::new(0) }
+        KnownNode { id, record, own, checked_ms, learnt: AtomicU64::new(0), noticed: AtomicU64::new(0) }
     }
 
     /// As the origin described it: its own fsid and fileid.
@@ -82,6 +84,19 @@ impl KnownNode {
 
     pub fn learn(&self, number: u64) {
         self.learnt.fetch_max(number, Ordering::Relaxed);
+    }
+
+    pub fn noticed(&self) -> u64 {
+        self.noticed.load(Ordering::Relaxed)
+    }
+
+    pub fn notice(&self, number: u64) {
+        self.noticed.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// Whether a notice named it, and nothing that the origin said since the notice is in here.
+    pub fn is_behind_a_notice(&self) -> bool {
+        self.noticed() > 0 && self.checked_ms() == DOUBTED_MS
     }
 
     /// Ask the origin before it is trusted again; until that can be done, it is served as what is known is in an outage.

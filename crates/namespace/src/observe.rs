@@ -25,6 +25,8 @@ pub struct QueryStamp {
     own: u64,
     /// The number of descriptions that had been taken in.
     pub learnt: u64,
+    /// The number of notices of other nodes that had been taken in.
+    heard: u64,
     /// The answer tells of a change of our own.
     by_us: bool,
 }
@@ -46,6 +48,15 @@ impl QueryStamp {
     pub fn own(&self) -> u64 {
         self.own
     }
+
+    pub fn heard(&self) -> u64 {
+        self.heard
+    }
+
+    /// The stamp of the answer to a change of ours that was `asked` for then.
+    pub fn as_answer_to(self, asked: QueryStamp) -> QueryStamp {
+        QueryStamp { heard: asked.heard, ..self }
+    }
 }
 
 impl Namespace {
@@ -65,7 +76,9 @@ impl Namespace {
         // In one step, so that news which come meanwhile are not overwritten with the store's record.
         let known = self.nodes.get_or_insert_with(&id, || {
             let record = self.store.node(id)?.ok_or_else(stale)?;
-            Ok::<_, Error>(Remembered::Node(Arc::new(KnownNode::new(id, record))))
+            let node = KnownNode::new(id, record);
+            node.notice(self.last_notice(id));
+            Ok::<_, Error>(Remembered::Node(Arc::new(node)))
         })?;
         match known {
             Remembered::Node(node) if self.grafts.load().gone.contains(&node.junction()) => Err(stale()),
@@ -80,6 +93,7 @@ impl Namespace {
     }
 
     pub(crate) fn keep(&self, node: &Arc<KnownNode>) {
+        node.notice(self.last_notice(node.id));
         self.nodes.insert(node.id, Remembered::Node(node.clone()));
     }
 
@@ -94,10 +108,11 @@ impl Namespace {
     /// The stamp of a question that is about to be asked.
     pub fn asking(&self) -> QueryStamp {
         let (own, learnt) = (self.own_changes.load(Ordering::SeqCst), self.learnt.load(Ordering::SeqCst));
+        let heard = self.heard.load(Ordering::SeqCst);
         let wall = self.clock.wall();
         let wall_ms = u64::try_from(wall.seconds).unwrap_or(0).saturating_mul(1000);
         let wall_ms = wall_ms.saturating_add(u64::from(wall.nanos / 1_000_000));
-        QueryStamp { ms: self.clock.now_ms(), wall_ms, own, learnt, by_us: false }
+        QueryStamp { ms: self.clock.now_ms(), wall_ms, own, learnt, heard, by_us: false }
     }
 
     /// The stamp of the answer to a change of our own: no answer to an earlier question counts after it.
@@ -135,6 +150,7 @@ impl Namespace {
         {
             return Ok((old.clone(), None));
         }
+        let is_overtaken = self.is_overtaken(id, asked);
         let (parent, name) = where_to_find(old.as_deref(), place, object);
         let record = Record {
             junction: junction.id,
@@ -143,14 +159,16 @@ impl Namespace {
             name,
             attr: object.attr,
             version: object.version,
-            checked_ms: asked.ms,
+            checked_ms: if is_overtaken { freshness::DOUBTED_MS } else { asked.ms },
         };
         if let Some(old) = &old
             && !asked.by_us
             && old.record.attr == record.attr
             && !old.record.differs_durably(&record)
         {
-            old.confirm(asked.ms, self.clock.now_ms());
+            if !is_overtaken {
+                old.confirm(asked.ms, self.clock.now_ms());
+            }
             old.learn(self.learnt.fetch_add(1, Ordering::SeqCst) + 1);
             return Ok((old.clone(), None));
         }

@@ -83,6 +83,9 @@ impl Record {
     }
 }
 
+/// No directory has this version.
+const NO_VERSION: Version = Version([0; 16]);
+
 /// When and how a directory was last listed as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredListing {
@@ -101,6 +104,15 @@ impl StoredListing {
     /// Of a directory that was made just now.
     pub fn empty(version: Version, now_ms: u64) -> StoredListing {
         StoredListing { listed_ms: now_ms, version, settled: false, entries: 0 }
+    }
+
+    /// The same, as proof of the attributes that it brought and not of the names any more.
+    pub fn unproven(self) -> StoredListing {
+        StoredListing { version: NO_VERSION, settled: false, ..self }
+    }
+
+    pub fn is_unproven(&self) -> bool {
+        self.version == NO_VERSION
     }
 
     pub fn encode(&self) -> [u8; 34] {

@@ -113,7 +113,8 @@ impl Namespace {
         changes.extend(change);
         match new {
             New::Directory { .. } if !told.resent => {
-                let listing = StoredListing::empty(node.version(), self.clock.now_ms());
+                let empty = StoredListing::empty(node.version(), self.clock.now_ms());
+                let listing = if self.is_overtaken(id, *asked) { empty.unproven() } else { empty };
                 self.keep_listing(id, Some(listing));
                 changes.push(StoreChange::PutListing(id, listing));
             }
@@ -121,7 +122,7 @@ impl Namespace {
             _ => {}
         }
         changes.extend(self.take_in_dir(&order, junction, dir, (*asked, &told.dir), 1)?);
-        changes.extend(self.take_in_name(dir, name, &NameState::Child(id))?);
+        changes.extend(self.take_in_name(dir, name, &NameState::Child(id), *asked)?);
         changes.extend(self.named(id, (dir, &bytes), had));
         self.finish(order, &[dir], changes).await?;
         Ok(node)
@@ -140,7 +141,7 @@ impl Namespace {
             changes.extend(self.nameless(dir, name, child)?);
         }
         changes.extend(self.take_in_dir(&order, junction, dir, (*asked, &told.dir), -1)?);
-        changes.extend(self.take_in_name(dir, name, &NameState::Absent)?);
+        changes.extend(self.take_in_name(dir, name, &NameState::Absent, *asked)?);
         self.finish(order, &[dir], changes).await
     }
 
@@ -176,8 +177,8 @@ impl Namespace {
             // Two names of one file stay both. If the directory changed all the same, they were not that any more.
             let before = told.dir.before.map(|before| before.version);
             if before.is_none() || before != told.dir.after.as_ref().map(|after| after.version) {
-                changes.extend(self.take_in_name(from_dir, from, &NameState::Unknown)?);
-                changes.extend(self.take_in_name(to_dir, to, &NameState::Unknown)?);
+                changes.extend(self.take_in_name(from_dir, from, &NameState::Unknown, *asked)?);
+                changes.extend(self.take_in_name(to_dir, to, &NameState::Unknown, *asked)?);
             }
         } else {
             if let Some(replaced) = replaced {
@@ -206,11 +207,12 @@ impl Namespace {
                 (*asked, &told.to_dir),
                 i64::from(replaced.is_none()),
             )?);
-            changes.extend(self.take_in_name(from_dir, from, &gone)?);
+            changes.extend(self.take_in_name(from_dir, from, &gone, *asked)?);
             changes.extend(self.take_in_name(
                 to_dir,
                 to,
                 &moved.map_or(NameState::Unknown, NameState::Child),
+                *asked,
             )?);
             let new_name = Bytes::copy_from_slice(to.as_bytes());
             changes.extend(moved.into_iter().flat_map(|id| self.named(id, (to_dir, &new_name), None)));
@@ -425,11 +427,12 @@ impl Namespace {
         dir: FileId,
         name: &Name,
         now: &NameState,
+        asked: QueryStamp,
     ) -> Result<Option<StoreChange>> {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
         self.ours().touch(dir, &bytes);
         let node = self.load(dir)?;
-        let single = |child| Single::new(node.version(), self.clock.now_ms(), child);
+        let single = |child| Single::new(node.version(), self.clock.now_ms(), asked, child);
         let key = (dir, name.clone());
         Ok(match now {
             NameState::Child(id) => {
@@ -486,6 +489,6 @@ impl Namespace {
         {
             return Ok((old, None));
         }
-        self.observe(order, junction, id, place, after, self.changing())
+        self.observe(order, junction, id, place, after, self.changing().as_answer_to(asked))
     }
 }

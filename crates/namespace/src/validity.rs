@@ -78,7 +78,11 @@ fn left(rule: Freshness, age_ms: u64) -> Duration {
 }
 
 impl crate::lookup::Single {
-    fn proof(&self, dir: &KnownNode, rule: Freshness) -> Option<u64> {
+    /// As of a listing; and no notice has named the directory since the question.
+    pub(crate) fn proof(&self, dir: &KnownNode, rule: Freshness) -> Option<u64> {
+        if self.heard < dir.noticed() {
+            return None;
+        }
         listing::proof(dir, self.version, self.settled, self.asked_ms, rule)
     }
 }

@@ -10,6 +10,7 @@ mod harness;
 mod junctions;
 mod listing;
 mod moved_meanwhile;
+mod notices;
 mod outage;
 mod replaced;
 mod several_names;

@@ -165,17 +165,17 @@ impl WriteBuffer {
                     let data = data.clone();
                     async move { origin.write(&reference, offset, data, stability).await }
                 };
-                SendOutcome::Sent {
-                    number,
-                    stability,
-                    answer: at_origin(&self.namespace, file.id, write).await,
-                }
+                let answer = at_origin(&self.namespace, file.id, write).await;
+                self.namespace.announce_outcome(&answer, [file.id]);
+                SendOutcome::Sent { number, stability, answer }
             }
             SendStep::Commit { arrivals } => {
                 let commit = |origin: Arc<dyn Origin>, reference: Reference| async move {
                     origin.commit(&reference, ByteRange::new(0, 0)).await
                 };
-                SendOutcome::Committed { arrivals, answer: at_origin(&self.namespace, file.id, commit).await }
+                let answer = at_origin(&self.namespace, file.id, commit).await;
+                self.namespace.announce_outcome(&answer, [file.id]);
+                SendOutcome::Committed { arrivals, answer }
             }
             SendStep::LayProvisional { old, size, lay } => {
                 let provisional = self.provisional(&old, size);
