@@ -10,6 +10,7 @@
 //! - [`PeerTable`] (`peers.rs`): calls to the other nodes, and heartbeats.
 //! - [`PathFinder`] (`paths.rs`): asks the others for the names of a file that this node does not know.
 //! - [`StripeListing`] (`listing.rs`): where a file lies, for operators.
+//! - [`NoticeSender`] (`notices.rs`): tells the other nodes which files this one changed; what they tell goes to a [`NoticeTaker`].
 //! - [`CopyKeeper`] (`copies.rs`): makes copies of stripes, makes them again after a loss, and counts them.
 //!
 //! The way of a read that finds nothing here: cache, [`Placed`], route. A node that keeps no copy asks one that does, which asks
@@ -35,6 +36,7 @@ mod hot_stripes;
 mod faults;
 mod listing;
 mod metrics;
+mod notices;
 mod paths;
 mod peers;
 mod placed;
@@ -48,6 +50,7 @@ pub use file_copies::{CopyRuleFinder, FileCopies};
 pub use hot_stripes::HeatConfig;
 pub use listing::{HeldCopy, StripeListing};
 pub use metrics::{CopiesLabels, FromLabels, Metrics, ReadFrom};
+pub use notices::{NoticeSender, NoticeTaker};
 pub use paths::{KnownPaths, PathFinder};
 pub use peers::PeerTable;
 pub use placed::Placed;

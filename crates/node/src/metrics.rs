@@ -75,6 +75,12 @@ pub struct Metrics {
     pub hot_stripes: Gauge,
     /// Walks over all that the cache holds that came to their end.
     pub walks: Counter,
+    /// Files that this node told others of since it changed them, once for each node and call.
+    pub sent_notices: Counter,
+    /// Files that other nodes told this one of.
+    pub received_notices: Counter,
+    /// Files that a node was not told of: too many waited for it, or it takes none.
+    pub dropped_notices: Counter,
 }
 
 impl Metrics {
@@ -138,6 +144,21 @@ impl Metrics {
             name("walks"),
             "Walks over the cache, to find what lacks copies, that came to their end",
             self.walks.clone(),
+        );
+        registry.register(
+            name("sent_notices"),
+            "Files that other nodes were told of since this one changed them",
+            self.sent_notices.clone(),
+        );
+        registry.register(
+            name("received_notices"),
+            "Files that other nodes told this one of",
+            self.received_notices.clone(),
+        );
+        registry.register(
+            name("dropped_notices"),
+            "Files that a node was not told of, since too many waited for it or it takes no notices",
+            self.dropped_notices.clone(),
         );
     }
 

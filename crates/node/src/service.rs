@@ -20,6 +20,7 @@ use types::{ByteRange, Distance, Error, ErrorKind, JunctionId, Result, Supplier}
 
 use crate::copies::percent_of;
 use crate::metrics::ReadFrom;
+use crate::notices::NoticeTaker;
 use crate::paths::KnownPaths;
 use crate::reads::{AskedAs, ClusterReads};
 use crate::sabotage::Bug;
@@ -36,6 +37,9 @@ pub struct NodeService {
     junctions: RwLock<ServedJunctions>,
     paths: Arc<dyn KnownPaths>,
     heartbeat: HeartbeatSource,
+    notices: Option<Arc<dyn NoticeTaker>>,
+    /// Held while a notice is taken in: one at a time, whoever sends how many.
+    taking_in: tokio::sync::Mutex<()>,
 }
 
 impl NodeService {
@@ -47,7 +51,14 @@ impl NodeService {
         paths: Arc<dyn KnownPaths>,
         heartbeat: HeartbeatSource,
     ) -> NodeService {
-        NodeService { reads, cache, junctions: RwLock::new(junctions), paths, heartbeat }
+        let junctions = RwLock::new(junctions);
+        let taking_in = tokio::sync::Mutex::default();
+        NodeService { reads, cache, junctions, paths, heartbeat, notices: None, taking_in }
+    }
+
+    /// Hands the other nodes' notices to `taker`. Without one they are refused.
+    pub fn with_notices(self, taker: Arc<dyn NoticeTaker>) -> NodeService {
+        NodeService { notices: Some(taker), ..self }
     }
 
     /// Answers nothing of the junction from now on. `false`: that is so already.
@@ -169,8 +180,15 @@ impl PeerService for NodeService {
         Ok(KnownPath { names })
     }
 
-    async fn notice(&self, _: PeerCaller, _: &ChangeNotice) -> Result<()> {
-        Err(Error::new(ErrorKind::NotSupported, "take in a notice", "this version goes by the ttl"))
+    async fn notice(&self, from: PeerCaller, notice: &ChangeNotice) -> Result<()> {
+        self.demand_member(from)?;
+        let Some(taker) = &self.notices else {
+            let why = "nobody here knows names and attributes";
+            return Err(Error::new(ErrorKind::NotSupported, "take in a notice:", why));
+        };
+        let _alone = self.taking_in.lock().await;
+        self.reads.metrics.received_notices.inc_by(notice.files.len() as u64);
+        taker.take_in(&notice.files).await
     }
 
     async fn feed(&self, from: PeerCaller, feed: &FeedNotice) -> Result<()> {

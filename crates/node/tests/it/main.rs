@@ -7,5 +7,6 @@ mod guests;
 mod hot;
 mod held;
 mod nodes;
+mod notices;
 mod reads;
 mod slow;

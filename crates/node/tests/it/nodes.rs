@@ -11,7 +11,7 @@ use cache::{Cache, CacheKey, Lend, Source};
 use cluster::{ClusterMap, MapNode, NodeLabel, NodeState, Stripe};
 use node::{
     ClusterReads, ClusterView, CopyConfig, CopyKeeper, CopyRuleFinder, JunctionPlacement, KnownPaths,
-    Metrics, NodeService, PeerTable, Placed, ReadRoute,
+    Metrics, NodeService, NoticeSender, NoticeTaker, PeerTable, Placed, ReadRoute,
 };
 use origin::count::{Count, OriginMetrics};
 use origin::delay::Delay;
@@ -30,6 +30,8 @@ use crate::held::{HeldCalls, HoldingService};
 
 pub const JUNCTION: JunctionId = JunctionId(1);
 pub const MIB: u64 = 1 << 20;
+/// Files that wait for one node to be told of them.
+pub const NOTICES_MAX: usize = 100;
 const FAR: Duration = Duration::from_millis(10);
 
 fn beat_of(node: NodeId, incarnation: u64) -> Heartbeat {
@@ -57,6 +59,8 @@ pub struct TestNode {
     /// Of a cluster that makes copies.
     pub keeper: Option<Arc<CopyKeeper>>,
     pub names: Arc<TestNames>,
+    pub notices: Arc<NoticeSender>,
+    pub heard: Arc<HeardNotices>,
     placed: Arc<Placed>,
     address: SocketAddr,
     dir: Arc<tempfile::TempDir>,
@@ -98,6 +102,23 @@ impl CopyRuleFinder for TestNames {
     fn about(&self, _: JunctionId, names: &[Bytes]) -> Option<ToldCopies> {
         let rules = self.rules.lock().expect("not poisoned");
         Some(ToldCopies { revision: rules.0, copies: rules.1.get(names.first()?).copied() })
+    }
+}
+
+/// What a node was told of, and who holds that up.
+#[derive(Default)]
+pub struct HeardNotices {
+    pub calls: Mutex<Vec<Vec<FileId>>>,
+    /// Notices wait while a test holds it.
+    pub gate: tokio::sync::Mutex<()>,
+}
+
+#[async_trait]
+impl NoticeTaker for HeardNotices {
+    async fn take_in(&self, files: &[FileId]) -> Result<()> {
+        self.calls.lock().expect("no panic holds it").push(files.to_vec());
+        drop(self.gate.lock().await);
+        Ok(())
     }
 }
 
@@ -199,6 +220,9 @@ impl TestCluster {
             names.clone(),
             heartbeat,
         );
+        let (notices, heard) =
+            (NoticeSender::with_room(reads.clone(), NOTICES_MAX), Arc::new(HeardNotices::default()));
+        let service = service.with_notices(heard.clone());
         let held = Arc::<HeldCalls>::default();
         let service = HoldingService { inner: service, held: held.clone() };
         let listen = PeerServerConfig {
@@ -217,6 +241,7 @@ impl TestCluster {
         });
         let mut tasks =
             vec![tokio::spawn(server.serve(stopped.clone())), tokio::spawn(peers.beat(stopped.clone()))];
+        tasks.push(tokio::spawn(notices.clone().run()));
         tasks.extend(keeper.clone().map(|keeper| tokio::spawn(keeper.run(stopped))));
         TestNode {
             id,
@@ -225,6 +250,8 @@ impl TestCluster {
             metrics,
             keeper,
             names,
+            notices,
+            heard,
             placed: Placed::new(counted, JUNCTION, reads),
             address,
             dir,
