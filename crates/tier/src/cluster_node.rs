@@ -5,6 +5,7 @@ use std::hash::Hasher;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use cache::Cache;
 use coordinator::{Coordinator, etcd::Etcd};
 use fair::Offenders;
@@ -12,7 +13,7 @@ use members::{CertifiedNode, JunctionProfile, Membership, MembershipConfig, Memb
 use namespace::Namespace;
 use node::{
     ClusterReads, ClusterView, CopyConfig, CopyKeeper, HeatConfig, JunctionPlacement, NodeService,
-    PathFinder, PeerTable, Placed, ServedJunctions,
+    NoticeSender, NoticeTaker, PathFinder, PeerTable, Placed, ServedJunctions,
 };
 use origin::count::OriginMetrics;
 use peer::message::{Heartbeat, NodeFigures};
@@ -25,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
-use types::{Error, ErrorKind, JunctionId, Result};
+use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
 use crate::copy_rules::CopyRuleBook;
 use crate::handle_key::HandleKey;
@@ -37,6 +38,9 @@ const COPIES_INDEX: &str = "FILES";
 
 /// Calls of other nodes are given this long at the end: less than the tier has for all of its own.
 const DRAIN: Duration = Duration::from_secs(6);
+
+/// The other nodes are told of the last changes for so long.
+const LAST_NOTICES: Duration = Duration::from_secs(1);
 
 /// This node, in the cluster and not answering the others yet.
 pub struct ClusterNode {
@@ -225,7 +229,7 @@ impl ClusterNode {
         }
     }
 
-    /// Gives the other nodes' calls what answers them.
+    /// Gives the other nodes' calls what answers them, and has them told of the changes that are made by way of `namespace`.
     pub fn listen(
         self,
         cache: Arc<Cache>,
@@ -233,13 +237,26 @@ impl ClusterNode {
         offenders: Arc<Offenders>,
     ) -> ListeningNode {
         namespace.ask_elsewhere(Arc::new(PathsElsewhere(PathFinder::new(self.reads.clone()))));
-        let paths = Arc::new(OwnPaths(namespace));
+        let notices = NoticeSender::new(self.reads.clone());
+        let sender = notices.clone();
+        namespace.announce_to(move |files| sender.announce(files));
+        let paths = Arc::new(OwnPaths(namespace.clone()));
         let service = NodeService::new(self.reads.clone(), cache, self.served, paths, self.heartbeat);
-        let service = Arc::new(service);
+        let service = Arc::new(service.with_notices(Arc::new(NamesHere(namespace))));
         let config = PeerServerConfig { offenders, drain_timeout: DRAIN, ..PeerServerConfig::default() };
         let server = PeerServer::over(self.listeners, config, self.identity, service.clone());
         let (membership, reads, copies, rules) = (self.membership, self.reads, self.copies, self.rules);
-        ListeningNode { membership, server, service, reads, copies, rules, history: self.history }
+        ListeningNode { membership, server, service, reads, notices, copies, rules, history: self.history }
+    }
+}
+
+/// Takes in notices of other nodes: what they name is asked for at its origin.
+struct NamesHere(Arc<Namespace>);
+
+#[async_trait]
+impl NoticeTaker for NamesHere {
+    async fn take_in(&self, files: &[FileId]) -> Result<()> {
+        self.0.take_in_notice(files).await
     }
 }
 
@@ -249,6 +266,7 @@ pub struct ListeningNode {
     server: PeerServer,
     service: Arc<NodeService>,
     reads: Arc<ClusterReads>,
+    notices: Arc<NoticeSender>,
     copies: Arc<CopyKeeper>,
     rules: Arc<CopyRuleBook>,
     history: u64,
@@ -260,10 +278,13 @@ impl ListeningNode {
         let mut tasks = JoinSet::new();
         let server = tokio::spawn(self.server.serve(stop.clone()));
         tasks.spawn(self.reads.peers.clone().beat(stop.clone()));
+        let mut telling = JoinSet::new();
+        telling.spawn(self.notices.clone().run());
+        let notices = LastNotices { sender: self.notices, _telling: telling };
         tasks.spawn(self.copies.run(stop));
         let (news, view) = (self.membership.news(), self.reads.view.clone());
         tasks.spawn(follow(news, view, self.service, self.rules, self.history));
-        RunningNode { membership: self.membership, server, tasks }
+        RunningNode { membership: self.membership, server, notices, tasks }
     }
 }
 
@@ -271,6 +292,7 @@ impl ListeningNode {
 pub struct RunningNode {
     membership: Membership,
     server: JoinHandle<()>,
+    notices: LastNotices,
     tasks: JoinSet<()>,
 }
 
@@ -280,11 +302,25 @@ impl RunningNode {
         let _ = (&mut self.server).await; // it ended, or failed and said why
     }
 
-    /// Ends the node's sign of life.
-    pub async fn stop(mut self) {
+    /// Ends the node's sign of life. What is stored at an origin after that is told to the others still.
+    pub async fn stop(mut self) -> LastNotices {
         self.server.abort();
         self.tasks.abort_all();
         self.membership.stop().await;
+        self.notices
+    }
+}
+
+/// Tells the other nodes what this one changes, until it is dropped.
+pub struct LastNotices {
+    sender: Arc<NoticeSender>,
+    _telling: JoinSet<()>,
+}
+
+impl LastNotices {
+    /// Waits a little until the others have been told of all changes.
+    pub async fn told(self) {
+        self.sender.settle(LAST_NOTICES).await;
     }
 }
 

@@ -150,11 +150,15 @@ impl RunningTier {
         if tokio::time::timeout(DRAIN, drained).await.is_err() {
             warn!("some calls did not end in time");
         }
-        if let Some(node) = self.node {
-            node.stop().await;
-        }
+        let notices = match self.node {
+            Some(node) => Some(node.stop().await),
+            None => None,
+        };
         for (file, bytes) in self.vfs.flush(FLUSH).await {
             warn!(%file, "{bytes} bytes that clients wrote are not stored at the origin");
+        }
+        if let Some(notices) = notices {
+            notices.told().await;
         }
         let closed = close_journal(&self.vfs).await;
         self.cache.shutdown().await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use coordinator::{EtcdConfig, etcd::Etcd};
-use origin::Origin;
+use origin::{Change, Object, Origin, Reference};
 use origin_nfs::NfsOrigin;
 use peer::{ClusterAuthority, make_authority};
 use quantity::Address;
@@ -17,7 +17,7 @@ use tier::running::RunningTier;
 use tier::settings::{Overrides, Settings};
 use tier::wire_up;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use types::{ByteRange, ErrorKind, Name, NodeId};
+use types::{ByteRange, CreateHow, ErrorKind, Name, NodeId, SetAttr, Stability};
 
 use crate::several::find;
 
@@ -29,6 +29,8 @@ struct Stage {
     authority: ClusterAuthority,
     dir: tempfile::TempDir,
     nodes: Vec<ServedNode>,
+    /// For how long the junction's rules trust what is known.
+    ttl: &'static str,
 }
 
 struct ServedNode {
@@ -37,7 +39,13 @@ struct ServedNode {
 }
 
 impl Stage {
+    /// What is known is never trusted for long.
     async fn make(etcd: EtcdServers, nodes: u64) -> Stage {
+        Stage::make_trusting(etcd, nodes, "files = \"always\"\ndirectories = \"always\"\nnegative = \"0s\"\n")
+            .await
+    }
+
+    async fn make_trusting(etcd: EtcdServers, nodes: u64, ttl: &'static str) -> Stage {
         let dir = tempfile::tempdir().expect("made");
         let far = dir.path().join("far");
         std::fs::create_dir(&far).expect("made");
@@ -46,7 +54,7 @@ impl Stage {
         let new = members::NewCluster::draw().expect("drawn");
         let id = members::init(&client, peer::WIRE, &new).await.expect("a new cluster");
         let authority = make_authority(&id.to_string()).expect("an authority");
-        let mut stage = Stage { etcd, authority, dir, nodes: Vec::new() };
+        let mut stage = Stage { etcd, authority, dir, nodes: Vec::new(), ttl };
         for number in 1..=nodes {
             let node = stage.serve(number, "").await.expect("in the cluster");
             stage.nodes.push(node);
@@ -71,8 +79,9 @@ impl Stage {
         let path = self.dir.path().join(format!("n{number}.token"));
         token.write(&path).expect("written");
         let file = format!(
-            "[[junction]]\npath = \"/\"\norigin = \"file://{}\"\nfiles = \"always\"\ndirectories = \"always\"\nnegative = \"0s\"\n{more}",
-            self.far().display()
+            "[[junction]]\npath = \"/\"\norigin = \"file://{}\"\n{}{more}",
+            self.far().display(),
+            self.ttl
         );
         let any = Some(Address(([127, 0, 0, 1], 0).into()));
         let overrides = Overrides {
@@ -358,6 +367,118 @@ async fn a_cache_directory_with_other_ids_is_refused_and_says_what_to_do() {
         alone(elsewhere.path(), &cache).await;
         let refusal = refused(stage.serve(2, "").await);
         assert!(refusal.contains("a cache directory of its own with --cache"), "{refusal}");
+        stage.stop().await;
+    })
+    .await;
+}
+
+/// For tests in which nothing is seen by itself.
+const AN_HOUR: &str = "files = \"1h\"\ndirectories = \"1h\"\nnegative = \"1h\"\n";
+
+async fn root(client: &NfsOrigin) -> Reference {
+    client.root().await.expect("a root").reference
+}
+
+async fn look_up(client: &NfsOrigin, called: &'static str) -> types::Result<Object> {
+    client.lookup(&root(client).await, &name(called)).await
+}
+
+/// The file has these bytes, by way of this node.
+async fn write_at(client: &NfsOrigin, called: &'static str, bytes: &'static [u8]) {
+    let file = match look_up(client, called).await {
+        Ok(object) => object.reference,
+        Err(_) => {
+            let (dir, set) = (root(client).await, SetAttr { mode: Some(0o644), ..SetAttr::default() });
+            let change = Change::Create { dir, name: name(called), how: CreateHow::Guarded, set };
+            client.change(&change).await.expect("made");
+            find(client, called).await.reference
+        }
+    };
+    client.write(&file, 0, bytes.into(), Stability::FileSync).await.expect("written");
+}
+
+/// Waits until a client of the node sees the name so. The ttl is an hour: it is told, or it never sees that.
+async fn until_seen(client: &NfsOrigin, called: &'static str, is_so: impl Fn(Option<&Object>) -> bool) {
+    let begun = Instant::now();
+    loop {
+        let seen = match look_up(client, called).await {
+            Ok(object) => Some(object),
+            Err(e) if e.kind() == ErrorKind::NotFound => None,
+            Err(e) => panic!("{called}: {e}"),
+        };
+        if is_so(seen.as_ref()) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{called} is still {seen:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_node_changes_is_seen_through_the_others_without_waiting_for_the_ttl() {
+    with_etcd(
+        "what_one_node_changes_is_seen_through_the_others_without_waiting_for_the_ttl",
+        1,
+        async |etcd| {
+            let stage = Stage::make_trusting(etcd, 3, AN_HOUR).await;
+            let here = &stage.nodes[0].client;
+            let others: Vec<&NfsOrigin> = stage.nodes[1..].iter().map(|node| &*node.client).collect();
+            // All know that it is not there.
+            for client in &others {
+                assert_eq!(look_up(client, "file").await.expect_err("not there").kind(), ErrorKind::NotFound);
+            }
+            write_at(here, "file", b"first").await;
+            for client in &others {
+                until_seen(client, "file", |seen| seen.is_some_and(|object| object.attr.size == 5)).await;
+                assert_eq!(read(client, "file").await, b"first");
+            }
+            // Bytes, attributes.
+            write_at(here, "file", b"second, and longer").await;
+            for client in &others {
+                until_seen(client, "file", |seen| seen.is_some_and(|object| object.attr.size == 18)).await;
+                assert_eq!(read(client, "file").await, b"second, and longer");
+            }
+            let object = find(here, "file").await.reference;
+            let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+            here.change(&Change::Set { object, set, guard: None }).await.expect("set");
+            for client in &others {
+                until_seen(client, "file", |seen| {
+                    seen.is_some_and(|object| object.attr.mode & 0o777 == 0o600)
+                })
+                .await;
+            }
+            // Names.
+            let (from_dir, to_dir) = (root(here).await, root(here).await);
+            let (from, to) = (name("file"), name("moved"));
+            here.change(&Change::Rename { from_dir, from, to_dir, to, identity: None })
+                .await
+                .expect("renamed");
+            for client in &others {
+                until_seen(client, "moved", |seen| seen.is_some()).await;
+                until_seen(client, "file", |seen| seen.is_none()).await;
+            }
+            let gone = Change::Remove { dir: root(here).await, name: name("moved") };
+            here.change(&gone).await.expect("removed");
+            for client in &others {
+                until_seen(client, "moved", |seen| seen.is_none()).await;
+            }
+            stage.stop().await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_away_holds_up_no_change_and_no_notice_to_the_others() {
+    with_etcd("a_node_that_is_away_holds_up_no_change_and_no_notice_to_the_others", 1, async |etcd| {
+        let mut stage = Stage::make_trusting(etcd, 3, AN_HOUR).await;
+        stage.nodes.remove(2).running.stop().await.expect("stopped");
+        let (here, there) = (&stage.nodes[0].client, &stage.nodes[1].client);
+        for called in ["a", "b", "c", "d"] {
+            assert_eq!(look_up(there, called).await.expect_err("not there").kind(), ErrorKind::NotFound);
+            write_at(here, called, b"bytes").await;
+            until_seen(there, called, |seen| seen.is_some_and(|object| object.attr.size == 5)).await;
+        }
         stage.stop().await;
     })
     .await;
