@@ -9,6 +9,7 @@ pub mod limited;
 pub mod memory;
 pub mod object;
 pub mod posix;
+pub mod spread;
 
 mod nfs;
 mod server;

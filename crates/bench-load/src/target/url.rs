@@ -10,6 +10,7 @@ use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::object::ObjectTarget;
 use super::posix::{DirectoryOptions, PosixTarget};
 use super::server::ServerTarget;
+use super::spread::SpreadTarget;
 use super::{Target, parse_size, without_options};
 
 const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
@@ -21,10 +22,18 @@ fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
 /// `/path`, `file:///path[?direct=1&drop=0]`, `nfs://host[:port]/export[?rsize=128k&readahead=1&...]` (and
 /// whatever `origin-nfs` takes), `s3://bucket[/prefix][?part=8m&...]`, `az://account/container[/prefix]` and
 /// `gs://bucket[/prefix]` (and whatever `origin-object` takes), `azfile://account/share[/dir]` (and whatever `origin-azfile` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be there.
-/// `limits:LIMITS:URL` is any of these behind the limits of a [`origin::emulated::ServiceLimits`].
+/// `limits:LIMITS:URL` is any of these behind the limits of a [`origin::emulated::ServiceLimits`]; `spread:URL URL` is several of
+/// these with the same files.
 pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.is_empty() {
         return Err(wrong("target", format!("none given; expected {FORMS}")));
+    }
+    if let Some(ways) = url.strip_prefix("spread:") {
+        if ways.contains("spread:") {
+            return Err(wrong(url, "spread once is enough"));
+        }
+        let ways: Result<Vec<_>> = ways.split(' ').filter(|way| !way.is_empty()).map(from_url).collect();
+        return Ok(SpreadTarget::new(ways?)?);
     }
     if url.starts_with('/') {
         return Ok(PosixTarget::open(Path::new(url), DirectoryOptions::default())?);
@@ -102,6 +111,9 @@ mod tests {
             ("file:///dev/null", "not a directory"),
             ("file://tmp", "file:///absolute"),
             ("file:///tmp?fast=1", "unknown option 'fast=1'"),
+            ("spread:", "URLs with spaces between"),
+            ("spread:/tmp spread:/tmp", "spread once is enough"),
+            ("spread:/tmp ftp://host", "unknown scheme 'ftp'"),
             ("memory:-5", "memory:4g"),
             ("memory:+5", "memory:4g"),
             ("nfs://host", "which export?"),
