@@ -31,7 +31,10 @@ pub struct ClusterLabPlan {
     pub clients: usize,
     /// Of each node and each client.
     pub links: usize,
+    /// Of each link of a node.
     pub rate: u64,
+    /// Of each link of a client.
+    pub client_rate: u64,
     pub origin_rate: u64,
     pub origin_rtt: Duration,
     /// Lines of TOML for the junction of all nodes.
@@ -45,6 +48,7 @@ impl Default for ClusterLabPlan {
             clients: 1,
             links: 1,
             rate: 50_000_000,
+            client_rate: 50_000_000,
             origin_rate: 50_000_000,
             origin_rtt: Duration::from_millis(50),
             junction: String::new(),
@@ -93,6 +97,7 @@ impl ClusterLab {
             LabNode::new(net.host(&name, &rates), &net.dir().join(&name), far, &plan.junction)
         };
         let nodes = (1..=plan.nodes).map(node).collect();
+        let rates = vec![plan.client_rate; plan.links];
         let clients = (1..=plan.clients).map(|number| net.host(&format!("c{number}"), &rates)).collect();
         let forebay = forebay.to_owned();
         let mut lab = ClusterLab { etcd, origin, nodes, clients, relay, forebay, etcd_program, net };

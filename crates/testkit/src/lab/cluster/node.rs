@@ -1,7 +1,7 @@
 //! A node of the lab: `forebay serve` in a host of its own.
 
 use std::fs;
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,8 @@ use crate::process::answer;
 pub const JUNCTION: &str = "/show";
 /// For the other nodes, on each link.
 const NODE_PORT: u16 = 7423;
-const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9420);
+const ADMIN_PORT: u16 = 9420;
+const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), ADMIN_PORT);
 
 pub struct LabNode {
     pub service: LabService,
@@ -32,13 +33,36 @@ impl LabNode {
         fs::create_dir(dir).expect("the lab's directory is there");
         let text = format!(
             "[cache]\ndir = \"{}\"\nsize = \"4GiB\"\nfree_floor = \"64MiB\"\n[nfs]\nlisten = \"0.0.0.0:{NFS_PORT}\"\n\
-             [[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n[admin]\nlisten = \"{ADMIN}\"\n\
+             [[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n[admin]\nlisten = \"0.0.0.0:{ADMIN_PORT}\"\n\
              [[junction]]\npath = \"{JUNCTION}\"\norigin = \"nfs://{far}/?mountport={}\"\n{junction}\n",
             dir.join("cache").display(),
             far.port(),
         );
         fs::write(dir.join("forebay.toml"), text).expect("written");
         LabNode { service: LabService::new("node", host), dir: dir.to_owned(), arguments: Vec::new() }
+    }
+
+    /// Lines of TOML more, behind the junction's table, from its next start on.
+    pub fn configure(&self, more: &str) {
+        let file = fs::File::options().append(true).open(self.dir.join("forebay.toml"));
+        file.and_then(|mut file| file.write_all(more.as_bytes())).expect("it was written before");
+    }
+
+    /// Its cache directory.
+    pub fn cache(&self) -> PathBuf {
+        self.dir.join("cache")
+    }
+
+    /// As a bench names it that runs in a host of the lab: by its first links, with its interface, token and cache.
+    pub fn bench_node(&self, links: usize) -> String {
+        let links = self.host().links().iter().take(links);
+        let mut parts: Vec<String> =
+            links.map(|link| format!("nfs://{}:{NFS_PORT}", link.address())).collect();
+        let cache = self.cache();
+        parts.push(format!("admin={}:{ADMIN_PORT}", self.host().address()));
+        parts.push(format!("token={}", cache.join("admin.token").display()));
+        parts.push(format!("disk={}", cache.display()));
+        parts.join(",")
     }
 
     /// The file of its token.
@@ -71,7 +95,7 @@ impl LabNode {
     /// Of one that is dead: its cache is lost.
     pub fn wipe(&mut self) {
         assert!(!self.service.is_running(), "{} uses its disk", self.host().name());
-        fs::remove_dir_all(self.dir.join("cache")).expect("it was there");
+        fs::remove_dir_all(self.cache()).expect("it was there");
     }
 
     /// What the operator's interface answers, asked on the node itself.
