@@ -37,7 +37,7 @@ enum Experiment {
     Workflow(crate::workflow::WorkflowArgs),
     /// Epochs of a training job: every client reads every file in an order of its own, cold and warm
     Loader(crate::loader::LoaderArgs),
-    /// Reads that grow with the number of copies
+    /// Reads of a cluster that grow with the number of copies, before, during and after a repair
     Replicas(crate::replicas::ReplicasArgs),
     /// A TCP relay that makes a near server far
     Relay(crate::relay_command::RelayArgs),
@@ -74,7 +74,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Workflow(args) => alone(crate::workflow::command(args)).await,
         Experiment::Loader(args) => crate::loader::command(args).await,
         Experiment::WorkingSet(args) => crate::working_set::command(args).await,
-        Experiment::Replicas(args) => alone(async { crate::replicas::command(args) }).await,
+        Experiment::Replicas(args) => crate::replicas::command(args).await,
         Experiment::Relay(args) => crate::relay_command::serve(args).await.map(|()| ExitCode::SUCCESS),
         Experiment::Compare(args) => crate::results::compare(&args),
         Experiment::Clean(args) => crate::target_dir::clean(args).await,

@@ -14,6 +14,7 @@ use crate::args::CommonArgs;
 use crate::budget::{Budget, TimeCut};
 use crate::ceiling::{self, MachineCeiling};
 use crate::limit::LoadBounds;
+use crate::nodes::ClusterStage;
 use crate::ranks::{self, Ranks, unless_interrupted};
 use crate::results::{ResultBuilder, publish};
 use crate::target_dir::{TargetArgs, TargetDir};
@@ -120,6 +121,25 @@ pub async fn on_testbed<T>(
     let measured = unless_interrupted(measure(&testbed)).await;
     let filled = measured.map(|measured| fill(&mut draft, &testbed, &ceiling, measured));
     draft.cleaned(testbed.clean_up().await.map(Some));
+    filled?;
+    ceiling.tell(&mut draft.file);
+    Ok(draft.finish())
+}
+
+/// The same on files behind a running cluster.
+pub async fn on_cluster<T>(
+    common: &CommonArgs,
+    mut draft: ResultBuilder,
+    stage: impl Future<Output = Result<ClusterStage>>,
+    measure: impl AsyncFnOnce(&ClusterStage) -> Result<T>,
+    fill: impl FnOnce(&mut ResultBuilder, &ClusterStage, T),
+) -> Result<ResultFile> {
+    let ceiling = ceiling::measure(common.row_time).await?;
+    let stage = stage.await?;
+    stage.cluster.tell(&mut draft);
+    let measured = unless_interrupted(measure(&stage)).await;
+    let filled = measured.map(|measured| fill(&mut draft, &stage, measured));
+    draft.cleaned(stage.clean_up().await.map(Some));
     filled?;
     ceiling.tell(&mut draft.file);
     Ok(draft.finish())

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-pub use tier::of_tier;
+pub use tier::{of_status, of_tier};
 
 use crate::mounts::{TargetMount, is_http_store};
 use crate::nic::Nic;

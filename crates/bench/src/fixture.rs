@@ -123,7 +123,7 @@ impl TierProcess {
 }
 
 /// Only clean pages are dropped, so each file is written first. Files that leave meanwhile have no pages.
-fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
+pub fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in std::fs::read_dir(dir)? {
@@ -139,17 +139,22 @@ fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others. The tier's own
-/// command is asked, since that knows how an operator proves who he is.
+/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others.
 pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {
+    ask_tier(&["evict", path, "--admin", &admin.to_string()]).map(drop)
+}
+
+/// What the tier's own command says, which knows how an operator proves who he is.
+pub fn ask_tier(arguments: &[&str]) -> Result<String> {
     let failed = |why: String| {
-        Error::new(types::ErrorKind::Unavailable, "evict", path).with_source(std::io::Error::other(why))
+        let what = arguments.join(" ");
+        Error::new(types::ErrorKind::Unavailable, "run forebay", what).with_source(std::io::Error::other(why))
     };
     let mut command = program::companion::forebay()?;
-    let asked = command.args(["evict", path, "--admin", &admin.to_string()]).stdin(Stdio::null()).output();
+    let asked = command.args(arguments).stdin(Stdio::null()).output();
     let asked = asked.map_err(|e| failed(e.to_string()))?;
     match asked.status.success() {
-        true => Ok(()),
+        true => Ok(String::from_utf8_lossy(&asked.stdout).into_owned()),
         false => Err(failed(String::from_utf8_lossy(&asked.stderr).trim().to_owned())),
     }
 }

@@ -6,6 +6,8 @@
 //! - What is measured is the user's, a directory on it (`target_dir::TargetDir`), or what the bench puts up: a
 //!   `testbed::Testbed` with its data set and its `testbed::Line`s (crate `relay`), a NAS or a tier as processes of their
 //!   own (`fixture`).
+//! - `nodes::ClusterStage`: files behind a running cluster of the user's, whose nodes are named on the command line. The bench starts
+//!   no node: labs that do (`testkit::lab::cluster`) run it as a user does.
 //! - `ranks::Ranks`: this run's processes. Rank 0 runs the experiment and gives loads to all (crates `bench-fleet`, `bench-load`).
 //! - `budget::Budget`: the time that a run may take, repetition by repetition. `knee`: the load at which more workers bring no
 //!   more.
@@ -43,6 +45,7 @@ mod load;
 mod loader;
 mod mounts;
 mod nic;
+mod nodes;
 pub mod probe;
 mod progress;
 mod ranks;

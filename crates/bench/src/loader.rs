@@ -1,8 +1,9 @@
 //! Epochs of a training job, after AIStore's multihoming study: every client reads every object once per epoch, each in
 //! an order of its own; straight from far storage, through an empty tier, and through a warm one. Within the cold epoch
-//! a curve shows how the tier takes over from the storage.
+//! a curve shows how the tier takes over from the storage. Through the nodes of a running cluster, by all links of each: `cluster.rs`.
 
 mod bucket;
+mod cluster;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ use crate::fixture::Watch;
 use crate::knee::{self, KneeArgs, KneeResult, KneeStep};
 use crate::limit;
 use crate::mounts::is_http_store;
+use crate::nodes::NodeListArgs;
 use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 use crate::sample::{self, CacheMode, Sample, Triple};
@@ -61,8 +63,16 @@ pub struct LoaderArgs {
     /// s3://bucket?endpoint=http://host:port, or az://, gs:// or azfile:// with one, that can be written; a temporary directory
     /// if absent. A bucket's objects are read by GET, directly and from the tier's S3 front; a share's by its REST interface
     /// directly
+    ///
+    /// With --node: the storage behind the cluster, by any URL that can be written; the objects are put there, and read through the
+    /// nodes alone
     #[arg(long, value_name = "DIR|URL")]
     origin: Option<String>,
+    #[command(flatten)]
+    nodes: NodeListArgs,
+    /// What each link of a node carries: the result then says how much of that a warm cluster gives
+    #[arg(long, value_name = "RATE", requires = "nodes")]
+    link_rate: Option<ByteRate>,
     /// Round trip to the storage
     #[arg(long, value_name = "TIME", default_value = "70ms", value_parser = quantity::duration)]
     rtt: Duration,
@@ -112,7 +122,16 @@ impl LoaderPlan {
         // The study's clients and objects stay what they were; a laptop reads fewer objects.
         let faithful = args.common.faithful;
         let small = scale.factor() < 0.1 && !faithful;
-        let clients = args.clients.unwrap_or(if small { 4 } else { CLIENTS as u32 });
+        let links: usize = args.nodes.nodes.iter().map(|node| node.links.len()).sum();
+        let links = u32::try_from(links.max(1)).unwrap_or(u32::MAX);
+        // As many at each link of a cluster.
+        let usual = (if small { 4 } else { CLIENTS as u32 }).div_ceil(links).saturating_mul(links);
+        let clients = args.clients.unwrap_or(usual);
+        if !clients.is_multiple_of(links) {
+            return refuse(format!(
+                "loader: {clients} clients do not share {links} links evenly; give a multiple"
+            ));
+        }
         let workers = args.workers.unwrap_or(if small { 8 } else { WORKERS as u32 });
         let bytes = args.object_size.unwrap_or(if small { 1 << 20 } else { PUBLISHED.aistore.object_bytes });
         // 5 in 100,000 of the study's objects are a hundred: what a laptop reads in seconds.
@@ -131,7 +150,7 @@ impl LoaderPlan {
                 objects, args.common.byte_budget
             ));
         }
-        let by_s3 = args.origin.as_deref().is_some_and(is_http_store);
+        let by_s3 = !args.is_cluster() && args.origin.as_deref().is_some_and(is_http_store);
         let block = args.block.unwrap_or(if by_s3 { bytes.min(GET_MAX) } else { 1 << 20 });
         if block == 0 || block > 1 << 30 {
             return refuse("loader: --block is from 1 byte to 1GiB");
@@ -167,8 +186,17 @@ impl LoaderPlan {
     }
 }
 
+impl LoaderArgs {
+    fn is_cluster(&self) -> bool {
+        !self.nodes.nodes.is_empty()
+    }
+}
+
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     let plan = LoaderPlan::of(&args)?;
+    if args.is_cluster() {
+        return cluster::command(&plan, &args).await;
+    }
     let of_others = |origin: &str| origin.starts_with("nfs://") || is_http_store(origin);
     if args.limits.is_some() && args.origin.as_deref().is_some_and(of_others) {
         return refuse(
@@ -470,5 +498,13 @@ mod tests {
         assert_eq!(plan(&["--faithful", "--scale", "0.001"]), (10, 50, 2097, 10 << 20, 1));
         assert_eq!(plan(&["--faithful", "--clients", "2", "-n", "3"]), (2, 50, 64, 10 << 20, 3));
         assert_eq!(plan(&[]), (4, 8, 100, 1 << 20, 6));
+        // Of three nodes with two links each.
+        let node = |number: u32| format!("nfs://a{number},nfs://b{number},admin=127.0.0.1:{number}");
+        let nodes = [node(1), node(2), node(3)];
+        let typed: Vec<&str> = nodes.iter().flat_map(|node| ["--node", node.as_str()]).collect();
+        assert_eq!(plan(&typed).0, 6);
+        let line = Line::try_parse_from([&["loader", "--clients", "4"], typed.as_slice()].concat());
+        let why = LoaderPlan::of(&line.expect("a command line").args).map(|_| ()).expect_err("not even");
+        assert!(why.to_string().contains("6 links"), "{why}");
     }
 }

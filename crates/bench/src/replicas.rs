@@ -1,71 +1,166 @@
-//! Reads that grow with the number of copies: the table of the MapR study, ready for the day that a tier has several
-//! nodes with copies. Until then it shows what was published, and says what is missing.
+//! Reads that grow with the number of copies, after the MapR study: one file behind a running cluster is read through one, two and
+//! three of its nodes at once, each reader pinned to its node, where one, two and three nodes keep it; before a copy is lost,
+//! at once after that, and when it is made again.
+//!
+//! A junction of the cluster is measured as it is: how many copies it keeps, and where, the nodes tell (`tables.rs` has that table,
+//! too). What was local is what the nodes counted, never what a client believes. Begin with `measure.rs`.
+
+mod measure;
+mod tables;
 
 use std::process::ExitCode;
 
-use bench_report::model::{Axis, Cell, Plot, PlotKind, Point, ResultFile, Series, TableRow};
-use bench_report::published::{PUBLISHED, Printed};
+use bench_load::shape::{Layout, Sizes};
+use bench_report::format;
+use bench_report::model::ResultFile;
 use clap::Args;
 use types::Result;
 
-use crate::args::OutputArgs;
+use crate::args::{CommonArgs, refuse};
+use crate::driver;
+use crate::nodes::{CopyLoss, NodeListArgs};
+use crate::ranks::alone;
 use crate::results::{ResultBuilder, publish};
+
+/// The study's file, bytes.
+const FILE_BYTES: u64 = 10 << 30;
+/// What "small" means of it: 256 MiB, which a link of 50 MB/s carries in five seconds.
+const SMALL: f64 = 0.025;
+const FILE_MIN: u64 = 1 << 20;
+const STUDY_REPETITIONS: u32 = 1;
+const TITLE: &str = "Reads against the number of copies";
 
 #[derive(Args, Clone, Debug)]
 pub struct ReplicasArgs {
     #[command(flatten)]
-    output: OutputArgs,
+    nodes: NodeListArgs,
+    /// The storage behind the cluster, as this machine reaches it to write: the file that is read is put there. What stands there
+    /// is at each --junction of the nodes
+    #[arg(long, value_name = "URL", requires = "nodes")]
+    origin: Option<String>,
+    /// How many of the nodes, the first ones, serve clients at once [default: 1 to all]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    gateways: Vec<u32>,
+    /// Bytes of the file [default: the study's 10 GiB, at small scale 256 MiB]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    file_size: Option<u64>,
+    /// Bytes of one read
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size)]
+    block: u64,
+    /// How a node loses its copies: a command of the shell, with the node's name in NODE, that ends when the node serves again
+    /// [default: they are evicted]
+    #[arg(long, value_name = "COMMAND", requires = "nodes")]
+    lose: Option<String>,
+    #[command(flatten)]
+    common: CommonArgs,
 }
 
-const WHY: &str = "a tier has one node in this version";
-
-pub fn command(args: ReplicasArgs) -> Result<ExitCode> {
-    publish(&prepared(), &args.output)
+struct ReplicasPlan {
+    layout: Layout,
+    block: u64,
+    /// Numbers of gateways, in order.
+    gateways: Vec<usize>,
+    repetitions: u32,
+    loss: CopyLoss,
 }
 
-fn prepared() -> ResultFile {
-    let mapr = &PUBLISHED.mapr;
-    let mut draft =
-        ResultBuilder::without_common("replicas", "Reads against the number of copies", "prepared", 0);
-    let conditions = [(1, 1), (1, 2), (1, 3), (2, 2), (3, 3)];
-    let rows = conditions.map(|(replicas, gateways)| {
-        let mut cells = vec![Cell::Count(replicas), Cell::Count(gateways), Cell::Count(gateways)];
-        cells.resize_with(mapr.wanted.columns.len(), || Cell::missing(WHY));
-        TableRow::new(cells)
-    });
-    let missing = |of: &Printed| {
-        of.filled(vec![TableRow::new(of.columns.iter().map(|_| Cell::missing(WHY)).collect())])
-    };
-    draft.file.tables = vec![
-        mapr.wanted.filled(rows.into()),
-        missing(&mapr.placement),
-        missing(&mapr.placement_by_node),
-        mapr.results.table(),
-    ];
-    let single = mapr.series().points.first().map_or(0.0, |point| point.y);
-    let ideal = (1..=3).map(|n| Point::at(f64::from(n), single * f64::from(n))).collect();
-    draft.file.plots.push(Plot {
-        title: "Rate against copies".to_owned(),
-        x: Axis::linear("copies, and gateways"),
-        y: Axis::linear("all readers (MiB/s)"),
-        kind: PlotKind::Lines,
-        series: vec![mapr.series(), Series::published("each copy as fast as the first", ideal)],
-    });
-    draft.note(format!("nothing was measured: {WHY}; the table is what will be filled"));
+impl ReplicasPlan {
+    fn of(args: &ReplicasArgs) -> Result<ReplicasPlan> {
+        let nodes = args.nodes.nodes.len();
+        args.nodes.check(args.origin.as_deref())?;
+        let bytes = args.file_size.unwrap_or(args.common.scale.small_is(SMALL).of(FILE_BYTES, FILE_MIN));
+        if bytes == 0 || bytes > args.common.byte_budget {
+            return refuse(format!(
+                "replicas: a file of {bytes} bytes; the budget is {} bytes (--byte-budget)",
+                args.common.byte_budget
+            ));
+        }
+        if args.block == 0 || args.block > 1 << 30 {
+            return refuse("replicas: --block is from 1 byte to 1GiB");
+        }
+        let mut gateways: Vec<usize> = args.gateways.iter().map(|n| *n as usize).collect();
+        if gateways.is_empty() {
+            gateways = (1..=nodes).collect();
+        }
+        gateways.sort_unstable();
+        gateways.dedup();
+        if let Some(more) = gateways.iter().find(|n| **n > nodes) {
+            return refuse(format!("replicas: --gateways {more}, and {nodes} nodes are named with --node"));
+        }
+        let layout = Layout { files: 1, sizes: Sizes::Equal(bytes), ..Layout::default() };
+        layout.check()?;
+        Ok(ReplicasPlan {
+            layout,
+            block: args.block,
+            gateways,
+            repetitions: args.common.repetitions(STUDY_REPETITIONS),
+            loss: args.lose.clone().map_or(CopyLoss::Evicted, CopyLoss::Command),
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.layout.total_bytes()
+    }
+}
+
+pub async fn command(args: ReplicasArgs) -> Result<ExitCode> {
+    if args.nodes.nodes.is_empty() {
+        return alone(async { publish(&not_measured(), &args.common.output) }).await;
+    }
+    let plan = ReplicasPlan::of(&args)?;
+    if args.common.dry_run {
+        let numbers: Vec<String> = plan.gateways.iter().map(usize::to_string).collect();
+        println!(
+            "replicas: {} are written at the origin, and read at {} through {} gateways at once, {} times each; where there are \
+             as many copies as gateways, one is lost and made again each time",
+            format::bytes(plan.bytes()),
+            args.nodes.junctions.join(" and "),
+            numbers.join(", "),
+            plan.repetitions
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    driver::command(&args.common, async |ranks| measure::all(ranks, &plan, &args).await).await
+}
+
+/// Without a cluster: what was published, and how to have figures of one's own.
+fn not_measured() -> ResultFile {
+    let mut draft = ResultBuilder::without_common("replicas", TITLE, "prepared", 0);
+    tables::fill_empty(&mut draft);
+    draft.note(
+        "nothing was measured, since no cluster is named: give each node with --node nfs://HOST,admin=ADDR, the path with \
+         --junction and the storage behind it with --origin",
+    );
     draft.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::typed;
 
     #[test]
-    fn the_table_has_the_columns_and_claims_no_figure() {
-        let file = prepared();
-        let (ours, mapr) = (&file.tables[0], &PUBLISHED.mapr);
-        assert_eq!(ours.columns.len(), mapr.wanted.columns.len());
-        assert!(ours.rows.iter().all(|row| row.cells.len() == ours.columns.len()));
-        assert!(ours.rows.iter().all(|row| matches!(row.cells.last(), Some(Cell::Missing(_)))));
-        assert!(file.measures.is_empty());
+    fn a_plan_has_the_gateways_that_there_are_and_a_file_within_the_budget() {
+        let nodes = ["--node", "nfs://a,admin=127.0.0.1:1", "--node", "nfs://b,admin=127.0.0.1:2"];
+        let plan = |more: &[&str]| {
+            let words = [&nodes[..], &["--junction", "/show", "--origin", "/"], more].concat();
+            ReplicasPlan::of(&typed::<ReplicasArgs>(&words).expect("a command line"))
+        };
+        let usual = plan(&[]).expect("a plan");
+        assert_eq!((usual.gateways, usual.layout.total_bytes()), (vec![1, 2], 256 << 20));
+        assert_eq!(usual.loss, CopyLoss::Evicted);
+        let study = plan(&["--faithful", "--scale", "full", "--gateways", "2,1,2"]).expect("a plan");
+        assert_eq!((study.gateways, study.repetitions), (vec![1, 2], 1));
+        assert_eq!(study.layout.total_bytes(), FILE_BYTES);
+        for (more, told) in [
+            (&["--gateways", "3"][..], "2 nodes"),
+            (&["--file-size", "1TiB"], "--byte-budget"),
+            (&["--junction", "show"], "such as /show"),
+        ] {
+            let why = plan(more).map(|_| ()).expect_err(told).to_string();
+            assert!(why.contains(told), "{why}");
+        }
+        let without = typed::<ReplicasArgs>(&nodes).expect("a command line");
+        assert!(ReplicasPlan::of(&without).is_err(), "no origin");
     }
 }

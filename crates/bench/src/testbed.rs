@@ -218,7 +218,8 @@ fn scratch(parent: &Path) -> std::io::Result<tempfile::TempDir> {
     tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(parent)
 }
 
-async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Client>>)> {
+/// The data set in a directory of its own below `url`, and the clients that remove it.
+pub async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Client>>)> {
     let writers = target::clients(&from_url(url)?, 0, WRITERS).await?;
     let Some(first) = writers.first() else { return refuse("no client could be made") };
     let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;

@@ -32,8 +32,13 @@ struct TierJunction {
 /// `forebay 0.1.0, read-only, cache 20.00 GiB, / = nfs://nas/show?nconnect=4`
 pub fn of_tier(admin: SocketAddr) -> Result<String> {
     let operation = "read the configuration of";
-    let text = operator::page(admin, "/v1/status", operation)?;
+    let text = operator::page(admin, "/v1/status", operation, None)?;
     told(&text).map_err(|e| operator::unavailable(admin, operation, e))
+}
+
+/// The same of one whose `/v1/status` is known.
+pub fn of_status(status: &str) -> serde_json::Result<String> {
+    told(status)
 }
 
 fn told(status: &str) -> serde_json::Result<String> {

@@ -1,0 +1,108 @@
+//! The disk below a cache, as fio measures it: the very files of the cache are read, past the page cache, and nothing is written.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use types::{Error, ErrorKind, Result};
+
+use super::whole_files_below;
+use crate::args::refuse;
+
+/// Files that are read, the largest, each by a job of its own. A cache has far more, and smaller ones tell of seeks.
+const FILES_MAX: usize = 8;
+/// Smaller ones are over before a disk is at work.
+const FILE_MIN: u64 = 1 << 20;
+const SECONDS: u32 = 3;
+
+/// What fio found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FioDisk {
+    pub bytes_per_second: f64,
+    pub files: usize,
+}
+
+/// Refuses if fio is not installed.
+pub fn check_fio() -> Result<()> {
+    let asked = Command::new("fio").arg("--version").stdin(Stdio::null()).output();
+    match asked {
+        Ok(asked) if asked.status.success() => Ok(()),
+        _ => refuse(
+            "disk= is held against what fio measures, and fio is not here; install Debian's fio, or leave disk= out",
+        ),
+    }
+}
+
+impl FioDisk {
+    /// Reads the largest files below a cache's directory in order, for some seconds.
+    ///
+    /// Errors: fio does not run, or cannot read them so; there is no file that is large enough.
+    pub fn measure(dir: &Path) -> Result<FioDisk> {
+        let failed = |why: String| {
+            Error::new(ErrorKind::Unavailable, "measure with fio", dir.display())
+                .with_source(std::io::Error::other(why))
+        };
+        let files: Vec<PathBuf> = whole_files_below(dir)
+            .into_iter()
+            .take_while(|(bytes, _)| *bytes >= FILE_MIN)
+            .map(|(_, path)| path)
+            // A colon would part two names.
+            .filter(|path| !path.to_string_lossy().contains([':', '\\']))
+            .take(FILES_MAX)
+            .collect();
+        if files.is_empty() {
+            return Err(failed(format!("no file of {} bytes or more is there", FILE_MIN)));
+        }
+        let mut command = Command::new("fio");
+        command.args([
+            "--output-format=json",
+            "--readonly",
+            "--name=global",
+            "--direct=1",
+            "--rw=read",
+            "--bs=1m",
+        ]);
+        command.args(["--ioengine=psync", "--thread", "--time_based", &format!("--runtime={SECONDS}")]);
+        for (at, file) in files.iter().enumerate() {
+            command.arg(format!("--name=read{at}")).arg(format!("--filename={}", file.display()));
+        }
+        let output = command.stdin(Stdio::null()).output().map_err(|e| failed(e.to_string()))?;
+        let told = String::from_utf8_lossy(&output.stdout);
+        let rate = bytes_per_second(&told).filter(|rate| output.status.success() && *rate > 0.0);
+        let bytes_per_second = rate.ok_or_else(|| {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let first = errors.lines().chain(told.lines()).find(|line| !line.trim().is_empty());
+            failed(first.unwrap_or("fio said nothing").trim().to_owned())
+        })?;
+        Ok(FioDisk { bytes_per_second, files: files.len() })
+    }
+}
+
+/// The sum over all jobs. Lines before the JSON are warnings.
+fn bytes_per_second(told: &str) -> Option<f64> {
+    let told: Value = serde_json::from_str(told.get(told.find('{')?..)?).ok()?;
+    let jobs = told["jobs"].as_array()?.iter();
+    jobs.map(|job| job["read"]["bw_bytes"].as_f64()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fio_says_is_the_sum_of_its_jobs() {
+        let told =
+            "fio: a warning\n{\"jobs\": [{\"read\": {\"bw_bytes\": 5}}, {\"read\": {\"bw_bytes\": 7}}]}";
+        assert_eq!(bytes_per_second(told), Some(12.0));
+        assert_eq!(bytes_per_second("{\"jobs\": [{}]}"), None);
+        assert_eq!(bytes_per_second("nothing"), None);
+    }
+
+    #[test]
+    fn a_cache_without_large_files_has_no_disk_to_measure() {
+        let dir = tempfile::tempdir().expect("made");
+        std::fs::write(dir.path().join("small"), "x").expect("written");
+        let why = FioDisk::measure(dir.path()).expect_err("too small").to_string();
+        assert!(why.contains("no file"), "{why}");
+    }
+}

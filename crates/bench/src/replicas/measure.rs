@@ -1,0 +1,294 @@
+//! What is done for each number of copies and gateways: the file is where it is to be, it is read, a copy is lost, it is read, the
+//! copy is made again, it is read.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use bench_load::data::SeededData;
+use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::outcome::PhaseOutcome;
+use bench_load::shape::{ClientSet, LoadWork};
+use bench_report::model::ResultFile;
+use bench_report::sanity;
+use serde_json::json;
+use types::Result;
+
+use super::{ReplicasArgs, ReplicasPlan, TITLE, tables};
+use crate::budget::{Budget, TimeCut};
+use crate::driver;
+use crate::nodes::{
+    BenchCluster, ClusterStage, NodeCount, Repair, RepairWatch, StripeCopies, complete_percent, keepers,
+};
+use crate::ranks::Ranks;
+use crate::results::ResultBuilder;
+use crate::testbed::DataSet;
+
+/// What may come from the far storage while a file is read that the cluster has: nothing but what rounding makes of it.
+const WARM_EXTRA: f64 = 0.001;
+
+/// Where the copies are while the file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyState {
+    /// Each node that keeps it has all of it.
+    Settled,
+    /// One of them has just lost it.
+    Lost,
+    /// It has been made again.
+    Repaired,
+}
+
+impl CopyState {
+    pub fn name(self) -> &'static str {
+        match self {
+            CopyState::Settled => "settled",
+            CopyState::Lost => "right after a loss",
+            CopyState::Repaired => "after the repair",
+        }
+    }
+}
+
+/// The file read once through each of some gateways at once.
+pub struct GatewayPass {
+    pub outcome: PhaseOutcome,
+    /// Of each node of the cluster that is named.
+    pub nodes: Vec<NodeCount>,
+    /// How much there was of all copies when it began, percent.
+    pub percent: f64,
+    /// Seconds between the loss of a copy and the beginning.
+    pub since_loss: Option<f64>,
+}
+
+/// A number of copies and of gateways, with all its repetitions.
+pub struct CopyCondition {
+    pub junction: String,
+    pub copies: usize,
+    pub gateways: usize,
+    pub passes: Vec<(CopyState, Vec<GatewayPass>)>,
+    pub repairs: Vec<Repair>,
+    /// Nodes that keep any of the file, by their place.
+    kept_by: BTreeSet<usize>,
+}
+
+/// Where the file of one junction lay before anything was read.
+pub struct SettledCopies {
+    pub junction: String,
+    pub copies: usize,
+    pub stripes: Vec<StripeCopies>,
+}
+
+pub struct ReplicasFound {
+    pub conditions: Vec<CopyCondition>,
+    pub settled: Vec<SettledCopies>,
+    pub names: Vec<String>,
+    cut: Option<TimeCut>,
+}
+
+pub async fn all(ranks: &Ranks, plan: &ReplicasPlan, args: &ReplicasArgs) -> Result<ResultFile> {
+    let draft = ResultBuilder::new("replicas", TITLE, &args.common, plan.repetitions);
+    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
+    let data = DataSet { layout: plan.layout.clone(), content };
+    let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
+    let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
+    let measure = async |stage: &ClusterStage| {
+        ReplicaRun { ranks, stage, plan, args, budget: Budget::start(&args.common) }.all().await
+    };
+    driver::on_cluster(&args.common, draft, stage, measure, |draft, _, found| {
+        for (name, value) in [
+            ("file_bytes", json!(plan.bytes())),
+            ("block_bytes", json!(plan.block)),
+            ("gateways", json!(plan.gateways)),
+            ("junctions", json!(junctions)),
+        ] {
+            draft.parameter(name, value);
+        }
+        TimeCut::tell(found.cut, draft, "parts");
+        tables::fill(draft, plan.bytes(), plan.block, &found);
+        ranks.tell(draft);
+    })
+    .await
+}
+
+struct ReplicaRun<'a> {
+    ranks: &'a Ranks,
+    stage: &'a ClusterStage,
+    plan: &'a ReplicasPlan,
+    args: &'a ReplicasArgs,
+    budget: Budget,
+}
+
+impl ReplicaRun<'_> {
+    async fn all(&self) -> Result<ReplicasFound> {
+        let (mut conditions, mut settled) = (Vec::new(), Vec::new());
+        for junction in &self.args.nodes.junctions {
+            let at = self.settle(junction).await?;
+            let named = &self.cluster().nodes;
+            let kept_by = keepers(&at.stripes);
+            let kept_by = (0..named.len()).filter(|node| kept_by.contains(named[*node].name.as_str()));
+            let kept_by: BTreeSet<usize> = kept_by.collect();
+            conditions.extend(self.plan.gateways.iter().map(|gateways| CopyCondition {
+                junction: junction.clone(),
+                copies: at.copies,
+                gateways: *gateways,
+                passes: Vec::new(),
+                repairs: Vec::new(),
+                kept_by: kept_by.clone(),
+            }));
+            settled.push(at);
+        }
+        let cut =
+            self.budget.sweep(&mut conditions, self.plan.repetitions, async |_, condition, repetition| {
+                self.repetition(condition, repetition).await
+            });
+        let cut = cut.await?;
+        let names = self.cluster().nodes.iter().map(|node| node.name.clone()).collect();
+        Ok(ReplicasFound { conditions, settled, names, cut })
+    }
+
+    fn cluster(&self) -> &BenchCluster {
+        &self.stage.cluster
+    }
+
+    /// Nothing but the nodes that are to keep the file have it, and these have all of it.
+    async fn settle(&self, junction: &str) -> Result<SettledCopies> {
+        self.stage.await_seen(junction).await?;
+        self.stage.evict_everywhere(junction)?;
+        let first = self.cluster().nodes.first().and_then(|node| node.way.links.first());
+        let what = format!("replicas: filling {junction}");
+        self.ranks.load(&BenchCluster::target(junction, first), &self.job(1), &what).await?;
+        let copies = self.stage.await_whole(junction).await?;
+        let stripes = self.cluster().copies(&self.stage.path(junction, 0))?;
+        Ok(SettledCopies { junction: junction.to_owned(), copies, stripes })
+    }
+
+    async fn repetition(&self, condition: &mut CopyCondition, repetition: u32) -> Result<()> {
+        let told = format!(
+            "replicas {}/{}, {}, {} copies, {} gateways",
+            repetition + 1,
+            self.plan.repetitions,
+            condition.junction,
+            condition.copies,
+            condition.gateways
+        );
+        let settled = self.pass(condition, None, &told).await?;
+        condition.add(CopyState::Settled, settled);
+        // The first node stays: it tells where the copies are.
+        let losers = 1..condition.gateways.min(self.cluster().nodes.len());
+        let loser = losers.rev().find(|node| condition.kept_by.contains(node));
+        let Some(loser) = loser.filter(|_| condition.copies > 1 && condition.copies == condition.gateways)
+        else {
+            return Ok(());
+        };
+        let path = self.stage.path(&condition.junction, 0);
+        let watch = RepairWatch::start(self.stage.cluster.clone(), &path, condition.copies);
+        self.plan.loss.make(self.cluster(), loser, &path).await?;
+        watch.is_lost();
+        let lost_at = Some(Instant::now());
+        let lost = self.pass(condition, lost_at, &told).await?;
+        condition.add(CopyState::Lost, lost);
+        let repair = watch.wait().await?;
+        let repaired = self.pass(condition, lost_at, &told).await?;
+        condition.add(CopyState::Repaired, repaired);
+        condition.repairs.push(repair);
+        Ok(())
+    }
+
+    async fn pass(
+        &self,
+        condition: &CopyCondition,
+        lost_at: Option<Instant>,
+        told: &str,
+    ) -> Result<GatewayPass> {
+        let path = self.stage.path(&condition.junction, 0);
+        let gateways = self.cluster().nodes.iter().take(condition.gateways);
+        // What a gateway keeps of a file that is not its own, from the pass before, would make this one a local read.
+        for node in (0..condition.gateways).filter(|node| !condition.kept_by.contains(node)) {
+            self.cluster().evict(node, &path)?;
+        }
+        let links = gateways.filter_map(|node| node.way.links.first());
+        let target = BenchCluster::target(&condition.junction, links);
+        let percent = complete_percent(&self.cluster().copies(&path)?, condition.copies);
+        let before = self.cluster().counters()?;
+        let since_loss = lost_at.map(|at| at.elapsed().as_secs_f64());
+        let loaded = self.ranks.load(&target, &self.job(condition.gateways), told).await?;
+        let counted = before.iter().zip(self.cluster().counters()?);
+        let nodes = counted.map(|(before, after)| NodeCount::between(before, &after)).collect();
+        Ok(GatewayPass { outcome: loaded.outcome.into_first()?, nodes, percent, since_loss })
+    }
+
+    /// One reader for each gateway, each of the whole file.
+    fn job(&self, gateways: usize) -> LoadJob {
+        let work = LoadWork { block_bytes: self.plan.block, seed: self.args.common.seed, ..LoadWork::sfmr() };
+        let clients = u32::try_from(gateways).unwrap_or(u32::MAX);
+        let fleet = ClientSet { clients, first_client: 0, workers: 1 };
+        let job = self.stage.job(fleet, LoadPhase { work, ..LoadPhase::default() });
+        LoadJob { limits: self.budget.limits(), ..job }
+    }
+}
+
+impl CopyCondition {
+    fn add(&mut self, state: CopyState, pass: GatewayPass) {
+        match self.passes.iter_mut().find(|(known, _)| *known == state) {
+            Some((_, passes)) => passes.push(pass),
+            None => self.passes.push((state, vec![pass])),
+        }
+    }
+
+    /// Why the passes in a state must not be believed.
+    pub fn unproved(&self, state: CopyState, passes: &[GatewayPass], file_bytes: u64) -> Vec<String> {
+        let mut reasons = Vec::new();
+        for pass in passes {
+            reasons.extend(pass.outcome.faults());
+            reasons.extend(sanity::too_short(pass.outcome.last_done_s().unwrap_or(0.0)));
+            let (read, wanted) = (pass.outcome.bytes_read, file_bytes.saturating_mul(self.gateways as u64));
+            if read != wanted {
+                reasons.push(format!("the clients read {read} bytes, not {wanted}"));
+            }
+            let is_whole = pass.percent >= 100.0;
+            if state == CopyState::Lost && is_whole {
+                reasons.push("no copy was missing when it began".to_owned());
+            }
+            if state != CopyState::Lost && !is_whole {
+                reasons.push(format!("when it began there were {:.0} % of the copies", pass.percent));
+            }
+            let origin: u64 = pass.nodes.iter().map(|node| node.origin).sum();
+            if origin as f64 > file_bytes as f64 * WARM_EXTRA {
+                reasons
+                    .push(format!("{origin} bytes came from the storage, and the cluster had all of them"));
+            }
+        }
+        reasons.sort();
+        reasons.dedup();
+        reasons
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(read: u64, percent: f64, origin: u64) -> GatewayPass {
+        let mut outcome = PhaseOutcome { bytes_read: read, ..PhaseOutcome::default() };
+        outcome.spans.push(bench_load::outcome::WorkerSpan { end_s: 2.0, ..Default::default() });
+        let nodes = vec![NodeCount { origin, ..NodeCount::default() }];
+        GatewayPass { outcome, nodes, percent, since_loss: None }
+    }
+
+    #[test]
+    fn a_row_is_believed_only_if_the_copies_were_what_its_state_says() {
+        let condition = CopyCondition {
+            junction: "/show".to_owned(),
+            copies: 2,
+            gateways: 2,
+            passes: Vec::new(),
+            repairs: Vec::new(),
+            kept_by: BTreeSet::from([0, 1]),
+        };
+        let why = |state, pass| condition.unproved(state, &[pass], 1000).join("; ");
+        assert_eq!(why(CopyState::Settled, pass(2000, 100.0, 0)), "");
+        assert_eq!(why(CopyState::Lost, pass(2000, 50.0, 0)), "");
+        assert!(why(CopyState::Lost, pass(2000, 100.0, 0)).contains("no copy was missing"));
+        assert!(why(CopyState::Repaired, pass(2000, 99.0, 0)).contains("99 %"));
+        assert!(why(CopyState::Settled, pass(2000, 100.0, 500)).contains("from the storage"));
+        assert!(why(CopyState::Settled, pass(1000, 100.0, 0)).contains("not 2000"));
+    }
+}
