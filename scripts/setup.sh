@@ -46,6 +46,7 @@ if [ "${1:-run}" = test ]; then
         "chromium:chromium:opens the bench's page"
         "etcd:etcd-server:what the nodes of a cluster coordinate on"
         "etcdctl:etcd-client:compacts it, saves it and restores it"
+        "fio:fio:measures the disks of a cluster's caches"
         "mold:mold:links the tests in seconds"
         "/usr/lib/*/faketime/libfaketimeMT.so.1:faketime:sets the wall clock of one process"
         "go:golang-go:builds MinIO and fake-gcs-server"

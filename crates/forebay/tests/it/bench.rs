@@ -13,6 +13,6 @@ mod load;
 mod program;
 mod refusal;
 mod render;
-mod room;
+pub mod room;
 mod safety;
 mod working_set;

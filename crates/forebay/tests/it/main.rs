@@ -5,6 +5,7 @@ mod bench;
 mod churn;
 mod clocks;
 mod cluster;
+mod cluster_bench;
 mod cluster_lab;
 mod crash;
 mod credentials;

@@ -7,6 +7,9 @@ use testkit::lab::not_run;
 use super::room::{Room, end, signal, start, wait_for};
 use crate::tier::{Tier, forebay};
 
+/// Nobody answers there.
+const NODE: &str = "nfs://127.0.0.1:1,admin=127.0.0.1:1";
+
 #[test]
 fn every_wrong_line_says_what_would_be_right() {
     let room = Room::new();
@@ -45,6 +48,20 @@ fn every_wrong_line_says_what_would_be_right() {
         (&["shapes", "--target", &target, "--limits", "azure"], "azure-blob-2018"),
         (&["shapes", "--target", &target, "--byte-budget", "1KiB"], "--byte-budget"),
         (&["loader", "--objects", "100", "--object-size", "1GiB", "--byte-budget", "1GiB"], "--byte-budget"),
+        (
+            &["loader", "--node", NODE, "--origin", &target, "--junction", "/a", "--junction", "/b"],
+            "one --junction",
+        ),
+        (&["loader", "--node", NODE, "--origin", &target, "--junction", "/a", "--knee"], "--knee"),
+        (&["replicas", "--node", "nfs://127.0.0.1"], "admin=ADDR"),
+        (&["replicas", "--node", "127.0.0.1:1"], "nfs://HOST"),
+        (&["replicas", "--junction", "/a"], "--node"),
+        (&["replicas", "--node", NODE, "--junction", "/a"], "--origin URL"),
+        (&["replicas", "--node", NODE, "--origin", &target], "--junction PATH"),
+        (
+            &["replicas", "--node", NODE, "--origin", &target, "--junction", "/a", "--gateways", "2"],
+            "--gateways 2",
+        ),
         (&["workflow", "--graph", &missing], &missing),
         (&["workflow", "--graph", &file], "near_seconds"),
         (&["probe", &missing], &missing),
@@ -165,5 +182,18 @@ fn a_target_that_is_too_small_is_refused_before_anything_is_written() {
         );
         assert_eq!(ended.out, "", "{run:?}: files that were written");
     }
+    room.assert_nothing_is_left();
+}
+
+#[test]
+fn disks_are_not_measured_without_fio() {
+    let room = Room::new();
+    let node = format!("{NODE},disk={}", room.target());
+    let mut command =
+        room.bench(&["loader", "--node", &node, "--origin", &room.target(), "--junction", "/show"]);
+    command.env("PATH", room.path("tmp"));
+    let ended = end(command);
+    assert_eq!((ended.code, ended.err.len()), (Some(2), 1), "{:?}", ended.err);
+    assert!(ended.err[0].contains("install Debian's fio"), "{:?}", ended.err);
     room.assert_nothing_is_left();
 }
