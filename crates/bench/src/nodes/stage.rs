@@ -120,9 +120,12 @@ impl ClusterStage {
     pub async fn clean_up(self) -> Result<Cleanup> {
         let restored = self.cluster.restore();
         for junction in &self.junctions {
-            // Of a node that has gone nothing is to be had, and what it keeps is good for nobody.
-            if let Err(e) = self.evict_everywhere(junction) {
-                tracing::warn!("the nodes keep files of this run: {e}");
+            let path = self.root(junction);
+            for node in 0..self.cluster.nodes.len() {
+                // Of a node that has gone nothing is to be had, and what it keeps is good for nobody.
+                if let Err(e) = self.cluster.evict(node, &path) {
+                    tracing::warn!("a node keeps files of this run: {e}");
+                }
             }
         }
         let done = self.dir.cleanup(&self.writers).await;

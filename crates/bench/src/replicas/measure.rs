@@ -160,6 +160,14 @@ impl ReplicaRun<'_> {
         Ok(SettledCopies { junction: junction.to_owned(), copies, stripes })
     }
 
+    /// A node that was lost has lost the files of all junctions: what is copied for another one would be a load beside the readers'.
+    async fn await_whole(&self) -> Result<()> {
+        for junction in &self.args.nodes.junctions {
+            self.stage.await_whole(junction).await?;
+        }
+        Ok(())
+    }
+
     async fn repetition(&self, condition: &mut CopyCondition, repetition: u32) -> Result<()> {
         let told = format!(
             "replicas {}/{}, {}, {} copies, {} gateways",
@@ -169,6 +177,7 @@ impl ReplicaRun<'_> {
             condition.copies,
             condition.gateways
         );
+        self.await_whole().await?;
         let settled = self.pass(condition, None, &told).await?;
         condition.add(CopyState::Settled, settled);
         // The first node stays: it tells where the copies are.
@@ -186,6 +195,7 @@ impl ReplicaRun<'_> {
         let lost = self.pass(condition, lost_at, &told).await?;
         condition.add(CopyState::Lost, lost);
         let repair = watch.wait().await?;
+        self.await_whole().await?;
         let repaired = self.pass(condition, lost_at, &told).await?;
         condition.add(CopyState::Repaired, repaired);
         condition.repairs.push(repair);
