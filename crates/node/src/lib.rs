@@ -30,10 +30,10 @@
 const _: () = assert!(cache::STRIPE_BYTES == cluster::STRIPE_BYTES);
 
 mod copies;
-mod file_copies;
-mod hot_stripes;
 #[cfg(test)]
 mod faults;
+mod file_copies;
+mod hot_stripes;
 mod listing;
 mod metrics;
 mod notices;
