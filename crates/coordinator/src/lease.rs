@@ -151,7 +151,7 @@ mod tests {
         let (stop, _stopped) = oneshot::channel();
         let keeper = Arc::new(TellingKeeper(told));
         let lease = Lease::new(LeaseId(1), Duration::from_secs(1), states, keeper, stop);
-        let (answers, answered) = mpsc::channel();
+        let (answers, answered) = mpsc::sync_channel(1);
         std::thread::spawn(move || answers.send((lease.state(), lease.remaining())));
         let answer = answered.recv_timeout(Duration::from_secs(20)).expect("it waits for itself");
         assert_eq!(answer, (LeaseState::Doubtful, Duration::ZERO));

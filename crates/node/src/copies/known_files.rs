@@ -369,7 +369,7 @@ mod tests {
                 known.end_walk();
                 known.change()
             });
-            let (told, hears) = std::sync::mpsc::channel();
+            let (told, hears) = std::sync::mpsc::sync_channel(1);
             let known = &known;
             scope.spawn(move || {
                 known.learn_read(file(201), TWO, VERSION);

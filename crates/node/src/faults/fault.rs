@@ -459,6 +459,7 @@ impl Fault {
             hops: 0,
             urgency: ReadUrgency::Demand,
             map: 0,
+            copies: None,
         };
         let unknown = NodeId(99);
         let member = stage.places[self.other].id;

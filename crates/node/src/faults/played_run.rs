@@ -183,7 +183,7 @@ async fn heal(stage: &FaultStage) -> Result<(), String> {
         if looked.elapsed() > Duration::from_secs(5) {
             looked = Instant::now();
             for node in stage.running() {
-                let (copies, _) = node.view.placement(JUNCTION).expect("it is placed");
+                let (copies, _) = node.view.junction_placement(JUNCTION).expect("it is placed");
                 node.view.place(JUNCTION, JunctionPlacement { copies, topology: NodeLabel::root() });
             }
         }
