@@ -55,7 +55,9 @@ impl AzFileRefusal {
             | "DeletePending"
             | "LeaseIdMissing"
             | "ClientCacheFlushDelay"
-            | "ServerBusy" => return K::Busy,
+            | "ServerBusy"
+            // What was sent did not arrive whole.
+            | "Md5Mismatch" => return K::Busy,
             "OperationTimedOut" | "InternalError" => return K::Unavailable,
             // They concern the share, not an object in it: never "not found".
             "ShareNotFound" | "ShareBeingDeleted" | "ShareDisabled" | "AccountIsDisabled" => {
@@ -171,6 +173,7 @@ mod tests {
             "{text}"
         );
         assert!(refusal(409, "SharingViolation").into_error("write to", "f").is_retryable());
+        assert!(refusal(400, "Md5Mismatch").into_error("write to", "f").is_retryable());
         assert!(!refusal(400, "InvalidResourceName").into_error("create", "f").is_retryable());
     }
 }

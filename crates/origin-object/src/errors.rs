@@ -91,6 +91,8 @@ impl StoreRefusal {
             | "ConditionalRequestConflict"
             | "PendingCopyOperation"
             | "LeaseIdMissing" => return K::Busy,
+            // What was sent did not arrive whole: the line was cut, or the store ended.
+            "IncompleteBody" | "BadDigest" | "XAmzContentSHA256Mismatch" | "Md5Mismatch" => return K::Busy,
             "RequestTimeout" | "OperationTimedOut" => return K::Unavailable,
             "XMinioStorageFull" | "InsufficientCapacity" => return K::NoSpace,
             "QuotaExceeded" | "XMinioAdminBucketQuotaExceeded" => return K::QuotaExceeded,
@@ -318,6 +320,9 @@ mod tests {
             (503, "SlowDown", true),
             (503, "ServerBusy", true),
             (500, "InternalError", true),
+            (400, "IncompleteBody", true),
+            (400, "Md5Mismatch", true),
+            (400, "InvalidArgument", false),
             (403, "AccessDenied", false),
             (403, "AuthenticationFailed", false),
         ];
