@@ -5,8 +5,15 @@ case "$PWD" in
     */crates/forebay) half=command limit=2700 ;;
     *) half=packages limit=900 ;;
 esac
-# `make tests` runs the two halves beside each other.
-[ "${FOREBAY_TESTS:-$half}" = "$half" ] || exit 0
+# `make tests` runs the two halves beside each other. No other name leaves anything out.
+case "${FOREBAY_TESTS:-$half}" in
+    "$half") ;;
+    command | packages) exit 0 ;;
+    *)
+        echo "FOREBAY_TESTS is \"$FOREBAY_TESTS\"; write command or packages" >&2
+        exit 2
+        ;;
+esac
 # Tests that mostly wait, for processes, lines and clocks: twice as many beside each other as there are processors.
 case "$PWD" in
     */crates/forebay | */crates/members | */crates/coordinator | */crates/front-*)
