@@ -168,9 +168,7 @@ async fn end(fault: Option<Fault>, stage: &mut FaultStage, score: &mut RunScore)
 async fn heal(stage: &FaultStage) -> Result<(), String> {
     stage.settle().await?;
     for index in 0..SIZES.len() {
-        for node in stage.running() {
-            node.gateway.check(&stage.store, index, around_border).await?;
-        }
+        read_at_all(stage, index).await?;
     }
     let begun = Instant::now();
     let mut looked = Instant::now();
@@ -186,16 +184,38 @@ async fn heal(stage: &FaultStage) -> Result<(), String> {
                 let (copies, _) = node.view.junction_placement(JUNCTION).expect("it is placed");
                 node.view.place(JUNCTION, JunctionPlacement { copies, topology: NodeLabel::root() });
             }
+            // A cache whose disk was full tries it again after some seconds. What was read before that was kept by nobody, so there
+            // is nothing to copy until it is read again.
+            for (index, file) in stage.store.all().into_iter().enumerate() {
+                if file.key.size < STRIPE_BYTES && !is_held(stage, &file).await {
+                    read_at_all(stage, index).await?;
+                }
+            }
         }
         sleep(Duration::from_millis(50)).await;
         lacking = lacks(stage).await;
     }
     for index in 0..SIZES.len() {
-        for node in stage.running() {
-            node.gateway.check(&stage.store, index, around_border).await?;
-        }
+        read_at_all(stage, index).await?;
     }
     Ok(())
+}
+
+async fn read_at_all(stage: &FaultStage, index: usize) -> Result<(), String> {
+    for node in stage.running() {
+        node.gateway.check(&stage.store, index, around_border).await?;
+    }
+    Ok(())
+}
+
+/// Whether any node has all of it.
+async fn is_held(stage: &FaultStage, file: &ModelFile) -> bool {
+    for node in stage.running() {
+        if node.cache.cached_bytes(&file.key).await == file.key.size {
+            return true;
+        }
+    }
+    false
 }
 
 /// The files of one stripe that are not whole at a node that is to keep them.
