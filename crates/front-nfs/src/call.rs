@@ -64,15 +64,20 @@ impl NfsCall {
     /// Resolves a handle to a file id, and the credentials to a caller by this client's export rule. The handle may be of another
     /// node of the cluster.
     pub async fn open(&self, handle: &FileHandle) -> Result<(FileId, Caller), CallFailure> {
-        let (junction, id) = self.shared.handles.decode(handle)?;
+        let (junction, id) = self.decode(handle)?;
         let caller = self.caller(junction)?;
         self.shared.vfs.meet(junction, id).await?;
         Ok((id, caller))
     }
 
+    fn decode(&self, handle: &FileHandle) -> Result<(JunctionId, FileId), NfsStatus> {
+        let NfsState { handles, vfs, .. } = &*self.shared;
+        handles.decode(handle, |junction| vfs.ids_are_own(junction))
+    }
+
     /// As `open`, for a file that the call changes.
     pub async fn open_to_change(&self, handle: &FileHandle) -> Result<(FileId, Caller), CallFailure> {
-        let (junction, id) = self.shared.handles.decode(handle)?;
+        let (junction, id) = self.decode(handle)?;
         let caller = self.caller(junction)?;
         if self.is_read_only(junction) {
             return Err(CallFailure::Status(NfsStatus::ROFS));
@@ -114,6 +119,7 @@ impl NfsCall {
     /// The handle of a node, if this client may use its junction.
     pub fn handle(&self, node: &Node) -> Option<FileHandle> {
         let admitted = self.shared.config.exports.admits(node.junction, self.peer.address);
-        admitted.then(|| self.shared.handles.encode(node.junction, node.id))
+        let NfsState { handles, vfs, .. } = &*self.shared;
+        admitted.then(|| handles.encode(node.junction, node.id, |junction| vfs.ids_are_own(junction)))
     }
 }

@@ -73,6 +73,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The secret that signs file handles. It must survive restarts, or all handles go stale.
     pub handle_key: [u8; 16],
+    /// Of a node of a cluster, whose nodes share `handle_key`: the secret for junctions whose ids mean something here alone.
+    pub own_handle_key: Option<[u8; 16]>,
     pub exports: ExportRules,
     /// The most connections at the same time. When all slots are taken, the least active connection of the client
     /// with the most connections is closed for a new one.
@@ -102,6 +104,7 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 2049)),
             handle_key: [0; 16],
+            own_handle_key: None,
             exports: ExportRules::default(),
             connections_max: 4096,
             connections_per_client: 1024,

@@ -33,7 +33,7 @@ impl NfsServer {
         })?;
         let shared = Arc::new(NfsState {
             vfs,
-            handles: HandleCodec::new(config.handle_key),
+            handles: HandleCodec::new(config.handle_key, config.own_handle_key),
             mounts: MountList::default(),
             metrics: Metrics::default(),
             slots: ConnectionSlots::new(limits(&config)),

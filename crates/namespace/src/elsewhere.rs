@@ -68,7 +68,10 @@ impl Namespace {
     /// Errors: retryable ones, of the origin or of the others; the object may be there.
     pub async fn meet(self: &Arc<Self>, junction: JunctionId, id: FileId) -> Result<()> {
         let Some(others) = self.elsewhere.others.get() else { return Ok(()) };
-        if self.is_met(junction, id) || self.elsewhere.is_unknown(id, self.clock.now_ms()) {
+        if self.ids_are_own(junction)
+            || self.is_met(junction, id)
+            || self.elsewhere.is_unknown(id, self.clock.now_ms())
+        {
             return Ok(());
         }
         let (this, others) = (self.clone(), others.clone());
@@ -76,6 +79,13 @@ impl Namespace {
             .flights
             .run(id, Join::Running, move || async move { this.look_up_elsewhere(others, junction, id).await })
             .await
+    }
+
+    /// Whether objects of the junction may have other ids at other nodes: where an object's identity is its place, one that was renamed
+    /// keeps its id at the node that renamed it, and the id that follows from its old place is another object's at the others.
+    pub fn ids_are_own(&self, junction: JunctionId) -> bool {
+        let grafts = self.grafts.load();
+        grafts.junction(junction).is_ok_and(|junction| junction.rules.origin.traits().identity_is_place)
     }
 
     fn is_met(&self, junction: JunctionId, id: FileId) -> bool {

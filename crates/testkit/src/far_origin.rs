@@ -23,6 +23,7 @@ pub struct Far {
     /// A new one for each storage that answers.
     connections: AtomicU64,
     url: String,
+    identity_is_place: AtomicBool,
     down: AtomicBool,
     /// Milliseconds that answers to questions about names are on their way.
     way_ms: AtomicU64,
@@ -101,6 +102,7 @@ impl Far {
             another: Mutex::default(),
             connections: AtomicU64::new(0),
             url: url.to_owned(),
+            identity_is_place: AtomicBool::new(true),
             down: AtomicBool::new(false),
             way_ms: AtomicU64::new(0),
             set_out: AtomicU64::new(0),
@@ -125,6 +127,11 @@ impl Far {
     }
 
     /// It says that it is so far away.
+    /// Objects keep their identity when they are moved, as at a NAS and not as in a bucket.
+    pub fn identify_by_number(&self) {
+        self.identity_is_place.store(false, Ordering::SeqCst);
+    }
+
     pub fn set_distance(&self, distance: Distance) {
         *self.distance.lock().expect("no panic holds it") = Some(distance);
     }
@@ -405,7 +412,7 @@ impl Origin for Far {
 
     fn traits(&self) -> OriginTraits {
         OriginTraits {
-            identity_is_place: true,
+            identity_is_place: self.identity_is_place.load(Ordering::SeqCst),
             commits_whole_files: self.drafts.is_some(),
             ..self.memory.traits()
         }

@@ -204,9 +204,10 @@ impl ClusterNode {
         Ok(namespace::Junction { id: Some(id), origin, ..junction })
     }
 
-    /// The key of NFS handles: the same at all nodes.
-    pub fn handle_key(&self) -> HandleKey {
-        self.secret.key_for("NFS handles")
+    /// The key of NFS handles: the same at all nodes. And the one for junctions whose ids mean something here alone.
+    pub fn handle_keys(&self) -> (HandleKey, HandleKey) {
+        let own = format!("NFS handles of node {}", self.identity.node());
+        (self.secret.key_for("NFS handles"), self.secret.key_for(&own))
     }
 
     /// The paths of files are found here: rules on copies go by them.

@@ -127,12 +127,18 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let mut lost = Vec::new();
     let nfs = match settings.nfs {
         Some(listen) => {
-            let (key, lost_handles) = match &node {
-                Some(node) => (node.handle_key(), None),
-                None => handle_key::of(&settings.dir, used)?,
+            let keys = match &node {
+                Some(node) => {
+                    let (shared, own) = node.handle_keys();
+                    (shared, Some(own))
+                }
+                None => {
+                    let (key, lost_handles) = handle_key::of(&settings.dir, used)?;
+                    lost.extend(lost_handles);
+                    (key, None)
+                }
             };
-            lost.extend(lost_handles);
-            Some(nfs_server(listen, settings, key, exports.clone(), &shared_budgets, &vfs).await?)
+            Some(nfs_server(listen, settings, keys, exports.clone(), &shared_budgets, &vfs).await?)
         }
         None => None,
     };
@@ -318,7 +324,7 @@ fn connections_max(settings: &Settings, wanted: usize) -> usize {
 async fn nfs_server(
     listen: SocketAddr,
     settings: &Settings,
-    handle_key: HandleKey,
+    (handle_key, own_handle_key): (HandleKey, Option<HandleKey>),
     exports: ExportRules,
     shared_budgets: &SharedBudgets,
     vfs: &Arc<Vfs>,
@@ -326,6 +332,7 @@ async fn nfs_server(
     let config = front_nfs::Config {
         listen,
         handle_key,
+        own_handle_key,
         exports,
         shared_budgets: shared_budgets.clone(),
         connections_max: connections_max(settings, front_nfs::Config::default().connections_max),

@@ -12,6 +12,12 @@ impl Vfs {
         self.object(id, Ask::Open).await
     }
 
+    /// Whether the ids of the junction's objects mean something at this node alone, as where renamed objects keep their ids although
+    /// the origin knows them by their place.
+    pub fn ids_are_own(&self, junction: JunctionId) -> bool {
+        self.namespace.ids_are_own(junction)
+    }
+
     /// Before an object is used by a handle that a client holds: in a cluster it may be one that another node gave out, of an object
     /// that this one has not met yet.
     ///

@@ -42,6 +42,7 @@ impl Other {
 
 /// A tier, and another one that it asks.
 fn two(t: &Tier) -> (Arc<Other>, tempfile::TempDir) {
+    t.far.identify_by_number();
     t.far.memory.mkdir(b"a").unwrap();
     t.far.memory.mkdir(b"a/b").unwrap();
     t.far.memory.write_file(b"a/b/file", b"abc").unwrap();
@@ -139,4 +140,18 @@ async fn an_absence_that_is_known_here_hides_no_object_that_another_node_has_see
     let late = other.ns.resolve(b"/a/b/late").await.unwrap().id();
     t.ns.meet(JUNCTION, late).await.unwrap();
     assert_eq!(t.getattr(late).await.unwrap().attr().size, 4);
+}
+
+/// A node that renames an object in a bucket keeps its id, and the id of the old place is another object's at the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_an_identity_is_a_place_no_other_node_is_asked_for_an_object() {
+    let bucket = tier();
+    let (asked, away, told) = Default::default();
+    let other = Arc::new(Other { ns: bucket.ns.clone(), asked, away, told });
+    bucket.ns.ask_elsewhere(other.clone());
+    bucket.ns.meet(JUNCTION, FileId([5; 16])).await.expect("nobody is asked");
+    assert_eq!((other.asked(), bucket.ns.ids_are_own(JUNCTION)), (0, true));
+    bucket.far.identify_by_number();
+    bucket.ns.meet(JUNCTION, FileId([5; 16])).await.expect("all have answered");
+    assert_eq!((other.asked(), bucket.ns.ids_are_own(JUNCTION)), (1, false));
 }
