@@ -146,7 +146,8 @@ impl JunctionWriter for Through {
         let cut = set.size.filter(|_| object.attr.is_file());
         let held = if cut.is_some() { Some(self.hold_all(id).await?) } else { self.hold(id).await? };
         let guard = self.as_at_the_origin(vfs, id, guard)?;
-        let altered = match (vfs.namespace.set(id, set, guard).await, &held) {
+        let answer = self.told_no_more(id, vfs.namespace.set(id, set, guard).await);
+        let altered = match (answer, &held) {
             (Ok(altered), _) => altered,
             (Err(e), Some(held)) if cut.is_some() && e.may_have_happened() => {
                 held.may_be_cut();
@@ -164,8 +165,8 @@ impl JunctionWriter for Through {
     async fn set_xattr(&self, vfs: &Vfs, object: &Node, name: &XattrName, set: &SetXattr) -> Result<Altered> {
         // What is written meanwhile waits.
         let held = self.hold(object.id).await?;
-        self.buffer.told.forget(object.id);
-        let altered = vfs.namespace.set_xattr(object.id, name, set).await?;
+        let answer = vfs.namespace.set_xattr(object.id, name, set).await;
+        let altered = self.told_no_more(object.id, answer)?;
         vfs.keep_cached(&altered).await;
         if let (Some(held), Ok(new)) = (held, key_of(&altered.found)) {
             held.is_now(new);
@@ -249,12 +250,19 @@ impl Through {
         self.buffer.take_unreported(id).map_or(Ok(()), Err)
     }
 
-    /// The ctime by which a change is guarded, as the origin has it: the client may know the time of the last write in its place,
-    /// which is told no more from now on.
+    /// The ctime by which a change is guarded, as the origin has it: the client may know the time of the last write in its place.
     fn as_at_the_origin(&self, vfs: &Vfs, id: FileId, guard: Option<Timestamp>) -> Result<Option<Timestamp>> {
         let Found::Node(known) = vfs.namespace.getattr_known(id)? else { return Ok(guard) };
-        let told = self.buffer.told.take(id, known.version(), self.buffer.now_ms());
+        let told = self.buffer.told.time(id, known.version(), self.buffer.now_ms());
         Ok(if guard.is_some() && guard == told { Some(known.attr().ctime) } else { guard })
+    }
+
+    /// A change that was made, or may have been, has times of its own.
+    fn told_no_more<T>(&self, id: FileId, answer: Result<T>) -> Result<T> {
+        if answer.as_ref().err().is_none_or(types::Error::may_have_happened) {
+            self.buffer.told.forget(id);
+        }
+        answer
     }
 
     /// If bytes of the file are pending: nothing of it is sent until the guard is dropped.

@@ -6,7 +6,7 @@
 //! origin says.
 //!
 //! Invariant: they are told of the version that we left, and of no other. A client that guards a change with such a time is right
-//! ([`ToldTimes::take`]).
+//! ([`ToldTimes::time`]).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,15 +46,14 @@ impl ToldTimes {
 
     /// The attributes as they are told, of a file that has this version and of which nothing is pending.
     pub fn view(&self, id: FileId, version: Version, attr: &mut Attr, now_ms: u64) {
-        let told = self.lock().get(&id).copied();
-        if let Some(told) = told.filter(|told| told.left == version && now_ms < told.until_ms) {
-            (attr.mtime, attr.ctime) = (told.time, told.time);
+        if let Some(time) = self.time(id, version, now_ms) {
+            (attr.mtime, attr.ctime) = (time, time);
         }
     }
 
-    /// From now on the file is told as the origin has it. Returns the time that was told of this version in place of the origin's.
-    pub fn take(&self, id: FileId, version: Version, now_ms: u64) -> Option<Timestamp> {
-        let told = self.lock().remove(&id)?;
+    /// The time that is told of this version in place of the origin's.
+    pub fn time(&self, id: FileId, version: Version, now_ms: u64) -> Option<Timestamp> {
+        let told = self.lock().get(&id).copied()?;
         (told.left == version && now_ms < told.until_ms).then_some(told.time)
     }
 
@@ -107,9 +106,9 @@ mod tests {
         assert_eq!((shown(&told, 1, 3, 100), shown(&told, 1, 3, 99 + KEPT_MS)), (7, 7));
         assert_eq!(shown(&told, 1, 3, 100 + KEPT_MS), 1);
         assert_eq!(shown(&told, 2, 4, 100), 1, "somebody else's");
-        assert_eq!(told.take(FileId([1; 16]), Version([3; 16]), 100), Some(at(7)));
-        assert_eq!((shown(&told, 1, 3, 100), told.take(FileId([1; 16]), Version([3; 16]), 100)), (1, None));
-        assert_eq!(told.take(FileId([2; 16]), Version([4; 16]), 100), None, "of another version");
+        assert_eq!(told.time(FileId([1; 16]), Version([3; 16]), 100), Some(at(7)));
+        assert_eq!(shown(&told, 1, 3, 100), 7, "until it is forgotten");
+        assert_eq!(told.time(FileId([2; 16]), Version([4; 16]), 100), None, "of another version");
         told.forget(FileId([3; 16]));
         assert_eq!(shown(&told, 3, 3, 100), 1);
     }
