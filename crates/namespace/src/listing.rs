@@ -625,7 +625,7 @@ impl Namespace {
             let child = entry.child.and_then(|id| self.load(id).ok());
             match &child {
                 None => unknown.push(entries.len()),
-                Some(node) if node.is_behind_a_notice() => doubted.push((entries.len(), node.id)),
+                Some(node) if self.is_behind_a_notice(node) => doubted.push((entries.len(), node.id)),
                 Some(_) => {}
             }
             let fileid = child.as_ref().map_or(entry.cookie, |node| node.id.fileid64());
@@ -645,6 +645,8 @@ impl Namespace {
             let mut looks = JoinSet::new();
             for &(index, id) in group {
                 let this = self.clone();
+                // An old state is served by the rules alone, not because the answer takes its time.
+                entries[index].child = None;
                 looks.spawn(async move { (index, this.node(id, Ask::Use).await) });
             }
             take_found(&mut entries, looks).await;

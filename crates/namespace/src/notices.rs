@@ -59,6 +59,12 @@ impl Namespace {
         let _ = self.announce.set(Box::new(announce)); // it is set once, when the node is built
     }
 
+    /// Whether a notice named the object, now or before a restart, and nothing that the origin said since is known.
+    pub fn is_behind_a_notice(&self, node: &KnownNode) -> bool {
+        let was_doubted = || self.announce.get().is_some() && node.checked_ms() == DOUBTED_MS;
+        node.is_behind_a_notice() || was_doubted()
+    }
+
     /// Announces a change of these objects if it was made, or may have been.
     pub fn announce_outcome<T>(&self, outcome: &Result<T>, ids: impl IntoIterator<Item = FileId>) {
         let Some(announce) = self.announce.get() else { return };
