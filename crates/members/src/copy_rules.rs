@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, JunctionId, Result};
 
 use crate::records::{
-    COPIES_MAX, COPY_RULES_MAX, CopyRulesRecord, RECORD_BYTES_MAX, copy_rules_key, write_record,
+    COPIES_MAX, COPY_RULES_MAX, CopyRulesRecord, RECORD_BYTES_MAX, TEXT_MAX, copy_rules_key, write_record,
 };
 use crate::roll::ClusterRoll;
 use crate::settle::NextStep;
@@ -74,6 +74,13 @@ pub(crate) fn decide_rule(
     }
     if copies.is_some_and(|copies| !(1..=COPIES_MAX).contains(&copies)) {
         return refuse(ErrorKind::InvalidArgument, format!("{path}: write a number from 1 to {COPIES_MAX}"));
+    }
+    // A record that nobody can read would take all rules of the junction away.
+    if copies.is_some() && path.len() > TEXT_MAX {
+        let what = format!(
+            "{path}: written as it is here a path has {TEXT_MAX} bytes at most; give the number to a directory above"
+        );
+        return refuse(ErrorKind::InvalidArgument, what);
     }
     let value = write_record(&record)?;
     if copies.is_some() && (record.rules.len() > COPY_RULES_MAX || value.len() > RECORD_BYTES_MAX) {
@@ -167,6 +174,8 @@ mod tests {
             };
         let full = put(&full);
         assert!(refused(&full, "/one-more", 2).contains("256 rules at most"));
+        let long = format!("/{}", "%E6".repeat(TEXT_MAX / 3 + 1));
+        assert!(refused(&put(&[]), &long, 2).contains("4096 bytes at most"));
         assert!(
             matches!(decide_rule(&full, SHOW, "/d7", Some(3)), Ok(NextStep::Swap(..))),
             "it has its place"

@@ -16,7 +16,7 @@ const FORMAT: u64 = 1;
 /// The longest value that is read.
 pub const RECORD_BYTES_MAX: usize = 64 * 1024;
 /// The longest path, URL or digest of a junction.
-const TEXT_MAX: usize = 4096;
+pub const TEXT_MAX: usize = 4096;
 /// The most junctions of which one node says that its settings are others.
 pub const DIFFERENCES_MAX: usize = 16;
 /// The highest id of a junction. A key of a higher one was put by hand, and must not use up the ids below it.
