@@ -125,7 +125,8 @@ impl Cache {
             return 0;
         }
         // Guests make room for what is kept.
-        let kept = self.space().bytes().saturating_sub(self.guest_bytes());
+        let guests = self.guest_bytes();
+        let kept = self.space().bytes().saturating_sub(guests);
         let by_quota = (self.limits.size_max() / 100 * COPIES_MAX_PERCENT).saturating_sub(kept);
         let space = self.space();
         let by_disk = space.reachable(self.limits.free_floor()).saturating_sub(space.bytes());

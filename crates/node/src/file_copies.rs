@@ -5,7 +5,7 @@
 //! it, by the names that lead to it there ([`CopyRuleFinder`]), and travels with the calls about the file (`peer::message::ToldCopies`).
 //! What is found and told is remembered here, for a bounded number of files. The last word counts: a file that was renamed is looked
 //! up anew at its next read by a client, 5 s after the last look at the earliest, and the nodes that keep it hear of that with the next
-//! call about it. What another node told is forgotten after an hour; the walk over the cache then asks the others for the file's names,
+//! call about it. What another node told is forgotten after three hours; the walk over the cache then asks the others for the file's names,
 //! as it does for what is cached when rules are made ([`PathFinder`](crate::PathFinder)).
 //!
 //! Rules have a revision. By other rules than this node's what is told means nothing, and new rules make all forgotten that was
@@ -23,7 +23,7 @@ use types::{FileId, JunctionId};
 /// A file that clients read here is looked up again after this.
 const MET_FOR: Duration = Duration::from_secs(5);
 /// What is remembered counts for so long.
-const KNOWN_FOR: Duration = Duration::from_secs(3600);
+const KNOWN_FOR: Duration = Duration::from_secs(3 * 3600);
 /// Files that are remembered: some 20 MB.
 const FILES_MAX: usize = 1 << 18;
 
@@ -102,12 +102,16 @@ impl FileCopies {
         }
     }
 
-    /// Another node knows these names of the file. `None`: no node knows any, and no rule is about it until somebody says otherwise.
+    /// Another node knows these names of the file. `None`: no node knows any: what was known of it goes on, and where nothing was, no
+    /// rule is about it until somebody says otherwise.
     pub fn told_names(&self, junction: JunctionId, file: FileId, names: Option<&[Bytes]>) {
         let Some(revision) = self.revision(junction) else { return };
         let about = match names {
             Some(names) => self.finder.get().and_then(|finder| finder.about(junction, names)),
-            None => Some(ToldCopies { revision, copies: None }),
+            None => {
+                let copies = self.files().last(file);
+                Some(ToldCopies { revision, copies })
+            }
         };
         if let Some(told) = about {
             self.learn(junction, file, told, Word::Told);
@@ -143,8 +147,9 @@ enum Word {
 struct RuledFile {
     junction: JunctionId,
     copies: Option<u8>,
-    word: Word,
     at: Duration,
+    /// When a client of this node had it looked up.
+    met: Option<Duration>,
 }
 
 /// What is remembered. Pure: the caller brings the time.
@@ -175,7 +180,11 @@ impl RuledFiles {
 
     fn learn(&mut self, junction: JunctionId, file: FileId, told: ToldCopies, word: Word, now: Duration) {
         if self.revisions.get(&junction) == Some(&told.revision) {
-            self.put(file, RuledFile { junction, copies: told.copies, word, at: now });
+            let met = match word {
+                Word::Met => Some(now),
+                Word::Told => self.get(file).and_then(|file| file.met),
+            };
+            self.put(file, RuledFile { junction, copies: told.copies, at: now, met });
         }
     }
 
@@ -201,7 +210,12 @@ impl RuledFiles {
     }
 
     fn is_met(&mut self, id: FileId, now: Duration) -> bool {
-        self.get(id).is_some_and(|file| file.word == Word::Met && now < file.at + MET_FOR)
+        self.get(id).and_then(|file| file.met).is_some_and(|met| now < met + MET_FOR)
+    }
+
+    /// Of the rules in force, however old the word is.
+    fn last(&mut self, id: FileId) -> Option<u8> {
+        self.get(id)?.copies
     }
 }
 
@@ -253,9 +267,15 @@ mod tests {
         assert!(files.is_met(id(1), secs(14)) && !files.is_met(id(1), secs(15)));
         files.learn(ONE, id(1), told(7, 2), Word::Told, secs(11));
         assert_eq!(files.known(id(1), secs(11)), Some(Some(2)));
-        assert!(!files.is_met(id(1), secs(11)), "another node's word is no look of our own");
-        assert_eq!(files.known(id(1), secs(3610)), Some(Some(2)));
-        assert_eq!(files.known(id(1), secs(3611)), None, "a node that is not told again asks");
+        assert!(
+            files.is_met(id(1), secs(14)) && !files.is_met(id(1), secs(15)),
+            "nor is it looked up more often"
+        );
+        files.learn(ONE, id(2), told(7, 2), Word::Told, secs(11));
+        assert!(!files.is_met(id(2), secs(11)), "another node's word is no look of our own");
+        assert_eq!(files.known(id(1), secs(3 * 3600 + 10)), Some(Some(2)));
+        assert_eq!(files.known(id(1), secs(3 * 3600 + 11)), None, "a node that is not told again asks");
+        assert_eq!(files.last(id(1)), Some(2), "and goes on by that where nobody knows");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use cluster::NodeState;
 use peer::message::{ChangeNotice, NOTICE_FILES_MAX};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
@@ -64,7 +65,7 @@ impl NoticeSender {
     pub fn announce(&self, files: &[FileId]) {
         let (map, own) = (self.reads.view.map(), self.reads.view.own());
         let mut queues = self.queues();
-        for node in map.nodes().iter().filter(|node| node.id != own) {
+        for node in map.nodes().iter().filter(|node| node.id != own && node.state != NodeState::Out) {
             let queue = queues.entry(node.id).or_insert_with(|| NoticeQueue::new(self.waiting_max));
             let dropped = files.iter().filter(|file| !queue.put(**file)).count();
             self.reads.metrics.dropped_notices.inc_by(dropped as u64);
@@ -109,7 +110,7 @@ impl NoticeSender {
         let view = &self.reads.view;
         let map = view.map();
         let mut queues = self.queues();
-        queues.retain(|node, _| map.node(*node).is_some());
+        queues.retain(|node, _| map.node(*node).is_some_and(|node| node.state != NodeState::Out));
         let due = queues.iter_mut().filter(|(node, queue)| {
             !queue.is_empty() && !busy.contains(*node) && !view.is_passed_over(**node)
         });

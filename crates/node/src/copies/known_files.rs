@@ -114,7 +114,11 @@ impl KnownFiles {
 
     fn learn_in(&self, shard: &mut KnownShard, file: FileId, junction: JunctionId) {
         match shard.files.get_mut(&file) {
-            Some(known) if known.junction == junction => return,
+            // It may have left the cache, and come back behind the walk.
+            Some(known) if known.junction == junction => {
+                known.round = known.round.max(self.round.load(Ordering::Relaxed) + 1);
+                return;
+            }
             Some(known) => known.junction = junction,
             None if self.count.load(Ordering::Relaxed) >= self.max => return,
             None => {
