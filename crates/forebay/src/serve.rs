@@ -79,7 +79,7 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
 
 /// `None`: it was ended while it waited for its cluster, which takes as long as etcd is away. Any other start comes to its end first.
 async fn build(settings: &Settings, signals: &mut Signals) -> Result<Option<Tier>> {
-    let ended = async { while signals.next().await != SignalRequest::End {} };
+    let ended = signals.ended();
     tokio::select! {
         tier = wire_up::build(settings) => tier.map(Some),
         () = ended, if settings.cluster.is_some() => {

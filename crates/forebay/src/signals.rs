@@ -36,6 +36,14 @@ impl Signals {
         })
     }
 
+    /// Waits until the tier is to end. What else was asked for waits for [`Signals::next`].
+    pub async fn ended(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
     pub async fn next(&mut self) -> SignalRequest {
         loop {
             return tokio::select! {
