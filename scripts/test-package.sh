@@ -14,7 +14,11 @@ trap 'rm -rf "$root"' EXIT
 
 if [ ! -f "$bare" ]; then
     echo "package: fetching a bare Debian $codename, once"
-    mirror=$(sed -n 's/^URIs: //p; s/^deb \(http[^ ]*\) .*/\1/p' /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | head -1)
+    # The mirrors are in one file or in several, of two forms, by Debian's version; others' repositories may stand among them.
+    mirrors=$(find /etc/apt/sources.list /etc/apt/sources.list.d \( -name '*.list' -o -name '*.sources' \) -exec cat {} + 2>/dev/null |
+        sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\(http[^ ]*\) .*/\2/p') || true
+    mirror=$(printf '%s\n' "$mirrors" | grep -m 1 '/debian/*$' || printf '%s\n' "$mirrors" | head -1)
+    [ -n "$mirror" ] || { echo "package: no mirror of Debian is named in /etc/apt; a bare Debian cannot be fetched"; exit 1; }
     debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus,procps "$codename" "$root/new" "$mirror" >"$root/log" 2>&1 ||
         { tail -5 "$root/log"; exit 1; }
     mkdir -p "$cache"
