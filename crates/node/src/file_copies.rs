@@ -20,7 +20,7 @@ use bytes::Bytes;
 use peer::message::ToldCopies;
 use types::{FileId, JunctionId};
 
-/// A file that clients read here is looked up again after this.
+/// A file that clients read here, or that was looked up in vain, is looked up again after this.
 const MET_FOR: Duration = Duration::from_secs(5);
 /// What is remembered counts for so long.
 const KNOWN_FOR: Duration = Duration::from_secs(3 * 3600);
@@ -83,13 +83,15 @@ impl FileCopies {
     /// file.
     pub fn of(&self, junction: JunctionId, file: FileId) -> Option<ToldCopies> {
         let revision = self.revision(junction)?;
-        let known = self.files().known(file, self.begun.elapsed());
-        known.map(|copies| ToldCopies { revision, copies }).or_else(|| {
-            // It may read a database: no lock is held.
-            let found = self.finder.get()?.find(junction, file)?;
-            self.learn(junction, file, found, Word::Told);
-            (found.revision == revision).then_some(found)
-        })
+        let (known, is_missed) = {
+            let (mut files, now) = (self.files(), self.begun.elapsed());
+            (files.known(file, now), files.is_missed(file, now))
+        };
+        if known.is_some() || is_missed {
+            return known.map(|copies| ToldCopies { revision, copies });
+        }
+        let found = self.find(junction, file, Word::Told)?;
+        (found.revision == revision).then_some(found)
     }
 
     /// A client of this node reads the file: where it lies now is looked up, unless that was just done.
@@ -97,9 +99,17 @@ impl FileCopies {
         if self.revision(junction).is_none() || self.files().is_met(file, self.begun.elapsed()) {
             return;
         }
-        if let Some(found) = self.finder.get().and_then(|finder| finder.find(junction, file)) {
-            self.learn(junction, file, found, Word::Met);
+        self.find(junction, file, Word::Met);
+    }
+
+    /// Looks the file up and remembers the outcome, be it that nothing is known of it. That may read a database, so no lock is held.
+    fn find(&self, junction: JunctionId, file: FileId, word: Word) -> Option<ToldCopies> {
+        let found = self.finder.get()?.find(junction, file);
+        match found {
+            Some(found) => self.learn(junction, file, found, word),
+            None => self.files().miss(junction, file, word, self.begun.elapsed()),
         }
+        found
     }
 
     /// Another node knows these names of the file. `None`: no node knows any: what was known of it goes on, and where nothing was, no
@@ -146,10 +156,14 @@ enum Word {
 #[derive(Clone, Copy, Debug)]
 struct RuledFile {
     junction: JunctionId,
+    /// By the last word; meaningless without one.
     copies: Option<u8>,
-    at: Duration,
+    /// When the last word was said.
+    told: Option<Duration>,
     /// When a client of this node had it looked up.
     met: Option<Duration>,
+    /// When this node last looked it up in vain.
+    missed: Option<Duration>,
 }
 
 /// What is remembered. Pure: the caller brings the time.
@@ -184,8 +198,20 @@ impl RuledFiles {
                 Word::Met => Some(now),
                 Word::Told => self.get(file).and_then(|file| file.met),
             };
-            self.put(file, RuledFile { junction, copies: told.copies, at: now, met });
+            let (copies, told) = (told.copies, Some(now));
+            self.put(file, RuledFile { junction, copies, told, met, missed: None });
         }
+    }
+
+    /// This node looked the file up and does not know it. What others said of it before stays.
+    fn miss(&mut self, junction: JunctionId, file: FileId, word: Word, now: Duration) {
+        if !self.revisions.contains_key(&junction) {
+            return;
+        }
+        let unknown = RuledFile { junction, copies: None, told: None, met: None, missed: None };
+        let known = self.get(file).unwrap_or(unknown);
+        let met = if word == Word::Met { Some(now) } else { known.met };
+        self.put(file, RuledFile { met, missed: Some(now), ..known });
     }
 
     fn put(&mut self, id: FileId, file: RuledFile) {
@@ -206,7 +232,11 @@ impl RuledFiles {
 
     fn known(&mut self, id: FileId, now: Duration) -> Option<Option<u8>> {
         let file = self.get(id)?;
-        (now < file.at + KNOWN_FOR).then_some(file.copies)
+        file.told.is_some_and(|told| now < told + KNOWN_FOR).then_some(file.copies)
+    }
+
+    fn is_missed(&mut self, id: FileId, now: Duration) -> bool {
+        self.get(id).and_then(|file| file.missed).is_some_and(|missed| now < missed + MET_FOR)
     }
 
     fn is_met(&mut self, id: FileId, now: Duration) -> bool {
@@ -276,6 +306,48 @@ mod tests {
         assert_eq!(files.known(id(1), secs(3 * 3600 + 10)), Some(Some(2)));
         assert_eq!(files.known(id(1), secs(3 * 3600 + 11)), None, "a node that is not told again asks");
         assert_eq!(files.last(id(1)), Some(2), "and goes on by that where nobody knows");
+    }
+
+    #[test]
+    fn a_file_that_nobody_knows_is_looked_up_once_in_five_seconds() {
+        let mut files = ruled(100);
+        files.miss(ONE, id(1), Word::Told, secs(10));
+        assert!(files.is_missed(id(1), secs(14)) && !files.is_missed(id(1), secs(15)));
+        assert_eq!(files.known(id(1), secs(11)), None);
+        assert!(!files.is_met(id(1), secs(11)), "a client of this node has it looked up at once");
+        files.miss(ONE, id(1), Word::Met, secs(11));
+        assert!(files.is_met(id(1), secs(15)) && !files.is_met(id(1), secs(16)));
+        files.learn(ONE, id(1), told(7, 3), Word::Told, secs(12));
+        assert!(!files.is_missed(id(1), secs(12)), "what another node tells ends it");
+        files.miss(ONE, id(1), Word::Told, secs(3 * 3600 + 12));
+        assert_eq!(files.known(id(1), secs(3 * 3600 + 12)), None);
+        assert_eq!(files.last(id(1)), Some(3), "what was said before is not forgotten");
+        files.miss(JunctionId(3), id(2), Word::Told, secs(10));
+        assert!(!files.is_missed(id(2), secs(10)), "a junction without rules is not remembered");
+    }
+
+    #[test]
+    fn the_finder_is_not_asked_again_and_again_for_a_file_that_it_does_not_know() {
+        struct Nobody(std::sync::atomic::AtomicUsize);
+        impl CopyRuleFinder for Nobody {
+            fn find(&self, _: JunctionId, _: FileId) -> Option<ToldCopies> {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+            fn about(&self, _: JunctionId, _: &[Bytes]) -> Option<ToldCopies> {
+                None
+            }
+        }
+        let (copies, finder) = (FileCopies::default(), Arc::new(Nobody(0.into())));
+        assert!(copies.set_finder(Arc::clone(&finder) as Arc<dyn CopyRuleFinder>));
+        assert!(copies.set_rules([(ONE, 7)].into()));
+        // A clock that stood still for five seconds could not be told apart; this takes microseconds.
+        for _ in 0..1000 {
+            assert_eq!(copies.of(ONE, id(1)), None);
+        }
+        assert_eq!(finder.0.load(Ordering::Relaxed), 1);
+        copies.told(ONE, id(1), told(7, 4));
+        assert_eq!(copies.of(ONE, id(1)).and_then(|told| told.copies), Some(4));
     }
 
     #[test]
