@@ -89,10 +89,14 @@ impl Namespace {
             drop(self.in_order(junction).await);
         }
         let mut known: HashMap<JunctionId, Vec<FileId>> = HashMap::new();
-        for id in ids {
-            if let Ok(node) = self.load(*id) {
-                known.entry(node.junction()).or_default().push(*id);
+        for piece in ids.chunks(PIECE) {
+            for id in piece {
+                if let Ok(node) = self.load(*id) {
+                    known.entry(node.junction()).or_default().push(*id);
+                }
             }
+            // Each may have read the database, and clients wait for this thread.
+            tokio::task::yield_now().await;
         }
         let mut outcome = Ok(());
         for (junction, ids) in known {
