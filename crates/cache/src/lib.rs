@@ -300,6 +300,11 @@ impl Cache {
         &self.metrics
     }
 
+    /// All bytes that readers have got so far, from the disk and from the source; copies for other nodes are none of these.
+    pub fn served_bytes(&self) -> u64 {
+        self.metrics.hit_bytes.get().saturating_add(self.metrics.miss_bytes.get())
+    }
+
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
         self.metrics.register(registry);
     }

@@ -6,7 +6,7 @@
 //! - `feeder.rs`: tells other nodes what they lack. `fill_ring.rs` (pure): the stripes that were filled here; `outbox.rs` (pure):
 //!   what each node is about to be told; `feed_pace.rs` (pure): who is told now, and who is waited for.
 //! - `puller.rs`: copies what this node lacks from those that told it. `pull_queue.rs` (pure): which is next, and from whom;
-//!   `repair_bucket.rs` (pure): how fast.
+//!   `repair_bucket.rs` (pure): how fast; `repair_yield.rs` (pure): how fast while readers are served.
 //! - `scanner.rs`: walks over all that the cache holds, and looks again at what was incomplete. `look.rs` asks the nodes that keep a
 //!   stripe what they have of it; `standing.rs` (pure): what follows from their answers; `ledger.rs` (pure): what is missing.
 //! - `known_files.rs`: which junction a file is of, over restarts.
@@ -34,12 +34,14 @@ mod outbox;
 mod pull_queue;
 mod puller;
 mod repair_bucket;
+mod repair_yield;
 mod scanner;
 mod standing;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::{Cache, CacheKey};
@@ -60,7 +62,8 @@ use scanner::Scanner;
 /// How copies are made.
 #[derive(Clone, Debug)]
 pub struct CopyConfig {
-    /// Bytes per second that this node takes to make copies, and as many that it hands out for others' copies. 0: none are made.
+    /// Bytes per second that this node takes to make copies, and as many that it hands out for others' copies; of these what its readers
+    /// get is taken off, down to a tenth of that. 0: none are made.
     pub repair_rate: u64,
     /// A stripe that has had too few copies for so long raises the alarm. Where a node does not answer that keeps it, it does so at
     /// once.
@@ -91,6 +94,15 @@ const _: () = assert!(cluster::STRIPE_BYTES == peer::message::STRIPE_BLOCKS * ty
 pub struct HeldStripe {
     pub key: CacheKey,
     pub index: u64,
+}
+
+/// What a node that looked at all that it holds found to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyProgress {
+    /// The number of the map by which it has last looked at all that it holds. 0: it has not yet.
+    pub counted_map: u64,
+    /// What nodes that answer are to copy of the stripes that this node counts, as far as it has looked.
+    pub to_copy_bytes: u64,
 }
 
 /// Sees to it that there are as many copies as the junctions want.
@@ -134,6 +146,13 @@ impl CopyKeeper {
     /// cluster's number is the sum over its nodes. It clears by itself.
     pub fn under_replicated(&self) -> BTreeMap<JunctionId, UnderReplicated> {
         self.books.alarm()
+    }
+
+    /// How far this node is with making copies after a change of the map.
+    pub fn progress(&self) -> CopyProgress {
+        // In this order: what is to be copied is at least as new as the walk.
+        let counted_map = self.books.walked_map.load(Ordering::Acquire);
+        CopyProgress { counted_map, to_copy_bytes: self.books.ledger().to_copy_bytes() }
     }
 }
 

@@ -45,7 +45,7 @@ mod sabotage;
 mod service;
 mod view;
 
-pub use copies::{CopyConfig, CopyKeeper, UnderReplicated};
+pub use copies::{CopyConfig, CopyKeeper, CopyProgress, UnderReplicated};
 pub use file_copies::{CopyRuleFinder, FileCopies};
 pub use hot_stripes::HeatConfig;
 pub use listing::{HeldCopy, StripeListing};

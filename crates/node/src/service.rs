@@ -234,7 +234,7 @@ impl NodeService {
     /// Bytes for a copy that another node makes: at the repair rate, and without a trace in what is evicted first.
     async fn answer_copy(&self, request: &ReadRequest) -> Result<ReadAnswer> {
         let length = request.range.length;
-        if self.reads.books().is_some_and(|books| !books.may_send(length)) {
+        if self.reads.books().is_some_and(|books| !books.may_send(length, self.cache.served_bytes())) {
             let why = "copies are sent at the repair rate already";
             return Err(Error::new(ErrorKind::Busy, "read for a copy:", why));
         }

@@ -1,7 +1,7 @@
 //! What is known of copies: shared by the tasks that make them, by the reads of this node, and by its answers to others.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use crate::copies::ledger::CopyLedger;
 use crate::copies::outbox::Outbox;
 use crate::copies::pull_queue::{PullJob, PullQueue};
 use crate::copies::repair_bucket::RepairBucket;
+use crate::copies::repair_yield::RepairYield;
 use crate::copies::{CopyConfig, HeldStripe, UnderReplicated};
 use crate::view::ClusterView;
 
@@ -45,11 +46,13 @@ pub struct CopyBooks {
     pulls: Mutex<PullQueue>,
     ledger: Mutex<CopyLedger>,
     taken: Mutex<RepairBucket>,
-    sent: Mutex<RepairBucket>,
+    sent: Mutex<(RepairBucket, RepairYield)>,
     /// There is something to pull.
     pub told: Notify,
     /// A file was met of which nobody could be asked how many copies are wanted.
     pub unruled: AtomicBool,
+    /// The number of the map by which the last complete walk was made. 0: there was none yet.
+    pub walked_map: AtomicU64,
 }
 
 fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -67,9 +70,13 @@ impl CopyBooks {
             pulls: Mutex::new(PullQueue::new(PULLS_MAX, PULLS_PER_SOURCE)),
             ledger: Mutex::new(CopyLedger::new(INCOMPLETE_MAX, config.alarm_after)),
             taken: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
-            sent: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
+            sent: Mutex::new((
+                RepairBucket::new(config.repair_rate, BURST),
+                RepairYield::new(config.repair_rate),
+            )),
             told: Notify::new(),
             unruled: AtomicBool::new(false),
+            walked_map: AtomicU64::new(0),
         }
     }
 
@@ -155,8 +162,11 @@ impl CopyBooks {
         lock(&self.taken).take(bytes, self.now()).unwrap_or(Duration::MAX)
     }
 
-    /// Whether so many bytes may be sent now for another node's copy.
-    pub fn may_send(&self, bytes: u64) -> bool {
-        lock(&self.sent).try_take(bytes, self.now())
+    /// Whether so many bytes may be sent now for another node's copy. `served`: all bytes that readers have got from this node.
+    pub fn may_send(&self, bytes: u64, served: u64) -> bool {
+        let (mut sent, now) = (lock(&self.sent), self.now());
+        let (bucket, yielding) = &mut *sent;
+        bucket.set_rate(yielding.rate(served, now));
+        bucket.try_take(bytes, now)
     }
 }

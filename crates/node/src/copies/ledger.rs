@@ -6,7 +6,7 @@ use std::time::Duration;
 use types::{BLOCK_SIZE, JunctionId};
 
 use crate::copies::HeldStripe;
-use crate::copies::standing::{LackReason, Standing};
+use crate::copies::standing::{Lack, LackReason, Standing};
 
 /// The first look after one that found a stripe incomplete comes after so long; each later one after twice the time, up to the most.
 const LOOK_FIRST: Duration = Duration::from_secs(1);
@@ -55,6 +55,8 @@ pub struct WalkCounts {
 struct Beyond {
     stripes: u64,
     bytes: u64,
+    /// Of these, what a node that answers is to copy.
+    to_copy: u64,
     since: Duration,
 }
 
@@ -64,6 +66,8 @@ struct Incomplete {
     since: Duration,
     /// `None`: it was just filled, and nobody has looked yet.
     missing: Option<u64>,
+    /// Of these, what a node that answers is to copy.
+    to_copy: u64,
     /// It is missing for a reason that no feed mends soon.
     is_lost: bool,
     /// It raised the alarm, and keeps it up until it is whole.
@@ -110,9 +114,7 @@ impl CopyLedger {
             self.complete(&stripe);
             return false;
         };
-        let counts = |why: LackReason| why != LackReason::NoRoom;
-        let missing: u64 =
-            lacks.iter().filter(|lack| counts(lack.why)).map(|lack| lack.blocks * BLOCK_SIZE).sum();
+        let missing = bytes_lacking(lacks, |why| why != LackReason::NoRoom);
         if missing == 0 {
             self.complete(&stripe);
             return false;
@@ -128,6 +130,7 @@ impl CopyLedger {
             known.wait = LOOK_FIRST;
         }
         (known.junction, known.missing) = (junction, Some(missing));
+        known.to_copy = bytes_lacking(lacks, is_to_copy);
         known.is_lost = lacks.iter().any(|lack| lack.why == LackReason::Silent);
         known.look_at = now + known.wait;
         known.wait = (known.wait * 2).min(LOOK_MOST);
@@ -152,19 +155,16 @@ impl CopyLedger {
     pub fn count(&mut self, stripe: &HeldStripe, junction: JunctionId, standing: &Standing, now: Duration) {
         let Standing::Ours { copies, lacks } = standing else { return };
         *self.walking.by_copies.entry(*copies).or_default() += 1;
-        let of = |wanted: bool| {
-            let lacks = lacks.iter().filter(move |lack| (lack.why == LackReason::NoRoom) == wanted);
-            lacks.map(|lack| lack.blocks * BLOCK_SIZE).sum::<u64>()
-        };
-        self.walking.no_room_bytes += of(true);
-        let missing = of(false);
+        self.walking.no_room_bytes += bytes_lacking(lacks, |why| why == LackReason::NoRoom);
+        let missing = bytes_lacking(lacks, |why| why != LackReason::NoRoom);
         if missing > 0 {
             self.wants_walk = true;
             if !self.stripes.contains_key(stripe) {
                 let before = self.walked.beyond.get(&junction).map_or(now, |before| before.since);
-                let none = Beyond { stripes: 0, bytes: 0, since: before };
+                let none = Beyond { stripes: 0, bytes: 0, to_copy: 0, since: before };
                 let beyond = self.walking.beyond.entry(junction).or_insert(none);
                 (beyond.stripes, beyond.bytes) = (beyond.stripes + 1, beyond.bytes + missing);
+                beyond.to_copy += bytes_lacking(lacks, is_to_copy);
             }
         }
     }
@@ -204,6 +204,12 @@ impl CopyLedger {
         beyond + self.stripes.values().filter_map(|known| known.missing).sum::<u64>()
     }
 
+    /// Of the missing bytes, those that nodes which answer are to copy: what a drain waits for.
+    pub fn to_copy_bytes(&self) -> u64 {
+        let beyond: u64 = self.walked.beyond.values().map(|beyond| beyond.to_copy).sum();
+        beyond + self.stripes.values().map(|known| known.to_copy).sum::<u64>()
+    }
+
     /// The junctions that have stripes with too few copies: those that a node keeps which does not answer, and those that are
     /// behind for longer than the patience. A stripe that has raised the alarm keeps it up until it is complete.
     pub fn alarm(&mut self, now: Duration) -> BTreeMap<JunctionId, UnderReplicated> {
@@ -236,6 +242,7 @@ impl Incomplete {
             junction,
             since: now,
             missing: None,
+            to_copy: 0,
             is_lost: false,
             is_alarming: false,
             look_at: now + LOOK_FIRST,
@@ -245,10 +252,19 @@ impl Incomplete {
     }
 }
 
+/// What is lacking for reasons that count.
+fn bytes_lacking(lacks: &[Lack], counts: impl Fn(LackReason) -> bool) -> u64 {
+    lacks.iter().filter(|lack| counts(lack.why)).map(|lack| lack.blocks * BLOCK_SIZE).sum()
+}
+
+/// A node that answers is to copy it. Of one that did not say what it holds that is not known, and it is asked again.
+fn is_to_copy(why: LackReason) -> bool {
+    matches!(why, LackReason::Behind | LackReason::Unknown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::copies::standing::Lack;
     use crate::copies::tests::stripe;
 
     const JUNCTION: JunctionId = JunctionId(1);
@@ -281,6 +297,27 @@ mod tests {
         ledger.record(stripe(1), JUNCTION, &whole(), at(33));
         ledger.record(stripe(2), JUNCTION, &Standing::Others, at(33));
         assert!(ledger.alarm(at(33)).is_empty() && ledger.missing_bytes() == 0, "it clears by itself");
+    }
+
+    #[test]
+    fn what_is_to_be_copied_is_told_apart_from_what_nobody_can_copy_now() {
+        let mut ledger = CopyLedger::new(2, PATIENCE);
+        ledger.record(stripe(1), JUNCTION, &lacking(LackReason::Behind, 2), at(0));
+        ledger.record(stripe(2), JUNCTION, &lacking(LackReason::NoNode, 9), at(0));
+        assert_eq!((ledger.missing_bytes(), ledger.to_copy_bytes()), (11 * BLOCK_SIZE, 2 * BLOCK_SIZE));
+        ledger.record(stripe(1), JUNCTION, &lacking(LackReason::Silent, 2), at(1));
+        assert_eq!(ledger.to_copy_bytes(), 0);
+        ledger.record(stripe(1), JUNCTION, &lacking(LackReason::Unknown, 2), at(2));
+        ledger.begin_walk();
+        for (index, why) in [(3, LackReason::Behind), (4, LackReason::Silent), (5, LackReason::NoRoom)] {
+            ledger.record(stripe(index), JUNCTION, &lacking(why, 1), at(3));
+            ledger.count(&stripe(index), JUNCTION, &lacking(why, 1), at(3));
+        }
+        assert_eq!(ledger.to_copy_bytes(), 2 * BLOCK_SIZE);
+        ledger.end_walk();
+        assert_eq!(ledger.to_copy_bytes(), 3 * BLOCK_SIZE, "those that the ledger has no room for, too");
+        ledger.record(stripe(1), JUNCTION, &whole(), at(4));
+        assert_eq!(ledger.to_copy_bytes(), BLOCK_SIZE);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 pub struct RepairBucket {
     /// Bytes per second.
     rate: u64,
-    /// The time in which `burst` bytes flow in.
-    burst: Duration,
+    /// Bytes.
+    burst: u64,
     /// When all that was let through so far has been paid for.
     paid_at: Duration,
 }
@@ -17,7 +17,12 @@ pub struct RepairBucket {
 impl RepairBucket {
     /// `rate` 0: nothing is let through.
     pub fn new(rate: u64, burst: u64) -> RepairBucket {
-        RepairBucket { rate, burst: time_of(burst, rate), paid_at: Duration::ZERO }
+        RepairBucket { rate, burst, paid_at: Duration::ZERO }
+    }
+
+    /// From now on; what was let through before is paid for at the rate of that time.
+    pub fn set_rate(&mut self, rate: u64) {
+        self.rate = rate;
     }
 
     /// Takes `bytes`, and returns how long to wait before they are sent. `None`: for ever.
@@ -25,7 +30,7 @@ impl RepairBucket {
         if self.rate == 0 {
             return None;
         }
-        let due = self.paid_at.max(now.saturating_sub(self.burst));
+        let due = self.paid_at.max(now.saturating_sub(time_of(self.burst, self.rate)));
         self.paid_at = due.saturating_add(time_of(bytes, self.rate));
         Some(due.saturating_sub(now))
     }

@@ -34,6 +34,8 @@ pub struct Scanner {
     look: StripeLook,
     index: Option<IndexFile>,
     circle: Circle,
+    /// The number of the map when the walk under way began. A new map begins another walk.
+    map: u64,
     /// Files that the walk under way met and whose junction nobody knows.
     unknown: i64,
     walked_at: Duration,
@@ -91,6 +93,7 @@ impl Scanner {
             look,
             index,
             circle: Circle::default(),
+            map: 0,
             unknown: 0,
             walked_at: Duration::ZERO,
             pause: WalkPause { now: EACH, again: AGAIN },
@@ -114,6 +117,7 @@ impl Scanner {
 
     fn begin_walk(&mut self) {
         self.circle.begin();
+        self.map = self.look.reads.view.number();
         self.unknown = 0;
         self.look.books.ledger().begin_walk();
     }
@@ -173,6 +177,7 @@ impl Scanner {
         if self.circle.is_over {
             self.forget_unmet().await;
             books.ledger().end_walk();
+            books.walked_map.store(self.map, Ordering::Release);
             self.look.reads.metrics.unknown_files.set(self.unknown);
             self.look.reads.metrics.walks.inc();
             self.walked_at = books.now();
