@@ -74,7 +74,7 @@ enum Verb {
     /// Show or set how many nodes keep each stripe of a file, or of all files below a directory
     Copies(client::CopiesArgs),
     /// Have a node get no more stripes; it is asked for what it keeps until the others have read that
-    Drain(client::ChangeArgs),
+    Drain(client::DrainArgs),
     /// Have a node keep stripes again
     Undrain(client::ChangeArgs),
     /// Remove a node that does not run any more from the cluster
@@ -292,7 +292,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Nodes(args) => client::nodes(&args),
         Verb::Placement(args) => client::placement(&args),
         Verb::Copies(args) => client::copies(&args),
-        Verb::Drain(args) => client::change_node(&args, "drain"),
+        Verb::Drain(args) => client::drain(&args),
         Verb::Undrain(args) => client::change_node(&args, "undrain"),
         Verb::Forget(args) => client::change_node(&args, "forget"),
         Verb::Demo(args) => {

@@ -3,6 +3,7 @@
 mod cluster;
 mod connection;
 mod copies;
+mod drain;
 mod flush;
 mod jobs;
 mod journal;
@@ -27,6 +28,7 @@ use tier::admin::{decode_path, encode_path};
 pub use cluster::{ChangeArgs, NodesArgs, PlacementArgs, change_node, nodes, placement};
 pub use connection::ClientArgs;
 pub use copies::{CopiesArgs, copies};
+pub use drain::{DrainArgs, drain};
 pub use flush::{FlushArgs, flush};
 pub use jobs::{JobsArgs, jobs};
 pub use journal::{JournalVerb, journal};

@@ -75,7 +75,7 @@ impl OwnFigures {
         let (Some(cache), Some(copies)) = (self.cache.upgrade(), self.copies.upgrade()) else {
             return NodeFigures::default();
         };
-        let (stats, missing) = (cache.stats(), copies.under_replicated());
+        let (stats, missing, progress) = (cache.stats(), copies.under_replicated(), copies.progress());
         NodeFigures {
             cached: stats.bytes_used,
             cache_max: stats.bytes_max,
@@ -83,6 +83,8 @@ impl OwnFigures {
             missing_stripes: missing.values().map(|it| it.stripes).sum(),
             missing_bytes: missing.values().map(|it| it.bytes).sum(),
             missing_seconds: missing.values().map(|it| it.lasting.as_secs()).max().unwrap_or(0),
+            counted_map: progress.counted_map,
+            to_copy_bytes: progress.to_copy_bytes,
         }
     }
 }

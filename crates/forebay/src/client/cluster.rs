@@ -1,4 +1,4 @@
-//! `forebay nodes`, `placement`, `drain`, `undrain` and `forget`: the cluster, as any node of it tells.
+//! `forebay nodes`, `placement`, `undrain` and `forget`: the cluster, as any node of it tells.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -87,13 +87,17 @@ fn table(told: &Value) -> Vec<String> {
     ];
     rows.extend(nodes.map(|node| {
         let silent = if node["answers"] == true { "" } else { ", silent" };
+        let copying = match number(&node["told"]["to_copy_bytes"]) {
+            0 => String::new(),
+            bytes => format!(", {} to copy", size(&json!(bytes))),
+        };
         let here = if node["here"] == true { " *" } else { "" };
         let addresses = node["addresses"].as_array().into_iter().flatten();
         let told = |key: &str| node["told"].get(key).map(|bytes| size(bytes).to_string());
         let shown = |key: &str| told(key).unwrap_or_else(|| "?".to_owned());
         [
             format!("{}{here}", text(&node["name"])),
-            format!("{}{silent}", text(&node["state"])),
+            format!("{}{silent}{copying}", text(&node["state"])),
             addresses.map(|address| text(address).to_owned()).collect::<Vec<_>>().join(","),
             size(&node["weight"]).to_string(),
             text(&node["label"]).to_owned(),
@@ -221,7 +225,6 @@ pub fn change_node(args: &ChangeArgs, change: &str) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let what = match change {
-        "drain" => "gets no more stripes, and is asked for what it keeps",
         "undrain" => "gets stripes again",
         "forget" => "is removed from the cluster, and its name is free",
         other => return Err(Error::new(ErrorKind::InvalidArgument, "change the node:", other)),

@@ -53,6 +53,10 @@ pub struct NodeFigures {
     pub missing_stripes: u64,
     pub missing_bytes: u64,
     pub missing_seconds: u64,
+    /// The number of the map by which it has last looked at all that it holds. 0: it has not yet.
+    pub counted_map: u64,
+    /// What nodes that answer are to copy of the stripes that it counts.
+    pub to_copy_bytes: u64,
 }
 
 /// PATH: by which names a file is reached. For a node that has a client with the file's handle and does not know the file.

@@ -130,6 +130,8 @@ fn node(desk: &ClusterDesk, node: &MapNode) -> Value {
             "cache_max": told.figures.cache_max,
             "far_bytes": told.figures.far_bytes,
             "missing_bytes": told.figures.missing_bytes,
+            "to_copy_bytes": told.figures.to_copy_bytes,
+            "counted_map": told.figures.counted_map,
             "build": told.build,
             "seconds_ago": told.at.elapsed().as_secs(),
         })),
