@@ -74,7 +74,8 @@ pub fn homes(map: &ClusterMap, present: Option<NodeId>, facts: &RouteFacts<'_>) 
 
 fn turn(client: u64, stripe: Stripe) -> usize {
     let file = u128::from_be_bytes(stripe.file.0);
-    (mixed(client ^ file as u64 ^ (file >> 64) as u64 ^ stripe.index) >> 32) as usize
+    let whose = mixed(mixed(client) ^ file as u64);
+    (mixed(mixed(whose ^ (file >> 64) as u64) ^ stripe.index) >> 32) as usize
 }
 
 /// Spreads what differs in a few bits over all of them.
