@@ -68,7 +68,8 @@ impl Stage {
         std::fs::set_permissions(dir.path().join("far"), PermissionsExt::from_mode(0o777))
             .expect("opened to all");
         let config = format!(
-            "[[junction]]\npath = \"/show\"\norigin = \"file://{}\"\n[[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n",
+            "[[junction]]\npath = \"/show\"\norigin = \"file://{}\"\nfiles = \"always\"\ndirectories = \"always\"\n\
+             negative = \"0s\"\n[[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n",
             dir.path().join("far").display()
         );
         std::fs::write(dir.path().join("forebay.toml"), config).expect("written");
@@ -92,7 +93,7 @@ impl Stage {
         }
         for node in &stage.nodes {
             let up = format!("up={nodes}");
-            stage.run(&["nodes", "--wait", &up, "--timeout", "60s", "--admin", &node.admin]);
+            stage.run(&["nodes", "--wait", &up, "--admin", &node.admin]);
         }
         Some(stage)
     }
@@ -208,11 +209,10 @@ fn announced(process: &mut Child) -> Value {
 
 /// Who keeps each stripe, by its name.
 fn primaries(stage: &Stage, path: &str) -> Vec<String> {
-    let told =
-        http::get(&format!("http://{}/v1/placement?path={path}", stage.nodes[0].admin)).expect("answered");
-    let told: Value = serde_json::from_slice(&told).expect("JSON");
+    let told = stage.run(&["placement", path, "--json", "--admin", &stage.nodes[0].admin]);
+    let told: Value = serde_json::from_str(&told).expect("JSON");
     let of =
-        |stripe: &Value| stripe["copies"][0]["name"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
+        |stripe: &Value| stripe["copies"][0]["node"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
     told["stripes"].as_array().expect("stripes").iter().map(of).collect()
 }
 
