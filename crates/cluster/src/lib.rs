@@ -3,6 +3,7 @@
 //! The cast:
 //! - [`ClusterMap`] (`map.rs`): the nodes that count for placement, as [`MapNode`]s in a [`NodeState`], and the number
 //!   that orders maps. It is read from JSON and written as JSON.
+//! - [`ClientMap`] (`client_map.rs`): the map with what a client that reads from the nodes has to know besides.
 //! - [`NodeLabel`] (`label.rs`): the failure domains that a node is in, `/dc1/rack2`.
 //! - [`Stripe`] (`stripe.rs`): 64 MiB of a file, the unit of placement.
 //! - [`Placement`] (`placement.rs`): a map as one junction sees it, which may be bound to a part of the labels. It
@@ -27,6 +28,7 @@
 //!
 //! Begin with `placement.rs`. `cargo run -p cluster --example scale` prints what it does with up to 1,000 nodes.
 
+mod client_map;
 mod label;
 mod logarithm;
 mod map;
@@ -34,6 +36,7 @@ mod map_history;
 mod placement;
 mod stripe;
 
+pub use client_map::{CLIENT_MAP_BYTES_MAX, ClientJunction, ClientMap, JunctionSpread};
 pub use label::NodeLabel;
 pub use map::{ADDRESSES_MAX, ClusterMap, MAP_BYTES_MAX, MapNode, NODES_MAX, NodeState};
 pub use map_history::{FORMER_MAPS_MAX, FORMER_MAPS_TIME, MapHistory};

@@ -177,10 +177,21 @@ impl ClusterMap {
 
     /// One line of JSON; equal maps give equal bytes.
     pub fn to_json(&self) -> Result<String> {
-        let nodes = self.nodes.iter().map(NodeText::of).collect();
-        let text = MapText { v: FORMAT, number: self.number, nodes };
         let failed = |error| Error::new(ErrorKind::Io, "write the cluster map", "as JSON").with_source(error);
-        serde_json::to_string(&text).map_err(failed)
+        serde_json::to_string(&self.text()).map_err(failed)
+    }
+
+    /// As a part of another document.
+    pub(crate) fn text(&self) -> MapText {
+        MapText { v: FORMAT, number: self.number, nodes: self.nodes.iter().map(NodeText::of).collect() }
+    }
+
+    pub(crate) fn of_text(text: MapText) -> Result<ClusterMap> {
+        if text.v != FORMAT {
+            return Err(other_version(text.v));
+        }
+        let nodes = text.nodes.into_iter().map(NodeText::read).collect::<Result<_>>()?;
+        ClusterMap::new(text.number, nodes)
     }
 
     /// Fields that are not known are ignored: a later version of Forebay may add some, and raises `v` when they matter.
@@ -191,11 +202,9 @@ impl ClusterMap {
         let wrong = |error: serde_json::Error| malformed("from JSON").with_source(error);
         let FormatText { v } = serde_json::from_slice(bytes).map_err(wrong)?;
         if v != FORMAT {
-            return Err(malformed(format!("its version is {v}; this version of Forebay reads {FORMAT}")));
+            return Err(other_version(v));
         }
-        let text: MapText = serde_json::from_slice(bytes).map_err(wrong)?;
-        let nodes = text.nodes.into_iter().map(NodeText::read).collect::<Result<_>>()?;
-        ClusterMap::new(text.number, nodes)
+        ClusterMap::of_text(serde_json::from_slice(bytes).map_err(wrong)?)
     }
 }
 
@@ -212,7 +221,7 @@ struct FormatText {
 }
 
 #[derive(Serialize, Deserialize)]
-struct MapText {
+pub(crate) struct MapText {
     v: u64,
     number: u64,
     nodes: Vec<NodeText>,
@@ -245,6 +254,10 @@ impl NodeText {
         let id = id.parse().map_err(|error: Error| malformed("from JSON").with_source(error))?;
         Ok(MapNode { id, name, weight, label, state, addresses })
     }
+}
+
+fn other_version(v: u64) -> Error {
+    malformed(format!("its version is {v}; this version of Forebay reads {FORMAT}"))
 }
 
 fn malformed(what: impl fmt::Display) -> Error {

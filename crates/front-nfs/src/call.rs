@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fair::MemoryPermit;
 use rpc_nfs3::WireError;
+use rpc_nfs3::cluster_map::READER;
 use rpc_nfs3::nfs3::{FileHandle, NfsStatus, PostOpAttr};
 use rpc_nfs3::rpc::Credentials;
 use tracing::debug;
@@ -114,6 +115,12 @@ impl NfsCall {
     /// Whether any export rule admits this client.
     pub fn is_admitted(&self) -> bool {
         self.shared.config.exports.group_of(self.peer.address).is_some()
+    }
+
+    /// Whether the client knows the map of the cluster, and reads ahead from the nodes that keep what follows.
+    pub fn reads_by_the_map(&self) -> bool {
+        let is_reader = matches!(&self.credentials, Credentials::Sys(sys) if sys.machine_name == READER);
+        is_reader && self.shared.config.map.is_some()
     }
 
     /// The handle of a node, if this client may use its junction.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fair::MemoryPermit;
 use rpc_nfs3::rpc::{AuthProblem, CallHeader, Credentials, RPC_VERSION, ReplyStatus};
-use rpc_nfs3::{XdrDecoder, mount, nfs3};
+use rpc_nfs3::{XdrDecoder, cluster_map, mount, nfs3};
 
 use crate::call::NfsCall;
 use crate::execute::execute;
@@ -31,18 +31,20 @@ pub async fn handle_record(shared: Arc<NfsState>, peer: NfsPeer, incoming: Incom
     let served = match header.program {
         nfs3::PROGRAM => nfs3::VERSION,
         mount::PROGRAM => mount::VERSION,
+        cluster_map::PROGRAM if shared.config.map.is_some() => cluster_map::VERSION,
         _ => return refuse(ReplyStatus::ProgramUnavailable),
     };
     if header.version != served {
         return refuse(ReplyStatus::ProgramMismatch { low: served, high: served });
     }
     let inflight = shared.metrics.calls_inflight.clone();
+    let map = shared.config.map.clone().filter(|_| header.program == cluster_map::PROGRAM);
     let call = NfsCall { shared, peer, procedure: header.procedure, credentials: header.credentials };
     inflight.inc();
-    let reply = if header.program == nfs3::PROGRAM {
-        handle_nfs(call, header.xid, arguments, permit).await
-    } else {
-        Some(crate::mount::handle(&call, header.xid, arguments).await)
+    let reply = match map {
+        Some(map) => Some(crate::cluster_map::handle(&call, map.as_ref(), header.xid, arguments).await),
+        None if header.program == nfs3::PROGRAM => handle_nfs(call, header.xid, arguments, permit).await,
+        None => Some(crate::mount::handle(&call, header.xid, arguments).await),
     };
     inflight.dec();
     reply

@@ -1,11 +1,7 @@
 //! The file handle that clients hold: 40 bytes that name a file, signed.
 //!
-//! ```text
-//!  0      1              4            8                       24                40
-//!  +------+--------------+------------+-----------------------+-----------------+
-//!  |  1   | cluster tag  | junction   | file id (16)          | MAC (16)        |
-//!  +------+--------------+------------+-----------------------+-----------------+
-//! ```
+//! `rpc_nfs3::tier_handle` has the layout, which clients of a cluster read, too.
+//!
 //! The MAC is SipHash-2-4-128 over the first 24 bytes: handles cannot be guessed or moved to another junction. All nodes of a cluster
 //! have one key, so that a handle of one is good at all; but where an object's identity is its place (a bucket), an id that lived
 //! through a rename is another object's at another node. Handles of such junctions are signed with a key of the node, and are stale
@@ -15,14 +11,12 @@ use std::hash::Hasher as _;
 
 use bytes::Bytes;
 use rpc_nfs3::nfs3::{FileHandle, NfsStatus};
+use rpc_nfs3::tier_handle::{LENGTH, SIGNED, named_by, signed_part};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use types::{FileId, JunctionId};
 
-const LAYOUT: u8 = 1;
-/// The tag of a tier alone. A cluster will have a tag of its own.
+/// The tag of all tiers. It leaves room to tell clusters apart.
 const CLUSTER: [u8; 3] = [0; 3];
-const SIGNED: usize = 24;
-const LENGTH: usize = 40;
 
 pub struct HandleCodec {
     key: [u8; 16],
@@ -43,10 +37,7 @@ impl HandleCodec {
         is_own: impl Fn(JunctionId) -> bool,
     ) -> FileHandle {
         let mut bytes = [0; LENGTH];
-        bytes[0] = LAYOUT;
-        bytes[1..4].copy_from_slice(&CLUSTER);
-        bytes[4..8].copy_from_slice(&junction.0.to_be_bytes());
-        bytes[8..SIGNED].copy_from_slice(&id.0);
+        bytes[..SIGNED].copy_from_slice(&signed_part(CLUSTER, junction, id));
         let mac = mac(self.key_of(junction, is_own), &bytes[..SIGNED]);
         bytes[SIGNED..].copy_from_slice(&mac);
         FileHandle(Bytes::copy_from_slice(&bytes))
@@ -59,21 +50,15 @@ impl HandleCodec {
         handle: &FileHandle,
         is_own: impl Fn(JunctionId) -> bool,
     ) -> Result<(JunctionId, FileId), NfsStatus> {
-        let bytes: &[u8; LENGTH] = handle.0.as_ref().try_into().map_err(|_| NfsStatus::BADHANDLE)?;
-        let (signed, told) = bytes.split_at(SIGNED);
-        if signed[0] != LAYOUT {
-            return Err(NfsStatus::BADHANDLE);
-        }
-        let junction = signed[4..8].try_into().map(u32::from_be_bytes).map_err(|_| NfsStatus::BADHANDLE)?;
-        let junction = JunctionId(junction);
+        let (junction, id) = named_by(&handle.0).ok_or(NfsStatus::BADHANDLE)?;
+        let (signed, told) = handle.0.split_at(SIGNED);
         let expected = mac(self.key_of(junction, is_own), signed);
         // All bytes are compared, so that the time reveals nothing.
         let difference = told.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b));
         if difference != 0 || signed[1..4] != CLUSTER {
             return Err(NfsStatus::STALE);
         }
-        let id = signed[8..].try_into().map_err(|_| NfsStatus::BADHANDLE)?;
-        Ok((junction, FileId(id)))
+        Ok((junction, id))
     }
 
     fn key_of(&self, junction: JunctionId, is_own: impl Fn(JunctionId) -> bool) -> &[u8; 16] {

@@ -5,7 +5,8 @@
 //! - [`NfsServer`] (`listener.rs`) accepts connections; [`ExportRules`] (`exports.rs`) say which client may use
 //!   which junction, and as whom.
 //! - `connection.rs` reads calls from one connection, many at a time, each under a permit.
-//! - `dispatch.rs` decodes the RPC header into an `NfsCall` (`call.rs`). MOUNT is `mount.rs`. `message.rs` has what passes
+//! - `dispatch.rs` decodes the RPC header into an `NfsCall` (`call.rs`). MOUNT is `mount.rs`, and the map
+//!   of a cluster, which a [`MapSource`] makes, `cluster_map.rs`. `message.rs` has what passes
 //!   between these.
 //! - `retention.rs` says which procedures change something, and how long their calls are remembered.
 //! - A change goes through `change_calls.rs`: it runs to its end in a task of its own. The duplicate
@@ -26,6 +27,7 @@
 mod attr;
 mod call;
 mod change_calls;
+mod cluster_map;
 mod connection;
 mod dispatch;
 mod duplicate_cache;
@@ -50,8 +52,9 @@ use std::time::Duration;
 use fair::{ConnectionSlots, SharedBudgets};
 use vfs::{Lend, Vfs};
 
+pub use cluster_map::{MapSource, MappedJunction};
 pub use exports::{ExportRule, ExportRules, Network, Squash};
-pub use listener::NfsServer;
+pub use listener::{NfsPort, NfsServer};
 pub use rpcbind::Registration;
 
 use change_calls::ChangeTracker;
@@ -76,6 +79,8 @@ pub struct Config {
     /// Of a node of a cluster, whose nodes share `handle_key`: the secret for junctions whose ids mean something here alone.
     pub own_handle_key: Option<[u8; 16]>,
     pub exports: ExportRules,
+    /// Of a node of a cluster: the map for clients that read from its nodes.
+    pub map: Option<Arc<dyn MapSource>>,
     /// The most connections at the same time. When all slots are taken, the least active connection of the client
     /// with the most connections is closed for a new one.
     pub connections_max: usize,
@@ -106,6 +111,7 @@ impl Default for Config {
             handle_key: [0; 16],
             own_handle_key: None,
             exports: ExportRules::default(),
+            map: None,
             connections_max: 4096,
             connections_per_client: 1024,
             strangers_max: 64,

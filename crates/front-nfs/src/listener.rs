@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fair::{ConnectionSlot, ConnectionSlots, Offence, SlotAdmission, SlotGroup, SlotLimits};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
@@ -20,6 +20,39 @@ use crate::{Config, FRONT, NfsState, connection};
 /// The pause after a failed accept (no descriptors left): other tasks may close theirs meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// The port of a server that is not there yet: nobody else can have it, and who connects to it is refused.
+pub struct NfsPort {
+    socket: TcpSocket,
+    wanted: SocketAddr,
+}
+
+impl NfsPort {
+    pub fn bind(wanted: SocketAddr) -> Result<NfsPort> {
+        let bound = match wanted {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        };
+        let bound = bound.and_then(|socket| {
+            socket.set_reuseaddr(true)?;
+            socket.bind(wanted)?;
+            Ok(socket)
+        });
+        bound.map(|socket| NfsPort { socket, wanted }).map_err(|e| is_taken(wanted, e))
+    }
+
+    pub fn local_addr(&self) -> Result<SocketAddr> {
+        self.socket.local_addr().map_err(|e| Error::io("ask for the address of", "the NFS port", e))
+    }
+}
+
+fn is_taken(wanted: SocketAddr, error: std::io::Error) -> Error {
+    let message = format!("on {wanted} (choose another address with --nfs)");
+    Error::new(ErrorKind::Busy, "listen for NFS", message).with_source(error)
+}
+
 pub struct NfsServer {
     listener: TcpListener,
     shared: Arc<NfsState>,
@@ -27,10 +60,14 @@ pub struct NfsServer {
 
 impl NfsServer {
     pub async fn bind(config: Config, vfs: Arc<Vfs>) -> Result<NfsServer> {
-        let listener = TcpListener::bind(config.listen).await.map_err(|e| {
-            let message = format!("on {} (choose another address with --nfs)", config.listen);
-            Error::new(ErrorKind::Busy, "listen for NFS", message).with_source(e)
-        })?;
+        let port = NfsPort::bind(config.listen)?;
+        NfsServer::open(port, config, vfs)
+    }
+
+    /// At a port that was bound before. Must be called inside of a runtime.
+    pub fn open(port: NfsPort, config: Config, vfs: Arc<Vfs>) -> Result<NfsServer> {
+        let NfsPort { socket, wanted } = port;
+        let listener = socket.listen(BACKLOG).map_err(|e| is_taken(wanted, e))?;
         let shared = Arc::new(NfsState {
             vfs,
             handles: HandleCodec::new(config.handle_key, config.own_handle_key),

@@ -529,6 +529,7 @@ impl MemberTask {
             self.take_map();
             self.take_junctions();
             self.now.copy_rules = rules_in(&self.roll);
+            self.now.nfs = self.roll.good_nodes().filter_map(|(id, node)| Some((id, node.nfs?))).collect();
         }
         let mut alarms = self.latched.clone();
         if self.has_roll {

@@ -1,6 +1,7 @@
 //! A node's membership, as the rest of the node sees it: the map, the ids of junctions, alarms.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +86,9 @@ pub struct MembershipNews {
     pub status: MembershipStatus,
     pub cluster: Option<ClusterId>,
     pub map: Option<Arc<ClusterMap>>,
+    /// Where nodes listen for NFS, of those that say so. An unspecified IP: at all the node's addresses. Empty while a node that
+    /// was started without etcd goes by its file.
+    pub nfs: BTreeMap<NodeId, SocketAddr>,
     /// Counted up when the numbers of maps begin anew, because etcd was restored from a backup or wiped: a map of a later history is
     /// newer, whatever its number. Whoever drives a node calls `node::ClusterView::begin_anew` when this has risen, and `advance`
     /// otherwise.
@@ -110,6 +114,7 @@ impl MembershipNews {
         same_status
             && self.cluster == now.cluster
             && self.map == now.map
+            && self.nfs == now.nfs
             && self.history == now.history
             && self.junctions == now.junctions
             && self.conflicted == now.conflicted

@@ -173,6 +173,9 @@ pub struct NodeRecord {
     /// Where its operator's interface listens.
     #[serde(default)]
     pub admin: Option<SocketAddr>,
+    /// Where it listens for NFS. An unspecified IP: at all its addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nfs: Option<SocketAddr>,
     pub weight: u64,
     #[serde(default)]
     pub label: NodeLabel,

@@ -26,6 +26,8 @@ pub struct NodeProfile {
     pub addresses: Vec<SocketAddr>,
     /// Where its operator's interface listens.
     pub admin: Option<SocketAddr>,
+    /// Where it listens for NFS, if it does.
+    pub nfs: Option<SocketAddr>,
     /// The bytes that it can keep.
     pub weight: u64,
     pub label: NodeLabel,
@@ -40,6 +42,7 @@ impl NodeProfile {
             name: self.name.clone(),
             addresses: self.addresses.clone(),
             admin: self.admin,
+            nfs: self.nfs,
             weight: self.weight,
             label: self.label.clone(),
             state,
@@ -70,6 +73,7 @@ pub fn check_node_name(name: &str) -> Result<()> {
         name: name.to_owned(),
         addresses: vec![([127, 0, 0, 1], 1).into()],
         admin: None,
+        nfs: None,
         weight: 0,
         label: NodeLabel::root(),
         build: String::new(),

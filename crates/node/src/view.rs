@@ -211,6 +211,11 @@ impl ClusterView {
         Some((settings.wanted(None), placed.clone()))
     }
 
+    /// How the files of a junction are spread. `None`: they are not.
+    pub fn spread(&self, junction: JunctionId) -> Option<JunctionPlacement> {
+        self.state().placements.get(&junction).map(|(settings, _)| settings.clone())
+    }
+
     /// What the rules on copies say of which file.
     pub fn file_copies(&self) -> &FileCopies {
         &self.copies

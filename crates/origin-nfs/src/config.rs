@@ -9,7 +9,12 @@ pub struct AuthSysIdentity {
     pub gid: u32,
     /// Supplementary groups; the wire takes 16, the rest is not sent.
     pub groups: Vec<u32>,
+    /// What the client's machine is called in them.
+    pub machine: &'static str,
 }
+
+/// Servers make nothing of it.
+const MACHINE: &str = "forebay";
 
 impl Default for AuthSysIdentity {
     /// Root when we are root (the tier checks permission itself and must see everything), otherwise who we
@@ -17,13 +22,14 @@ impl Default for AuthSysIdentity {
     fn default() -> AuthSysIdentity {
         let uid = rustix::process::getuid().as_raw();
         if uid == 0 {
-            return AuthSysIdentity { uid: 0, gid: 0, groups: Vec::new() };
+            return AuthSysIdentity { uid: 0, gid: 0, groups: Vec::new(), machine: MACHINE };
         }
         let groups = rustix::process::getgroups().unwrap_or_default();
         AuthSysIdentity {
             uid,
             gid: rustix::process::getgid().as_raw(),
             groups: groups.into_iter().map(|g| g.as_raw()).collect(),
+            machine: MACHINE,
         }
     }
 }
@@ -89,4 +95,4 @@ impl Default for Config {
 }
 
 /// Most connections to one server.
-pub(crate) const NCONNECT_MAX: usize = 16;
+pub const NCONNECT_MAX: usize = 16;

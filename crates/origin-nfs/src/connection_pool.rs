@@ -44,7 +44,7 @@ pub struct ConnectionPool {
 pub fn credentials(identity: &AuthSysIdentity) -> Credentials {
     Credentials::Sys(AuthSys {
         stamp: 0,
-        machine_name: "forebay".into(),
+        machine_name: Bytes::from_static(identity.machine.as_bytes()),
         uid: identity.uid,
         gid: identity.gid,
         groups: identity.groups.clone(),

@@ -9,7 +9,7 @@
 //! - `delivery.rs` says what the answer to a change is worth that may have been executed twice.
 //! - `mounting.rs` asks the portmapper and MOUNT, by `exchange.rs`; `nested_exports.rs` knows the exports inside our
 //!   export; `admission.rs` whether the export admits us at all, by the rights that
-//!   `export_rights.rs` asks for.
+//!   `export_rights.rs` asks for. `program.rs` asks a program that a server has beside NFS.
 //!
 //! A call goes from `origin.rs` through the admission check to the pool, and waits in its connection until it is
 //! answered, its deadline is over, or the server is down for longer than the grace.
@@ -42,11 +42,15 @@ mod mutate;
 mod nested_exports;
 mod origin;
 mod pending_calls;
+mod program;
 mod read;
 mod url;
 mod write;
 
-pub use config::{AuthSysIdentity, Config};
+pub use config::{AuthSysIdentity, Config, NCONNECT_MAX};
+pub use exchange::CallTarget;
 pub use kind::KIND;
 pub use mounting::ports;
 pub use origin::NfsOrigin;
+pub use program::{ask_program, is_alive};
+pub use url::{export_of_url, export_to_url};

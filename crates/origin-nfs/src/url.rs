@@ -22,7 +22,7 @@ impl Config {
             return Err(wrong(url, format!("which export? expected {FORM}")));
         };
         let (host, port) = host_and_port(url, authority)?;
-        let mut config = Config { host, port, export: export(url, path)?, ..Config::default() };
+        let mut config = Config { host, port, export: export_of_url(url, path)?, ..Config::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             option(url, &mut config, pair)?;
         }
@@ -39,18 +39,24 @@ impl Config {
         if let Some(port) = self.port {
             let _ = write!(out, ":{port}");
         }
-        for byte in &self.export {
-            match byte {
-                b'/' | b'-' | b'.' | b'_' | b'~' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => {
-                    out.push(char::from(*byte));
-                }
-                _ => {
-                    let _ = write!(out, "%{byte:02X}");
-                }
-            }
-        }
+        out.push_str(&export_to_url(&self.export));
         out
     }
+}
+
+/// The path of an export as an URL has it.
+pub fn export_to_url(export: &[u8]) -> String {
+    let mut out = String::new();
+    for byte in export {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'~' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => {
+                out.push(char::from(*byte));
+            }
+            // Writing to a String cannot fail.
+            _ => drop(write!(out, "%{byte:02X}")),
+        }
+    }
+    out
 }
 
 fn host_and_port(url: &str, authority: &str) -> Result<(String, Option<u16>)> {
@@ -87,8 +93,8 @@ fn parse_port(url: &str, key: &str, value: &str) -> Result<u16> {
     }
 }
 
-/// Percent-decoded, with one slash in front and none at the end.
-fn export(url: &str, path: &str) -> Result<Vec<u8>> {
+/// The path of an export from the part of an URL behind the authority: percent-decoded, with one slash in front and none at the end.
+pub fn export_of_url(url: &str, path: &str) -> Result<Vec<u8>> {
     let mut out = vec![b'/'];
     let mut bytes = path.bytes();
     while let Some(byte) = bytes.next() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{info, warn};
 use types::{Error, ErrorKind, FileId, JunctionId, Result};
 
+use crate::client_map::ClientMapTeller;
 use crate::copy_rules::CopyRuleBook;
 use crate::handle_key::HandleKey;
 use crate::handles_elsewhere::{OwnPaths, PathsElsewhere};
@@ -104,10 +106,13 @@ pub struct ClusterDesk {
 impl ClusterNode {
     /// Joins the cluster, which takes as long as etcd is away; a node that was in it before starts with the map that it knew last.
     ///
+    /// `nfs`: where it is going to serve.
+    ///
     /// Errors: those of [`NodeToken::read`], [`PeerIdentity::new`], [`Membership::start`] and [`Membership::first_map`].
     pub async fn join(
         settings: &Settings,
         cluster: &ClusterSettings,
+        nfs: Option<SocketAddr>,
         cache: &Arc<Cache>,
         origins: &OriginMetrics,
     ) -> Result<ClusterNode> {
@@ -120,6 +125,7 @@ impl ClusterNode {
             name: name.unwrap_or_default(),
             addresses: cluster.addresses.clone(),
             admin: Some(settings.admin.listen),
+            nfs,
             weight: cluster.weight,
             label: cluster.label.clone(),
             build: build(settings),
@@ -219,6 +225,11 @@ impl ClusterNode {
 
     pub fn register(&self, registry: &mut Registry) {
         self.reads.metrics.register(registry);
+    }
+
+    /// The map for clients of this node that read from the others, too.
+    pub fn map_teller(&self) -> Arc<ClientMapTeller> {
+        Arc::new(ClientMapTeller::new(self.membership.news(), self.reads.view.clone()))
     }
 
     pub fn desk(&self) -> ClusterDesk {

@@ -7,13 +7,14 @@
 //! - [`running::RunningTier`] is a tier at work. It is stopped in the order in which nothing is lost.
 //! - [`admin`] is what the operator asks over HTTP; [`door`] is where it is listened for, and who is let in.
 //! - `cluster_node.rs` is a tier as a node of a cluster: between a junction and the rest of the tier the other nodes' bytes.
-//!   `copy_rules.rs` finds how many copies of a file are wanted, by its path.
+//!   `copy_rules.rs` finds how many copies of a file are wanted, by its path; `client_map.rs` tells clients where bytes lie.
 //! - [`reload`] reads the configuration again while the tier runs.
 //!
 //! Nothing here is global to the process: several tiers, each with a cache directory of its own, run beside each other.
 
 pub mod admin;
 pub mod boot_clock;
+mod client_map;
 mod cluster_node;
 pub mod config;
 mod copy_rules;

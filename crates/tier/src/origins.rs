@@ -5,8 +5,13 @@ use std::sync::Arc;
 use origin::{OriginConfig, OriginKind};
 use types::{Error, ErrorKind, Result};
 
-const KINDS: [OriginKind; 4] =
-    [origin::posix::kind::KIND, origin_nfs::KIND, origin_object::KIND, origin_azfile::KIND];
+const KINDS: [OriginKind; 5] = [
+    origin::posix::kind::KIND,
+    origin_nfs::KIND,
+    origin_object::KIND,
+    origin_azfile::KIND,
+    origin_cluster::KIND,
+];
 
 /// Reads the URL of an origin; connects to nothing.
 pub fn parse(url: &str) -> Result<Arc<dyn OriginConfig>> {
@@ -50,7 +55,7 @@ mod tests {
         for url in ["s3://bucket", "az://account/container", "gs://bucket"] {
             assert!(traits(url).identity_is_place && traits(url).commits_whole_files, "{url}");
         }
-        for url in ["file:///srv", "nfs://nas/export"] {
+        for url in ["file:///srv", "nfs://nas/export", "forebay://a,b/show"] {
             assert!(traits(url).directories_show_changes && !traits(url).identity_is_place, "{url}");
         }
     }

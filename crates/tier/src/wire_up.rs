@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cache::Cache;
 use fair::SharedBudgets;
-use front_nfs::{ExportRules, NfsServer};
+use front_nfs::{ExportRules, MapSource, NfsPort, NfsServer};
 use front_s3::S3Server;
 use namespace::Namespace;
 use origin::Origin;
@@ -81,8 +81,12 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
     let used = metadata.exists();
     // Before the node is in the map: the others wait for it from then on.
     let stores = open_stores(settings, &metadata).await?;
+    let port = settings.nfs.map(NfsPort::bind).transpose()?;
     let mut node = match &settings.cluster {
-        Some(cluster) => Some(ClusterNode::join(settings, cluster, &cache, &origin_metrics).await?),
+        Some(cluster) => {
+            let nfs = port.as_ref().map(NfsPort::local_addr).transpose()?;
+            Some(ClusterNode::join(settings, cluster, nfs, &cache, &origin_metrics).await?)
+        }
         None => None,
     };
 
@@ -125,8 +129,9 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
 
     let exports = export_rules(&settings.exports, &vfs)?;
     let mut lost = Vec::new();
-    let nfs = match settings.nfs {
-        Some(listen) => {
+    let nfs = match port {
+        Some(port) => {
+            let map = node.as_ref().map(|node| node.map_teller() as Arc<dyn MapSource>);
             let keys = match &node {
                 Some(node) => {
                     let (shared, own) = node.handle_keys();
@@ -138,7 +143,8 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
                     (key, None)
                 }
             };
-            Some(nfs_server(listen, settings, keys, exports.clone(), &shared_budgets, &vfs).await?)
+            let config = front_nfs::Config { map, exports: exports.clone(), ..Default::default() };
+            Some(nfs_server(port, config, settings, keys, &shared_budgets, &vfs)?)
         }
         None => None,
     };
@@ -321,24 +327,22 @@ fn connections_max(settings: &Settings, wanted: usize) -> usize {
     crate::settings::connections_max(wanted, settings.cache.open_files_max, fronts)
 }
 
-async fn nfs_server(
-    listen: SocketAddr,
+fn nfs_server(
+    port: NfsPort,
+    config: front_nfs::Config,
     settings: &Settings,
     (handle_key, own_handle_key): (HandleKey, Option<HandleKey>),
-    exports: ExportRules,
     shared_budgets: &SharedBudgets,
     vfs: &Arc<Vfs>,
 ) -> Result<NfsServer> {
     let config = front_nfs::Config {
-        listen,
         handle_key,
         own_handle_key,
-        exports,
         shared_budgets: shared_budgets.clone(),
-        connections_max: connections_max(settings, front_nfs::Config::default().connections_max),
-        ..Default::default()
+        connections_max: connections_max(settings, config.connections_max),
+        ..config
     };
-    NfsServer::bind(config, vfs.clone()).await
+    NfsServer::open(port, config, vfs.clone())
 }
 
 fn nfs_facts(nfs: &NfsServer) -> Result<NfsFacts> {

@@ -29,14 +29,37 @@ impl Vfs {
         count: u32,
         lend: Lend,
     ) -> Result<ReadOut> {
+        self.read_as(caller, id, ByteRange::new(offset, count.into()), lend, ReadAhead::Here).await
+    }
+
+    /// The same for a client that reads ahead itself: nothing besides these bytes is fetched.
+    pub async fn read_alone(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        offset: u64,
+        count: u32,
+        lend: Lend,
+    ) -> Result<ReadOut> {
+        self.read_as(caller, id, ByteRange::new(offset, count.into()), lend, ReadAhead::ByTheReader).await
+    }
+
+    async fn read_as(
+        &self,
+        caller: &Caller,
+        id: FileId,
+        range: ByteRange,
+        lend: Lend,
+        ahead: ReadAhead,
+    ) -> Result<ReadOut> {
+        let offset = range.offset;
         let node = self.object(id, Ask::Use).await?;
         access::demand(access::may_read_bytes(caller, &node.attr), "read a file", caller)?;
-        let range = ByteRange::new(offset, count.into());
         if let Some(data) = self.read_dirty(&node, range).await? {
             return self.dirty_answer(id, offset, data);
         }
         let mut found = self.namespace.getattr_known(id)?;
-        if offset == 0 {
+        if offset == 0 && ahead == ReadAhead::Here {
             self.prefetcher.visit(&found);
         }
         for tried in 0..VERSIONS_TRIED_MAX {
@@ -47,8 +70,10 @@ impl Vfs {
                 return self.dirty_answer(id, offset, data);
             }
             let key = key_of(&found)?;
-            let range = ByteRange::new(offset, u64::from(count)).clamp_to(key.size);
-            match self.cache.read(&key, range, &self.source_of(&found), lend).await {
+            let range = range.clamp_to(key.size);
+            let source: Arc<dyn Source> =
+                Arc::new(OriginSource::new(self.namespace.clone(), self.origin_of(&found)).with(ahead));
+            match self.cache.read(&key, range, &source, lend).await {
                 Ok(data) => {
                     let eof = range.end() >= key.size;
                     return Ok(ReadOut { data, eof, node: self.node(&found) });
@@ -172,6 +197,14 @@ pub(crate) struct OriginSource {
     namespace: Arc<Namespace>,
     /// Of the file that is read, for its distance.
     origin: Option<Arc<dyn Origin>>,
+    ahead: ReadAhead,
+}
+
+/// Who fetches what a reader will want next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadAhead {
+    Here,
+    ByTheReader,
 }
 
 #[async_trait]
@@ -198,6 +231,10 @@ impl Source for OriginSource {
         self.origin.as_ref().is_none_or(|origin| origin.keeps(key.file, range))
     }
 
+    fn reads_ahead(&self) -> bool {
+        self.ahead == ReadAhead::Here
+    }
+
     fn distance(&self, _key: &CacheKey) -> Option<Distance> {
         self.origin.as_ref()?.distance()
     }
@@ -216,6 +253,10 @@ const READ_MAX: u64 = 8 * BLOCK_SIZE;
 
 impl OriginSource {
     pub(crate) fn new(namespace: Arc<Namespace>, origin: Option<Arc<dyn Origin>>) -> OriginSource {
-        OriginSource { namespace, origin }
+        OriginSource { namespace, origin, ahead: ReadAhead::Here }
+    }
+
+    fn with(self, ahead: ReadAhead) -> OriginSource {
+        OriginSource { ahead, ..self }
     }
 }

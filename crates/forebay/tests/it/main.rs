@@ -6,6 +6,7 @@ mod churn;
 mod clocks;
 mod cluster;
 mod cluster_bench;
+mod cluster_client;
 mod cluster_drain;
 mod cluster_lab;
 mod crash;

@@ -22,7 +22,11 @@ pub async fn run(call: &NfsCall, d: &mut XdrDecoder, e: &mut XdrEncoder) -> Proc
     let count = arguments.count.min(READ_MAX);
     let mut permit = call.peer.replies.acquire(count as usize).await;
     let lend = call.shared.config.lend;
-    let read = call.shared.vfs.read(&caller, id, arguments.offset, count, lend).await?;
+    let offset = arguments.offset;
+    let read = match call.reads_by_the_map() {
+        true => call.shared.vfs.read_alone(&caller, id, offset, count, lend).await?,
+        false => call.shared.vfs.read(&caller, id, offset, count, lend).await?,
+    };
     let length = read.data.iter().map(Piece::length).sum::<u64>();
     call.shared.metrics.read_bytes.inc_by(length);
     let lent = read.data.iter().filter(|piece| matches!(piece, Piece::Extent(_)));

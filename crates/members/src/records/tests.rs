@@ -5,6 +5,7 @@ fn node() -> NodeRecord {
         name: "n1".to_owned(),
         addresses: vec!["10.0.0.1:7423".parse().expect("an address")],
         admin: None,
+        nfs: None,
         weight: 20 << 40,
         label: "/dc1/rack2".parse().expect("a label"),
         state: NodeState::Up,
@@ -23,6 +24,9 @@ fn a_record_is_one_line_of_json_and_comes_back() {
          \"label\":\"/dc1/rack2\",\"state\":\"up\",\"build\":\"0.9.0\",\"wire\":1}"
     );
     assert_eq!(read_record::<NodeRecord>(text.as_bytes()).expect("it is good"), node());
+    let served = NodeRecord { nfs: Some("0.0.0.0:2049".parse().expect("an address")), ..node() };
+    let bytes = write_record(&served).expect("JSON");
+    assert_eq!(read_record::<NodeRecord>(&bytes).expect("it is good"), served);
     let silent = node().in_state(NodeState::Out, Some(OutReason::Silent));
     let bytes = write_record(&silent).expect("JSON");
     assert_eq!(read_record::<NodeRecord>(&bytes).expect("it is good"), silent);

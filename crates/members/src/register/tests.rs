@@ -11,6 +11,7 @@ fn profile() -> NodeProfile {
         name: "n1".to_owned(),
         addresses: vec!["10.0.0.1:7423".parse().expect("an address")],
         admin: None,
+        nfs: None,
         weight: 1,
         label: NodeLabel::root(),
         build: String::new(),

@@ -9,6 +9,7 @@ fn node(id: u64, name: &str, state: NodeState, revision: u64) -> KeyEntry {
         name: name.to_owned(),
         addresses: vec!["10.0.0.1:7423".parse().expect("an address")],
         admin: None,
+        nfs: None,
         weight: 1,
         label: Default::default(),
         state,

@@ -17,6 +17,7 @@ fn node(id: u64, state: NodeState, out_reason: Option<OutReason>) -> KeyEntry {
         name: format!("n{id}"),
         addresses: vec!["10.0.0.1:7423".parse().expect("an address")],
         admin: None,
+        nfs: None,
         weight: 1,
         label: Default::default(),
         state,

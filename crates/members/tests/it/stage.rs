@@ -151,6 +151,7 @@ pub fn profile(name: &str) -> NodeProfile {
         name: name.to_owned(),
         addresses: vec![SocketAddr::from(([127, 0, 0, 1], port))],
         admin: None,
+        nfs: None,
         weight: 1 << 40,
         label: NodeLabel::root(),
         build: "0.0.0".to_owned(),

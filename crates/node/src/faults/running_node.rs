@@ -95,6 +95,7 @@ pub fn membership_config(certified: CertifiedNode, dir: &Path, address: SocketAd
         name: format!("n{}", certified.node.0),
         addresses: vec![address],
         admin: None,
+        nfs: None,
         weight: 1 << 40,
         label: NodeLabel::root(),
         build: "test".to_owned(),

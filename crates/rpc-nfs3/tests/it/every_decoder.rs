@@ -1,6 +1,7 @@
 //! Every decoder over the same bytes, for the tests and for the fuzzer.
 
 use bytes::Bytes;
+use rpc_nfs3::cluster_map::{self, MapAnswer};
 use rpc_nfs3::nfs3::create::{self, CreateArgs, MkdirArgs, MknodArgs, SymlinkArgs};
 use rpc_nfs3::nfs3::file::{self, AccessArgs, ReadArgs};
 use rpc_nfs3::nfs3::names::{self, LinkArgs, RenameArgs};
@@ -11,7 +12,7 @@ use rpc_nfs3::nfs3::write::{self, CommitArgs, WriteArgs};
 use rpc_nfs3::nfs3::{DirOp, FileHandle, HANDLE_MAX, NAME_MAX, fs};
 use rpc_nfs3::portmap::Mapping;
 use rpc_nfs3::rpc::{CallHeader, ReplyHeader};
-use rpc_nfs3::{XdrDecoder, mount};
+use rpc_nfs3::{XdrDecoder, mount, tier_handle};
 
 /// An error or a value, never a panic, never more memory than the message warrants.
 pub fn decode_all(message: &Bytes) {
@@ -23,6 +24,11 @@ pub fn decode_all(message: &Bytes) {
     let _ = mount::decode_mount_result(&mut d());
     let _ = mount::decode_exports(&mut d());
     let _ = mount::decode_mounts(&mut d());
+    let _ = cluster_map::decode_known(&mut d());
+    if let Ok(MapAnswer::Document { json, .. }) = MapAnswer::decode(&mut d()) {
+        assert!(json.len() <= cluster_map::DOCUMENT_MAX);
+    }
+    let _ = tier_handle::named_by(message);
     let _ = FileHandle::decode(&mut d()).map(|handle| assert!(handle.0.len() <= HANDLE_MAX));
     let _ = DirOp::decode(&mut d()).map(|op| assert!(op.name.len() <= NAME_MAX));
     let _ = AccessArgs::decode(&mut d());

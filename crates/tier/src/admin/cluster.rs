@@ -123,6 +123,7 @@ fn node(desk: &ClusterDesk, node: &MapNode) -> Value {
         "answers": node.id == view.own() || !view.is_passed_over(node.id),
         "here": node.id == view.own(),
         "addresses": node.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "nfs": desk.news.borrow().nfs.get(&node.id).map(ToString::to_string),
         "weight": node.weight,
         "label": node.label.to_string(),
         "told": told(desk, node.id).map(|told| json!({

@@ -22,30 +22,31 @@ use types::{ByteRange, CreateHow, ErrorKind, Name, NodeId, SetAttr, Stability};
 use crate::several::find;
 
 const MIB: usize = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Stage {
+pub(crate) struct Stage {
     etcd: EtcdServers,
     authority: ClusterAuthority,
     dir: tempfile::TempDir,
-    nodes: Vec<ServedNode>,
+    pub(crate) nodes: Vec<ServedNode>,
     /// For how long the junction's rules trust what is known.
     ttl: &'static str,
 }
 
-struct ServedNode {
-    running: RunningTier,
-    client: Arc<NfsOrigin>,
+pub(crate) struct ServedNode {
+    pub(crate) running: RunningTier,
+    pub(crate) client: Arc<NfsOrigin>,
+    pub(crate) nfs: SocketAddr,
 }
 
 impl Stage {
     /// What is known is never trusted for long.
-    async fn make(etcd: EtcdServers, nodes: u64) -> Stage {
+    pub(crate) async fn make(etcd: EtcdServers, nodes: u64) -> Stage {
         Stage::make_trusting(etcd, nodes, "files = \"always\"\ndirectories = \"always\"\nnegative = \"0s\"\n")
             .await
     }
 
-    async fn make_trusting(etcd: EtcdServers, nodes: u64, ttl: &'static str) -> Stage {
+    pub(crate) async fn make_trusting(etcd: EtcdServers, nodes: u64, ttl: &'static str) -> Stage {
         let dir = tempfile::tempdir().expect("made");
         let far = dir.path().join("far");
         std::fs::create_dir(&far).expect("made");
@@ -63,12 +64,12 @@ impl Stage {
         stage
     }
 
-    fn far(&self) -> PathBuf {
+    pub(crate) fn far(&self) -> PathBuf {
         self.dir.path().join("far")
     }
 
     /// The file has `length` bytes that say where they are.
-    fn write(&self, name: &str, length: usize) -> Vec<u8> {
+    pub(crate) fn write(&self, name: &str, length: usize) -> Vec<u8> {
         let bytes: Vec<u8> = (0..length).map(|at| (at / 7 + at % 251 + name.len()) as u8).collect();
         std::fs::write(self.far().join(name), &bytes).expect("written");
         bytes
@@ -96,18 +97,24 @@ impl Stage {
         Settings::build(toml::from_str(&file).expect("read"), &overrides)
     }
 
-    async fn serve(&self, number: u64, more: &str) -> types::Result<ServedNode> {
+    pub(crate) async fn serve(&self, number: u64, more: &str) -> types::Result<ServedNode> {
+        let (running, nfs) = self.run(number, more).await?;
+        let url = format!("nfs://{nfs}/?mountport={}", nfs.port());
+        let client = NfsOrigin::connect(origin_nfs::Config::from_url(&url)?).await?;
+        Ok(ServedNode { running, client, nfs })
+    }
+
+    /// A node without a client, and where it serves NFS.
+    pub(crate) async fn run(&self, number: u64, more: &str) -> types::Result<(RunningTier, SocketAddr)> {
         let tier = wire_up::build(&self.settings(number, more)?).await?;
-        let port = tier.nfs_address()?.expect("an NFS server").port();
+        let nfs = tier.nfs_address()?.expect("an NFS server");
         let mut running = RunningTier::start(tier);
         running.mount().await?;
-        let url = format!("nfs://127.0.0.1:{port}/?mountport={port}");
-        let client = NfsOrigin::connect(origin_nfs::Config::from_url(&url)?).await?;
-        Ok(ServedNode { running, client })
+        Ok((running, nfs))
     }
 
     /// Each node has a map with so many nodes, all of which answer it.
-    async fn all_see(&self, nodes: usize) {
+    pub(crate) async fn all_see(&self, nodes: usize) {
         let begun = Instant::now();
         let sees = |node: &ServedNode| {
             let desk = node.running.admin().cluster.as_ref().expect("a node");
@@ -125,7 +132,7 @@ impl Stage {
         self.nodes.iter().map(|node| node.running.admin().origin_metrics.bytes_of("/")).sum()
     }
 
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         for node in self.nodes {
             node.running.stop().await.expect("stopped");
         }
