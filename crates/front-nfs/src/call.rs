@@ -67,8 +67,19 @@ impl NfsCall {
     pub async fn open(&self, handle: &FileHandle) -> Result<(FileId, Caller), CallFailure> {
         let (junction, id) = self.decode(handle)?;
         let caller = self.caller(junction)?;
-        self.shared.vfs.meet(junction, id).await?;
+        self.meet(junction, id).await?;
         Ok((id, caller))
+    }
+
+    /// Has the file looked up whose handle another node gave out.
+    ///
+    /// While a node that may know it is silent, a client that knows the map is told that the handle is stale: it finds the file by its
+    /// path at once. To another one that would be an error; it is asked to come again.
+    async fn meet(&self, junction: JunctionId, id: FileId) -> Result<(), CallFailure> {
+        match self.shared.vfs.meet(junction, id).await {
+            Err(error) if error.is_retryable() && self.reads_by_the_map() => Err(NfsStatus::STALE.into()),
+            met => Ok(met?),
+        }
     }
 
     fn decode(&self, handle: &FileHandle) -> Result<(JunctionId, FileId), NfsStatus> {
@@ -83,7 +94,7 @@ impl NfsCall {
         if self.is_read_only(junction) {
             return Err(CallFailure::Status(NfsStatus::ROFS));
         }
-        self.shared.vfs.meet(junction, id).await?;
+        self.meet(junction, id).await?;
         Ok((id, caller))
     }
 

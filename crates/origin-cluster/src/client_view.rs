@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cluster::{ClientMap, MapNode, NodeLabel, NodeState, Placement, Stripe};
 use types::{FileId, JunctionId, NodeId};
 
-use crate::node_link::NodeLink;
+use crate::node_link::{LinkEnd, NodeLink};
 use crate::route::{RouteFacts, homes, stripe_route};
 use crate::url::{ClusterUrl, NamedHost};
 
-/// The most links of a node that a call is tried over.
+/// The most links of a node that a call is tried over, beside its name from the URL.
 const LINKS_TRIED: usize = 2;
 
 /// One state of the cluster. It is replaced as a whole; links live on in the next one.
@@ -37,7 +37,8 @@ impl ClientView {
     ) -> ClientView {
         if let Some(former) = former {
             // A node that was started without etcd does not know where the others serve.
-            for (node, at) in &former.told.nfs {
+            let known = former.told.nfs.iter().filter(|(node, _)| told.map.node(**node).is_some());
+            for (node, at) in known {
                 told.nfs.entry(*node).or_insert_with(|| at.clone());
             }
         }
@@ -50,9 +51,14 @@ impl ClientView {
             let at = told.nfs.get(&node.id).map_or(&[][..], Vec::as_slice);
             let of = links_to(at, here.contains(&node.id), named.get(&node.id));
             let known = former.and_then(|former| former.links.get(&node.id)).map_or(&[][..], Vec::as_slice);
+            let end = LinkEnd { cluster: told.cluster.clone(), node: node.id };
+            // The connections to a node are spread over its addresses.
+            let nconnect = (url.nconnect / of.iter().filter(|(_, is_spare)| !is_spare).count().max(1)).max(1);
             let link = |(at, is_spare): (NamedHost, bool)| {
-                let kept = known.iter().find(|link| link.at == at && link.is_spare == is_spare);
-                kept.cloned().unwrap_or_else(|| Arc::new(NodeLink::new(at, is_spare, url)))
+                let is_same =
+                    |link: &&Arc<NodeLink>| link.at == at && link.is_spare == is_spare && link.end == end;
+                let kept = known.iter().find(is_same).cloned();
+                kept.unwrap_or_else(|| Arc::new(NodeLink::new(at, end.clone(), is_spare, nconnect, url)))
             };
             links.insert(node.id, of.into_iter().map(link).collect());
         }
@@ -99,7 +105,9 @@ impl ClientView {
     pub fn links_to(&self, node: NodeId) -> Vec<Arc<NodeLink>> {
         let mut links = self.links.get(&node).cloned().unwrap_or_default();
         links.sort_by_cached_key(|link| (!link.is_usable(), link.is_spare, link.under_way()));
+        let spare = links.iter().skip(LINKS_TRIED).find(|link| link.is_spare).cloned();
         links.truncate(LINKS_TRIED);
+        links.extend(spare);
         links
     }
 
@@ -129,8 +137,9 @@ fn links_to(at: &[SocketAddr], is_here: bool, named: Option<&NamedHost>) -> Vec<
 fn is_here(node: &MapNode, nfs: &BTreeMap<NodeId, Vec<SocketAddr>>) -> bool {
     let peers = node.addresses.iter().map(SocketAddr::ip);
     let served = nfs.get(&node.id).into_iter().flatten().map(SocketAddr::ip);
-    let all: BTreeSet<IpAddr> = peers.clone().chain(served.filter(|ip| !ip.is_loopback())).collect();
-    all.into_iter().any(is_own)
+    let all: BTreeSet<IpAddr> = peers.chain(served).collect();
+    let is_loopback = all.iter().all(IpAddr::is_loopback);
+    all.into_iter().filter(|ip| is_loopback || !ip.is_loopback()).any(is_own)
 }
 
 /// A socket can be bound to an address of this machine only.

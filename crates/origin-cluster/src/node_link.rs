@@ -2,7 +2,10 @@
 //! and whether the node lives.
 //!
 //! A node is silent if it has not answered for half a second and does not answer a call then that every server answers at once. A
-//! read that takes long because the storage is far is not cut short by that.
+//! call that takes long because the storage is far is not cut short by that, and a node that lives is not left for another one,
+//! which would have to do the same work.
+//!
+//! Before its first call a link makes sure that the node which the map names is at the address, and not another tier, or a NAS.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,16 +13,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use origin_nfs::{Config, NfsOrigin};
-use types::{Error, ErrorKind, OutageReason, Result};
+use rpc_nfs3::cluster_map::UNKNOWN_TAG;
+use types::{Error, ErrorKind, NodeId, OutageReason, Result};
 
+use crate::map_call::{MapTold, ask_map};
 use crate::url::{ClusterUrl, NamedHost};
 
 /// A node that does not answer for so long is asked whether it lives.
 const ASK_AFTER: Duration = Duration::from_millis(500);
 /// And has so long to say so.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
-/// A link that failed is not used for so long, unless there is no other.
+/// A link that failed is not used for so long, unless there is no other; each time twice as long, for an address may be one that this
+/// machine has no way to.
 const LEFT_FOR: Duration = Duration::from_secs(5);
+const LEFT_FOR_MOST: Duration = Duration::from_secs(300);
+/// What was asked so lately is not asked again.
+const JUST_NOW: Duration = Duration::from_millis(50);
+/// A node that lives is given so long for a call: a COMMIT waits until the store has all that was written.
+const CALL_WITHIN: Duration = Duration::from_secs(120);
 /// The connections of a link that was not used for so long are closed.
 const IDLE: Duration = Duration::from_secs(300);
 /// For a connection, a name's look-up and a first call.
@@ -34,14 +45,34 @@ pub enum Patience {
     ToTheEnd,
 }
 
+/// Who is to be at the other end of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkEnd {
+    pub cluster: String,
+    pub node: NodeId,
+}
+
+/// Why a call has no answer of the node.
+#[derive(Debug)]
+pub enum LinkFailure {
+    /// The link could not be connected: the call was not sent.
+    NotConnected(Error),
+    /// The node was not reached, or is silent.
+    Silent(Error),
+    /// What the node answered, or that its answer is in doubt.
+    Answered(Error),
+}
+
 pub struct NodeLink {
     pub at: NamedHost,
+    pub end: LinkEnd,
+    url: ClusterUrl,
     /// A name from the URL, beside addresses of the map: it is used when none of those can be.
     pub is_spare: bool,
     config: Config,
     origin: Mutex<Option<Arc<NfsOrigin>>>,
-    /// Held while it is being connected.
-    dialling: tokio::sync::Mutex<()>,
+    /// Held while it is being connected; why that failed, and when.
+    dialling: tokio::sync::Mutex<Option<(Instant, Error)>>,
     /// When the node was last asked whether it lives, and what came of it.
     asked: tokio::sync::Mutex<Option<(Instant, bool)>>,
     under_way: AtomicU64,
@@ -51,6 +82,8 @@ pub struct NodeLink {
 #[derive(Clone, Copy)]
 struct LinkTimes {
     left_until: Option<Instant>,
+    /// Since it last answered, the last time.
+    left_for: Option<Duration>,
     used: Instant,
     heard: Option<Instant>,
 }
@@ -74,22 +107,26 @@ impl Drop for UnderWay<'_> {
 }
 
 impl NodeLink {
-    pub fn new(at: NamedHost, is_spare: bool, url: &ClusterUrl) -> NodeLink {
+    /// `nconnect`: TCP connections.
+    pub fn new(at: NamedHost, end: LinkEnd, is_spare: bool, nconnect: usize, url: &ClusterUrl) -> NodeLink {
         let config = Config {
             host: at.host.clone(),
             port: Some(at.port),
             mount_port: Some(at.port),
             export: url.path.clone(),
-            nconnect: url.nconnect,
+            nconnect,
             identity: url.identity.clone(),
             connect_timeout: CONNECT_WITHIN,
+            call_timeout: CALL_WITHIN,
             // There are other nodes: nobody waits for this one to come back.
             outage_grace: Duration::ZERO,
             ..Config::default()
         };
-        let times = LinkTimes { left_until: None, used: Instant::now(), heard: None };
+        let times = LinkTimes { left_until: None, left_for: None, used: Instant::now(), heard: None };
         NodeLink {
             at,
+            end,
+            url: url.clone(),
             is_spare,
             config,
             origin: Mutex::default(),
@@ -109,10 +146,14 @@ impl NodeLink {
         self.times().left_until.is_none_or(|until| until <= Instant::now())
     }
 
-    /// It failed: it is not used for some seconds. `false`: it was left already.
+    /// It failed: it is not used for a while. `false`: it was left already.
     pub fn leave(&self) -> bool {
         let was_usable = self.is_usable();
-        self.times().left_until = Some(Instant::now() + LEFT_FOR);
+        let mut times = self.times();
+        if was_usable {
+            times.left_for = Some(times.left_for.map_or(LEFT_FOR, |last| (last * 2).min(LEFT_FOR_MOST)));
+        }
+        times.left_until = Some(Instant::now() + times.left_for.unwrap_or(LEFT_FOR));
         was_usable
     }
 
@@ -128,22 +169,43 @@ impl NodeLink {
         patience: Patience,
         bytes: u64,
         call: impl FnOnce(Arc<NfsOrigin>) -> F,
-    ) -> Result<T> {
+    ) -> std::result::Result<T, LinkFailure> {
         let _under_way = UnderWay::begin(&self.under_way, bytes);
         self.times().used = Instant::now();
-        let work = async { call(self.origin().await?).await };
+        let origin = self.origin().await.map_err(LinkFailure::NotConnected)?;
         let answer = match patience {
-            Patience::ToTheEnd => work.await,
+            Patience::ToTheEnd => call(origin).await,
             Patience::WhileAlive => tokio::select! {
-                answer = work => answer,
-                () = self.until_silent() => Err(self.silent()),
+                answer = call(origin) => answer,
+                () = self.until_silent() => return Err(LinkFailure::Silent(self.silent())),
             },
         };
-        if !answer.as_ref().is_err_and(is_unreachable) {
-            let mut times = self.times();
-            (times.heard, times.left_until) = (Some(Instant::now()), None);
+        let error = match answer {
+            Ok(answer) => {
+                self.heard();
+                return Ok(answer);
+            }
+            Err(error) => error,
+        };
+        let silence = error.doubtful_answer().is_some_and(is_unreachable) || is_unreachable(&error);
+        if silence && !self.is_alive(JUST_NOW).await {
+            return Err(match is_unreachable(&error) {
+                true => LinkFailure::Silent(error),
+                false => LinkFailure::Answered(error),
+            });
         }
-        answer
+        if !silence {
+            self.heard();
+        } else if is_unreachable(&error) {
+            let slow = Error::new(ErrorKind::Busy, "wait for", format!("{}: it lives", self.at));
+            return Err(LinkFailure::Answered(slow.with_source(error)));
+        }
+        Err(LinkFailure::Answered(error))
+    }
+
+    fn heard(&self) {
+        let mut times = self.times();
+        (times.heard, times.left_until, times.left_for) = (Some(Instant::now()), None, None);
     }
 
     async fn origin(&self) -> Result<Arc<NfsOrigin>> {
@@ -151,31 +213,55 @@ impl NodeLink {
         if let Some(origin) = connected() {
             return Ok(origin);
         }
-        let _one = self.dialling.lock().await;
+        let asked = Instant::now();
+        let mut dialling = self.dialling.lock().await;
         if let Some(origin) = connected() {
             return Ok(origin);
         }
-        let origin = NfsOrigin::connect(self.config.clone()).await?;
+        // Whoever waited meanwhile does not wait for as long once more.
+        if let Some((_, error)) = dialling.as_ref().filter(|(at, _)| *at > asked) {
+            return Err(error.clone());
+        }
+        let connected = self.connect().await;
+        *dialling = connected.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        let origin = connected?;
         *self.connected() = Some(origin.clone());
         Ok(origin)
+    }
+
+    async fn connect(&self) -> Result<Arc<NfsOrigin>> {
+        // Beside each other: neither is a secret, and a far node is asked once less.
+        let (who, origin) =
+            tokio::join!(ask_map(&self.at, UNKNOWN_TAG, &self.url), NfsOrigin::connect(self.config.clone()));
+        if let MapTold::Map { map, .. } = who?
+            && (map.cluster != self.end.cluster || map.teller != self.end.node)
+        {
+            let LinkEnd { cluster, node } = &self.end;
+            let what = format!(
+                "{}: node {node} of cluster {cluster} is to be there, and node {} of {} is",
+                self.at, map.teller, map.cluster
+            );
+            return Err(Error::new(ErrorKind::Config, "reach a node:", what));
+        }
+        origin
     }
 
     async fn until_silent(&self) {
         loop {
             tokio::time::sleep(ASK_AFTER).await;
-            if !self.is_alive().await {
+            if !self.is_alive(ASK_AFTER).await {
                 return;
             }
         }
     }
 
-    /// All that wait for the node ask once.
-    async fn is_alive(&self) -> bool {
+    /// What is known of it from so short a time ago is not asked again; all that wait for the node ask once.
+    async fn is_alive(&self, known_for: Duration) -> bool {
         let mut asked = self.asked.lock().await;
-        if self.times().heard.is_some_and(|heard| heard.elapsed() < ASK_AFTER) {
+        if self.times().heard.is_some_and(|heard| heard.elapsed() < known_for) {
             return true;
         }
-        if let Some((_, answered)) = asked.filter(|(at, _)| at.elapsed() < ASK_AFTER) {
+        if let Some((_, answered)) = asked.filter(|(at, _)| at.elapsed() < known_for) {
             return answered;
         }
         let answered = origin_nfs::is_alive(&self.at.host, self.at.port, ALIVE_WITHIN).await;

@@ -20,7 +20,7 @@ use types::{ByteRange, Error, ErrorKind, FsStat, Name, NodeId, Result, Stability
 
 use crate::client_view::ClientView;
 use crate::kind::TRAITS;
-use crate::node_link::{NodeLink, Patience, is_unreachable};
+use crate::node_link::{LinkFailure, NodeLink, Patience, is_unreachable};
 use crate::url::{ClusterUrl, NamedHost};
 
 pub struct ClusterOrigin {
@@ -29,6 +29,8 @@ pub struct ClusterOrigin {
     pub(crate) client: u64,
     view: ArcSwap<ClientView>,
     home: Mutex<Option<NodeId>>,
+    /// What is mounted, as the first node that was asked named it: a path may lead to another directory later.
+    root: Mutex<Option<Reference>>,
     /// Which nodes answered under the names of the URL.
     named: Mutex<BTreeMap<NodeId, NamedHost>>,
     /// A node failed: the map may be another one.
@@ -50,6 +52,7 @@ impl ClusterOrigin {
             client,
             view: ArcSwap::from_pointee(view),
             home: Mutex::default(),
+            root: Mutex::default(),
             named: Mutex::new(named),
             look_again: look_again.clone(),
             refresh: Mutex::default(),
@@ -87,10 +90,11 @@ impl ClusterOrigin {
         self.look_again.notify_one();
     }
 
-    /// Names and changes go to `node` from now on: it has answered.
-    fn settle(&self, view: &ClientView, node: NodeId) {
+    /// Names and changes go to `node` from now on: it has answered. Not if another node took the place of the `former` home
+    /// meanwhile, for then the answer came late.
+    fn settle(&self, view: &ClientView, node: NodeId, former: Option<NodeId>) {
         let mut home = lock(&self.home);
-        if home.replace(node) != Some(node) {
+        if *home == former && home.replace(node) != Some(node) {
             info!(node = view.name_of(node), "names and changes go to this node");
         }
     }
@@ -125,24 +129,28 @@ impl ClusterOrigin {
         bytes: u64,
         call: impl Fn(Arc<NfsOrigin>) -> F,
     ) -> Result<T> {
-        let view = self.view();
+        let (view, former) = (self.view(), self.home());
         let mut failed = None;
-        for node in view.homes(self.client, self.home()) {
+        for node in view.homes(self.client, former) {
             for link in view.links_to(node) {
                 match link.ask(patience, bytes, &call).await {
-                    Err(error) if is_unreachable(&error) => {
+                    Ok(answer) => {
+                        self.settle(&view, node, former);
+                        return Ok(answer);
+                    }
+                    Err(LinkFailure::NotConnected(error) | LinkFailure::Silent(error)) => {
                         self.pass_over(&view, node, &link, &error);
                         failed = Some(error);
                     }
-                    answer => {
-                        match answer.as_ref().err().and_then(Error::doubtful_answer) {
-                            // Whoever looks what became of the change asks another node.
+                    Err(LinkFailure::Answered(error)) => {
+                        match error.doubtful_answer() {
+                            // Whoever looks what became of the change asks another node, if this one is silent.
                             Some(silence) if is_unreachable(silence) => {
                                 self.pass_over(&view, node, &link, silence);
                             }
-                            _ => self.settle(&view, node),
+                            _ => self.settle(&view, node, former),
                         }
-                        return answer;
+                        return Err(error);
                     }
                 }
             }
@@ -195,7 +203,16 @@ impl Origin for ClusterOrigin {
     }
 
     async fn root(&self) -> Result<Object> {
-        self.ask_home(0, |node| async move { node.root().await }).await
+        let known = lock(&self.root).clone();
+        if let Some(known) = known {
+            match self.getattr(&known).await {
+                Err(error) if error.kind() == ErrorKind::Stale => {}
+                answer => return answer,
+            }
+        }
+        let root = self.ask_home(0, |node| async move { node.root().await }).await?;
+        *lock(&self.root) = Some(root.reference.clone());
+        Ok(root)
     }
 
     async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {

@@ -7,7 +7,7 @@ use rpc_nfs3::tier_handle;
 use types::{ByteRange, FileId, JunctionId, NodeId, Result, Version};
 
 use crate::client_view::ClientView;
-use crate::node_link::{Patience, is_unreachable};
+use crate::node_link::{LinkFailure, Patience};
 use crate::origin::ClusterOrigin;
 
 impl ClusterOrigin {
@@ -43,24 +43,29 @@ impl ClusterOrigin {
                 .ask_home(piece.length, |node| async move { node.read(object, version, piece).await })
                 .await;
         };
-        let (mut silent, mut refused) = (None, None);
+        let (mut silent, mut is_doubted, mut is_refused) = (None, false, false);
         for node in route {
             let is_home = home == Some(node);
-            if refused.is_some() && !is_home {
+            if is_refused && !is_home {
                 continue;
             }
             match self.read_at(&view, node, object, version, piece).await {
                 Ok(bytes) => return Ok(bytes),
-                Err(error) if is_unreachable(&error) => silent = Some(error),
-                // It is at it, and so would the next one be.
-                Err(error) if error.is_retryable() || is_home => return Err(error),
+                Err(LinkFailure::Silent(error) | LinkFailure::NotConnected(error)) => silent = Some(error),
+                Err(LinkFailure::Answered(error)) if is_home => return Err(error),
+                // Its own way to the store may be cut, or it has not met the file: another one may have the bytes.
+                Err(LinkFailure::Answered(error)) if error.is_retryable() => is_doubted = true,
                 // It may know an older or a newer state of the file than the home, by which the caller goes.
-                Err(error) => refused = Some(error),
+                Err(LinkFailure::Answered(_)) => (is_doubted, is_refused) = (true, true),
             }
         }
-        match refused.or(silent) {
-            Some(error) => Err(error),
-            None => Err(self.nobody()),
+        match silent {
+            Some(error) if !is_doubted => Err(error),
+            // The home was silent, and another node takes its place: its word counts.
+            _ => {
+                self.ask_home(piece.length, |node| async move { node.read(object, version, piece).await })
+                    .await
+            }
         }
     }
 
@@ -71,21 +76,21 @@ impl ClusterOrigin {
         object: &Reference,
         version: Version,
         piece: ByteRange,
-    ) -> Result<Bytes> {
+    ) -> std::result::Result<Bytes, LinkFailure> {
         let mut failed = None;
         for link in view.links_to(node) {
             let read = link.ask(Patience::WhileAlive, piece.length, |origin| async move {
                 origin.read(object, version, piece).await
             });
             match read.await {
-                Err(error) if is_unreachable(&error) => {
+                Err(LinkFailure::Silent(error) | LinkFailure::NotConnected(error)) => {
                     self.pass_over(view, node, &link, &error);
                     failed = Some(error);
                 }
                 answer => return answer,
             }
         }
-        Err(failed.unwrap_or_else(|| self.nobody()))
+        Err(LinkFailure::Silent(failed.unwrap_or_else(|| self.nobody())))
     }
 }
 

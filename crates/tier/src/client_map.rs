@@ -65,7 +65,9 @@ pub fn served_at(nodes: &[MapNode], nfs: &BTreeMap<NodeId, SocketAddr>) -> BTree
             return Some((node.id, vec![listens]));
         }
         let mut all: Vec<SocketAddr> = Vec::new();
-        for address in &node.addresses {
+        // Who listens at all addresses of one family is not reached at those of the other.
+        let is_reached = |address: &&SocketAddr| listens.is_ipv6() || address.is_ipv4();
+        for address in node.addresses.iter().filter(is_reached) {
             let at = SocketAddr::new(address.ip(), listens.port());
             if !all.contains(&at) {
                 all.push(at);
