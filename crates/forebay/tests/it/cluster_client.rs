@@ -271,8 +271,8 @@ fn a_node_that_is_killed_or_stopped_under_a_read_costs_a_mounted_client_no_error
 
     // Of the two that are left the one is stopped that the client asks for names: it accepts connections and says nothing.
     let log = std::fs::read_to_string(stage.at("client.log")).expect("there");
-    let homes = log.lines().filter(|line| line.contains("names and changes go to this node"));
-    let home = homes.last().and_then(|line| line.split('"').nth(1)).expect("it is told").to_owned();
+    let mut homes = log.lines().filter(|line| line.contains("names and changes go to this node"));
+    let home = homes.next_back().and_then(|line| line.split('"').nth(1)).expect("it is told").to_owned();
     let at = stage.nodes.iter().position(|node| node.name == home).expect("it is there");
     let mut reader = SlowReader::open(&mount.dir.join("second"));
     reader.read(STRIPE, &again);

@@ -10,12 +10,11 @@ use origin_cluster::{ClusterOrigin, ClusterUrl};
 use origin_nfs::{AuthSysIdentity, CallTarget, ask_program};
 use rpc_nfs3::cluster_map::{MapAnswer, PROGRAM, UNKNOWN_TAG, VERSION, encode_known, procedure};
 use testkit::etcd::with_etcd;
-use testkit::origin_contract::{OverDirectory, run, run_changes, run_random_changes, seed};
 use types::{ByteRange, CreateHow, ErrorKind, Name, SetAttr, Stability};
 
 use crate::cluster::{PATIENCE, ServedNode, Stage};
 
-/// Nothing is trusted for long, and everybody is who he says he is, as the contract of an origin has it.
+/// Nothing is trusted for long, and everybody is who he says he is.
 const RULES: &str = "files = \"always\"\ndirectories = \"always\"\nnegative = \"0s\"\n\
                      [[nfs.export]]\nclients = [\"*\"]\nsquash = \"none\"\n";
 
@@ -23,30 +22,6 @@ async fn connect(nodes: &[ServedNode]) -> Arc<ClusterOrigin> {
     let hosts: Vec<String> = nodes.iter().map(|node| node.nfs.to_string()).collect();
     let url = ClusterUrl::parse(&format!("forebay://{}/", hosts.join(","))).expect("a URL");
     ClusterOrigin::connect(url).await.expect("connected")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_is_an_origin_as_any_other() {
-    with_etcd("a_cluster_is_an_origin_as_any_other", 1, async |etcd| {
-        let stage = Stage::make_trusting(etcd, 3, RULES).await;
-        let origin = connect(&stage.nodes[..1]).await;
-        let dir = stage.far();
-        run(&OverDirectory { dir, origin: origin.clone() }).await;
-        stage.stop().await;
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_takes_changes_as_any_other_origin() {
-    with_etcd("a_cluster_takes_changes_as_any_other_origin", 1, async |etcd| {
-        let stage = Stage::make_trusting(etcd, 2, RULES).await;
-        let origin: Arc<dyn Origin> = connect(&stage.nodes).await;
-        run_changes(&origin).await;
-        run_random_changes(&origin, seed(), 100).await;
-        stage.stop().await;
-    })
-    .await;
 }
 
 fn name(text: &'static str) -> Name {
