@@ -53,8 +53,6 @@ fn what_is_new_in_the_document_is_passed_over_and_another_version_is_not() {
 #[test]
 fn a_document_that_names_what_cannot_be_is_an_error_that_says_why() {
     for (from, to, word) in [
-        ("10.0.0.1:2049", "0.0.0.0:2049", "with an IP and a port"),
-        ("10.0.0.1:2049", "10.0.0.1:0", "with an IP and a port"),
         (r#""copies":2"#, r#""copies":0"#, "1 copy or more"),
         (r#""path":"/show""#, r#""path":"show""#, "begins with a slash"),
         (r#""teller":"0000000000000001""#, r#""teller":"n1""#, "16 hexadecimal digits"),
@@ -67,6 +65,16 @@ fn a_document_that_names_what_cannot_be_is_an_error_that_says_why() {
     }
     let long = vec![b' '; CLIENT_MAP_BYTES_MAX + 1];
     assert!(ClientMap::from_json(&long).expect_err("too long").to_string().contains("are the most"));
+}
+
+#[test]
+fn an_address_that_leads_nowhere_costs_the_client_that_address_alone() {
+    for nowhere in ["0.0.0.0:2049", "10.0.0.1:0"] {
+        let read =
+            ClientMap::from_json(TEXT.replacen("10.0.0.1:2049", nowhere, 1).as_bytes()).expect("a map");
+        assert_eq!(read.nfs[&NodeId(1)].len(), map().nfs[&NodeId(1)].len() - 1, "{nowhere}");
+        assert_eq!(read.junctions, map().junctions);
+    }
 }
 
 #[test]

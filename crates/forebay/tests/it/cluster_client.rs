@@ -146,6 +146,14 @@ impl Stage {
         format!("forebay://{}/show", hosts.join(","))
     }
 
+    /// The node that a mount asks for names, by its log.
+    fn home(&self, mount: &str) -> usize {
+        let log = std::fs::read_to_string(self.at(&format!("{mount}.log"))).expect("there");
+        let mut homes = log.lines().filter(|line| line.contains("names and changes go to this node"));
+        let home = homes.next_back().and_then(|line| line.split('"').nth(1)).expect("it is told").to_owned();
+        self.nodes.iter().position(|node| node.name == home).expect("it is there")
+    }
+
     /// With a cache of its own.
     fn mount(&self, url: &str, name: &str) -> ClientMount {
         let (dir, cache) = (self.at(&format!("mnt-{name}")), self.at(&format!("cache-{name}")));
@@ -270,10 +278,7 @@ fn a_node_that_is_killed_or_stopped_under_a_read_costs_a_mounted_client_no_error
     assert_eq!(std::fs::read_dir(&mount.dir).expect("listed").count(), 2);
 
     // Of the two that are left the one is stopped that the client asks for names: it accepts connections and says nothing.
-    let log = std::fs::read_to_string(stage.at("client.log")).expect("there");
-    let mut homes = log.lines().filter(|line| line.contains("names and changes go to this node"));
-    let home = homes.next_back().and_then(|line| line.split('"').nth(1)).expect("it is told").to_owned();
-    let at = stage.nodes.iter().position(|node| node.name == home).expect("it is there");
+    let at = stage.home("client");
     let mut reader = SlowReader::open(&mount.dir.join("second"));
     reader.read(STRIPE, &again);
     let pid = Pid::from_child(&stage.nodes[at].process);
@@ -281,6 +286,24 @@ fn a_node_that_is_killed_or_stopped_under_a_read_costs_a_mounted_client_no_error
     reader.read(2 * STRIPE, &again);
     println!("stopped: the longest wait of a read was {:?}", reader.longest);
     kill_process(pid, Signal::CONT).expect("it was stopped");
+    mount.end();
+}
+
+/// No other node has met them, and while the lost one is only silent, it may know what the others do not.
+#[test]
+fn files_that_only_the_lost_node_had_listed_are_read_at_once_without_an_error() {
+    let name = "files_that_only_the_lost_node_had_listed_are_read_at_once_without_an_error";
+    let Some(mut stage) = Stage::make(name, 3) else { return };
+    let names: Vec<String> = (0..24).map(|number| format!("frame{number}")).collect();
+    let written: Vec<Vec<u8>> = names.iter().map(|name| stage.write(name, 5000 + name.len())).collect();
+    let mount = stage.mount(&stage.url(&[0, 1, 2]), "client");
+    for entry in std::fs::read_dir(&mount.dir).expect("listed") {
+        entry.and_then(|entry| entry.metadata()).expect("looked at");
+    }
+    drop(stage.nodes.remove(stage.home("client")));
+    for (name, bytes) in names.iter().zip(&written) {
+        assert!(mount.read(name) == *bytes, "other bytes of {name}");
+    }
     mount.end();
 }
 

@@ -116,6 +116,27 @@ async fn a_new_node_is_heard_of_and_read_from() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_does_not_admit_a_client_is_passed_over() {
+    with_etcd("a_node_that_does_not_admit_a_client_is_passed_over", 1, async |etcd| {
+        let stage = Stage::make_trusting(etcd, 2, RULES).await;
+        let closed = "[[nfs.export]]\nclients = [\"192.0.2.0/24\"]\n";
+        let (running, _) = stage.run(3, closed).await.expect("in the cluster");
+        let bytes = stage.write("scene", 3 << 20);
+        // Which node a client asks first is drawn anew for each.
+        for number in 0..12 {
+            let client = connect(&stage.nodes[..1]).await;
+            let root = client.root().await.unwrap_or_else(|e| panic!("client {number}: {e}"));
+            let file = client.lookup(&root.reference, &name("scene")).await.expect("there");
+            let read = client.read(&file.reference, file.version, ByteRange::new(0, file.attr.size)).await;
+            assert!(read.unwrap_or_else(|e| panic!("client {number}: {e}")) == bytes);
+        }
+        running.stop().await.expect("stopped");
+        stage.stop().await;
+    })
+    .await;
+}
+
 async fn ask_map(nfs: SocketAddr, known: u64) -> MapAnswer {
     let target = CallTarget { program: PROGRAM, version: VERSION, procedure: procedure::MAP };
     let (host, identity) = (nfs.ip().to_string(), AuthSysIdentity::default());
