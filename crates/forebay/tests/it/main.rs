@@ -7,6 +7,7 @@ mod clocks;
 mod cluster;
 mod cluster_bench;
 mod cluster_lab;
+mod cluster_proofs;
 mod crash;
 mod credentials;
 mod failing_disk;
