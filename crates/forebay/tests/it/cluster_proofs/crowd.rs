@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bench_load::target::{TargetFile, from_url};
 use testkit::lab::cluster::{ClusterLab, with_cluster_lab};
 use tokio::sync::Barrier;
+use tokio::task::JoinSet;
 
 use super::pattern::Pattern;
 use super::{MIB, ORIGIN_BYTES, asked_for, found, nfs_url, plan, s3_url};
@@ -46,14 +47,19 @@ fn read_by_all(lab: &ClusterLab, pattern: &Arc<Pattern>, pieces: u64) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let all = Arc::new(Barrier::new(CLIENTS));
-            let start = |client: usize| {
+            from_url(&urls[0]).and_then(|target| target.room_for(2 * CLIENTS as u32)).expect("room");
+            let mut clients = JoinSet::new();
+            for client in 0..CLIENTS {
                 let url = urls[client % urls.len()].clone();
-                tokio::spawn(read_as(client, url, pieces, pattern.clone(), all.clone()))
-            };
-            for client in (0..CLIENTS).map(start).collect::<Vec<_>>() {
-                let read = tokio::time::timeout(super::PATIENCE, client).await.expect("in time");
-                read.expect("right").expect("no error");
+                clients.spawn(read_as(client, url, pieces, pattern.clone(), all.clone()));
             }
+            // The first that fails is told: the others would wait for it.
+            let read = async {
+                while let Some(client) = clients.join_next().await {
+                    client.expect("right").expect("no error");
+                }
+            };
+            tokio::time::timeout(super::PATIENCE, read).await.expect("in time");
         });
     });
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bench_load::target::{Client, from_url};
 use bytes::Bytes;
-use testkit::lab::cluster::{ClusterLab, with_cluster_lab};
+use testkit::lab::cluster::{ClusterLab, JUNCTION, with_cluster_lab};
 use testkit::lab::net::LinkSide;
 use types::Result;
 
@@ -24,6 +24,13 @@ const WINDOW: Duration = Duration::from_secs(1);
 const WINDOWS_BEFORE: usize = 4;
 /// Of the rate before.
 const LEAST: f64 = 0.9;
+
+/// What is written: the lab's far origin is read only.
+const WORK: &str = "/work";
+
+fn written_to(lab: &ClusterLab) -> std::path::PathBuf {
+    lab.tree().with_file_name("work")
+}
 
 /// What all nodes have sent to clients and to each other.
 fn sent(lab: &ClusterLab) -> u64 {
@@ -54,7 +61,7 @@ fn write_for(
     (prefix, pattern): (&str, &Pattern),
     is_over: impl Fn(&[f64]) -> bool,
 ) -> (Vec<f64>, usize) {
-    let tree = lab.tree();
+    let tree = written_to(lab);
     let (mut rates, mut files) = (Vec::new(), 0);
     let mut last = (Instant::now(), sent(lab));
     while !is_over(&rates) {
@@ -89,6 +96,13 @@ fn while_etcd_is_away_reads_keep_their_rate_and_writes_go_on_and_a_node_joins_on
         let pattern = Arc::new(Pattern::new());
         let file = PatternFile { number: 0, path: "read".to_owned(), size: SIZE };
         pattern.write(file.number, &lab.tree().join(&file.path), file.size);
+        std::fs::create_dir(written_to(lab)).expect("made");
+        for node in &lab.nodes {
+            node.configure(&format!(
+                "[[junction]]\npath = \"{WORK}\"\norigin = \"file://{}\"\n",
+                written_to(lab).display()
+            ));
+        }
         found(lab, MEMBERS.len());
         let course = Arc::<Course>::default();
         let read = |node: &usize| {
@@ -101,7 +115,7 @@ fn while_etcd_is_away_reads_keep_their_rate_and_writes_go_on_and_a_node_joins_on
             runtime.expect("a runtime")
         });
         let connect = |node: &usize| {
-            let url = nfs_url(lab, *node);
+            let url = nfs_url(lab, *node).replace(JUNCTION, WORK);
             lab.clients[0].within(|| {
                 let connected = runtime.block_on(async { from_url(&url)?.client(0).await });
                 connected.unwrap_or_else(|e| panic!("{url}: {e}"))
