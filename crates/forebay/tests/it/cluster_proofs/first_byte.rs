@@ -67,6 +67,8 @@ fn a_cold_read_through_another_node_than_the_primary_beside_one_through_the_prim
     let rtt = Duration::from_millis(asked_for("FOREBAY_RTT_MS", 70));
     let mut plan = plan(3, 1);
     plan.origin_rtt = rtt;
+    // Each file is made just before it is read.
+    plan.junction += "\ndirectories = \"always\"\nnegative = \"0s\"\n";
     with_cluster_lab(name, Path::new(env!("CARGO_BIN_EXE_forebay")), &plan, |lab| {
         let pattern = Pattern::new();
         found(lab, 3);
