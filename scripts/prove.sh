@@ -1,7 +1,8 @@
 #!/bin/sh
 # The long proofs, for a release or after a change of what they are about; hours. Each prints a line for docs/proofs.md.
 #   scripts/prove.sh [--crashes 2000] [--faults 5000] [--operations 1000000] [--fuzz 600] [PROOF...]
-# PROOF is one of: crashes cluster readahead flips workloads fsx-fuse fsx-nfs fuzz. Without any: all of them, in this order.
+# PROOF is one of: crashes cluster cluster-loss cluster-herd cluster-etcd cluster-files readahead flips workloads
+# fsx-fuse fsx-nfs fuzz. Without any: all of them, in this order.
 # Needs root, and what `make test` needs.
 set -eu
 cd "$(dirname "$0")/.."
@@ -16,7 +17,8 @@ while :; do
     esac
     shift 2
 done
-[ $# -gt 0 ] || set -- crashes cluster readahead flips workloads fsx-fuse fsx-nfs fuzz
+[ $# -gt 0 ] || set -- crashes cluster cluster-loss cluster-herd cluster-etcd cluster-files \
+    readahead flips workloads fsx-fuse fsx-nfs fuzz
 
 commit=$(git rev-parse --short=10 HEAD)
 git diff --quiet HEAD || commit="$commit, changed"
@@ -29,9 +31,16 @@ say() {
     begun=$(date +%s)
     if "$@" >"$log" 2>&1; then result=held; else result=FAILED failed=1; fi
     echo "| $(date +%F) | $commit | $what | $result | $((($(date +%s) - begun) / 60)) min |"
+    grep -E '^(cluster|etcd) ' "$log" || true
     [ "$result" = held ] || { tail -60 "$log"; cp "$log" "prove-$begun.log"; echo "the whole log: prove-$begun.log"; }
 }
 tests() { FOREBAY_MUST_RUN=1 cargo test --locked --workspace "$@"; }
+# figures PACKAGE TEST [RUNS]: what it measured is shown below the line of the table.
+figures() {
+    for _ in $(seq "${3:-1}"); do
+        FOREBAY_MUST_RUN=1 cargo test --locked --package "$1" --test it -- --nocapture "$2" || return
+    done
+}
 
 for proof; do
     case $proof in
@@ -41,6 +50,21 @@ for proof; do
         ;;
     cluster)
         FOREBAY_FAULTS=$faults say "$faults seeded faults of a cluster" tests --lib -- faults_cost
+        ;;
+    # In the lab: each prints its figures, too.
+    cluster-loss)
+        FOREBAY_STALL_MS=3000 say "24 readers of a cluster while a node is killed, stopped and cut off, three times" \
+            figures forebay cluster_proofs::loss 3
+        ;;
+    cluster-herd)
+        FOREBAY_HERD_MIB=1024 say "a cold herd of 24 readers of 1 GiB while nodes join, are lost, return, start again" \
+            figures forebay cluster_proofs::herd
+        ;;
+    cluster-etcd)
+        FOREBAY_ETCD_AWAY=600 say "a cluster without etcd for 600 s" figures forebay cluster_proofs::etcd_away
+        ;;
+    cluster-files)
+        FOREBAY_MANY_FILES=1000000 say "etcd after 1,000,000 files" figures tier many_files
         ;;
     readahead)
         FOREBAY_TEST_READAHEAD=0 say "the front's tests without read-ahead" tests --test it -- serve:: mount::

@@ -5,9 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use peer::{
-    HEARTBEAT, HeartbeatSource, IncarnationSeen, PeerClient, PeerClientConfig, PeerIdentity, local_addresses,
-};
+use peer::{HeartbeatSource, IncarnationSeen, PeerClient, PeerClientConfig, PeerIdentity, local_addresses};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -16,7 +14,9 @@ use types::NodeId;
 use crate::view::ClusterView;
 
 /// How often it is looked whose heartbeat is due.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(100);
+/// An answer to a heartbeat is waited for so long: longer than until the next one, since a node that is busy answers late.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 /// How often it is looked which addresses this machine has.
 const LOCAL_LOOK: Duration = Duration::from_secs(10);
 
@@ -74,7 +74,7 @@ impl PeerTable {
                 let Some(client) = self.client(node) else { continue };
                 let view = self.view.clone();
                 under_way.spawn(async move {
-                    let Ok(beat) = client.ping(HEARTBEAT).await else { return };
+                    let Ok(beat) = client.ping(ANSWERED_WITHIN).await else { return };
                     match view.heard(node, beat) {
                         IncarnationSeen::Twice => {
                             warn!(%node, "two processes are running under the id of one node; stop one of them");

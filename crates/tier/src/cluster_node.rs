@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cache::Cache;
@@ -70,10 +70,25 @@ struct OwnFigures {
     origins: OriginMetrics,
     /// Of its junctions.
     paths: Vec<String>,
+    /// What was counted last, and when: each heartbeat to each node, and each answer, tells it.
+    counted: Mutex<Option<(Instant, NodeFigures)>>,
 }
+
+/// Figures are counted no more often: the stripes that lack copies may be many.
+const COUNT_EVERY: Duration = Duration::from_millis(200);
 
 impl OwnFigures {
     fn now(&self) -> NodeFigures {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, figures)) = counted.filter(|(at, _)| at.elapsed() < COUNT_EVERY) {
+            return figures;
+        }
+        let figures = self.count();
+        *counted = Some((Instant::now(), figures));
+        figures
+    }
+
+    fn count(&self) -> NodeFigures {
         let (Some(cache), Some(copies)) = (self.cache.upgrade(), self.copies.upgrade()) else {
             return NodeFigures::default();
         };
@@ -185,7 +200,13 @@ impl ClusterNode {
         let copies = Arc::new(CopyKeeper::new(reads.clone(), cache.clone(), &copying)?);
         let paths = settings.junctions.iter().map(|junction| junction.path.clone()).collect();
         let (cache, origins) = (Arc::downgrade(cache), origins.clone());
-        let _ = figures.set(OwnFigures { cache, copies: Arc::downgrade(&copies), origins, paths }); // it is set once
+        let _ = figures.set(OwnFigures {
+            cache,
+            copies: Arc::downgrade(&copies),
+            origins,
+            paths,
+            counted: Mutex::default(),
+        }); // it is set once
         info!(%node, cluster = %id, map = reads.view.number(), "this node is in the cluster");
         Ok(ClusterNode {
             membership,

@@ -9,6 +9,7 @@ mod cluster_bench;
 mod cluster_client;
 mod cluster_drain;
 mod cluster_lab;
+mod cluster_proofs;
 mod crash;
 mod credentials;
 mod failing_disk;

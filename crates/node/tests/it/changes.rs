@@ -8,7 +8,7 @@ use crate::nodes::*;
 
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Heartbeats are a second apart, and two may be missed.
+/// Heartbeats are 0.4 s apart, and three may be missed.
 async fn until_passed_over(cluster: &TestCluster, gone: usize) {
     let id = cluster.nodes[gone].id;
     let begun = Instant::now();

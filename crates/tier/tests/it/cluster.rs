@@ -1,5 +1,7 @@
 //! Three tiers in this process are a cluster: one etcd, one store, and an NFS client of each.
 
+mod many_files;
+
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -5,11 +5,12 @@ use std::io::{Error, ErrorKind, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{LabService, NFS_PORT};
-use crate::lab::net::LabHost;
+use crate::lab::net::{LabHost, eventually};
 use crate::process::answer;
 
 /// Where nodes serve the origin.
@@ -17,6 +18,7 @@ pub const JUNCTION: &str = "/show";
 /// For the other nodes, on each link.
 const NODE_PORT: u16 = 7423;
 const ADMIN_PORT: u16 = 9420;
+const PATIENCE: Duration = Duration::from_secs(60);
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), ADMIN_PORT);
 
 pub struct LabNode {
@@ -25,6 +27,7 @@ pub struct LabNode {
     dir: PathBuf,
     /// Of a node of a cluster.
     arguments: Vec<String>,
+    is_mounted: bool,
 }
 
 impl LabNode {
@@ -39,13 +42,39 @@ impl LabNode {
             far.port(),
         );
         fs::write(dir.join("forebay.toml"), text).expect("written");
-        LabNode { service: LabService::new("node", host), dir: dir.to_owned(), arguments: Vec::new() }
+        let service = LabService::new("node", host);
+        LabNode { service, dir: dir.to_owned(), arguments: Vec::new(), is_mounted: false }
     }
 
     /// Lines of TOML more, behind the junction's table, from its next start on.
     pub fn configure(&self, more: &str) {
         let file = fs::File::options().append(true).open(self.dir.join("forebay.toml"));
         file.and_then(|mut file| file.write_all(more.as_bytes())).expect("it was written before");
+    }
+
+    /// From its next start on it has a mount, too, which programs of its host see.
+    pub fn mount(&mut self) {
+        fs::create_dir(self.mount_point()).expect("it was not mounted before");
+        self.is_mounted = true;
+    }
+
+    fn mount_point(&self) -> PathBuf {
+        self.dir.join("mnt")
+    }
+
+    /// The junction on its mount, as this process reaches it for as long as the node runs.
+    pub fn mounted(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.service.pid()));
+        let place = self.mount_point().join(JUNCTION.trim_start_matches('/'));
+        root.join(place.strip_prefix("/").expect("absolute"))
+    }
+
+    /// What it has had in memory at once, at most.
+    pub fn resident_bytes_max(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.service.pid())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        kib.expect("Linux tells") << 10
     }
 
     /// Its cache directory.
@@ -83,9 +112,16 @@ impl LabNode {
     pub(super) fn start(&mut self, forebay: &Path) {
         let mut command = Command::new(forebay);
         command.args(["serve", "--config"]).arg(self.dir.join("forebay.toml")).args(&self.arguments);
+        if self.is_mounted {
+            command.arg("--mount").arg(self.mount_point());
+        }
         let level = std::env::var("FOREBAY_TEST_LOG").unwrap_or_else(|_| "info".to_owned());
         command.env("FOREBAY_LOG", level);
         self.service.start(&command, || asked("/v1/status").is_ok());
+        if self.is_mounted {
+            // Its interface is up before the mount.
+            eventually("the node is mounted", PATIENCE, || self.mounted().is_dir());
+        }
     }
 
     pub fn host(&self) -> &LabHost {

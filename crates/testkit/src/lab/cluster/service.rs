@@ -37,6 +37,11 @@ impl LabService {
         }
     }
 
+    /// As this process sees it.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("it was started").pid()
+    }
+
     pub fn is_running(&mut self) -> bool {
         self.process.as_mut().is_some_and(|process| process.ended().is_none())
     }
