@@ -35,10 +35,10 @@ say() {
     [ "$result" = held ] || { tail -60 "$log"; cp "$log" "prove-$begun.log"; echo "the whole log: prove-$begun.log"; }
 }
 tests() { FOREBAY_MUST_RUN=1 cargo test --locked --workspace "$@"; }
-# figures PACKAGE TEST [RUNS]: what it measured is shown below the line of the table.
+# figures TEST [RUNS]: what it measured is shown below the line of the table.
 figures() {
-    for _ in $(seq "${3:-1}"); do
-        FOREBAY_MUST_RUN=1 cargo test --locked --package "$1" --test it -- --nocapture "$2" || return
+    for _ in $(seq "${2:-1}"); do
+        tests --test it -- --nocapture "$1" || return
     done
 }
 
@@ -54,17 +54,17 @@ for proof; do
     # In the lab: each prints its figures, too.
     cluster-loss)
         FOREBAY_STALL_MS=3000 say "24 readers of a cluster while a node is killed, stopped and cut off, three times" \
-            figures forebay cluster_proofs::loss 3
+            figures cluster_proofs::loss 3
         ;;
     cluster-herd)
         FOREBAY_HERD_MIB=1024 say "a cold herd of 24 readers of 1 GiB while nodes join, are lost, return, start again" \
-            figures forebay cluster_proofs::herd
+            figures cluster_proofs::herd
         ;;
     cluster-etcd)
-        FOREBAY_ETCD_AWAY=600 say "a cluster without etcd for 600 s" figures forebay cluster_proofs::etcd_away
+        FOREBAY_ETCD_AWAY=600 say "a cluster without etcd for 600 s" figures cluster_proofs::etcd_away
         ;;
     cluster-files)
-        FOREBAY_MANY_FILES=1000000 say "etcd after 1,000,000 files" figures tier many_files
+        FOREBAY_MANY_FILES=1000000 say "etcd after 1,000,000 files" figures many_files
         ;;
     readahead)
         FOREBAY_TEST_READAHEAD=0 say "the front's tests without read-ahead" tests --test it -- serve:: mount::

@@ -122,12 +122,13 @@ impl Cache {
         if ahead.is_some() {
             self.metrics.readahead_bytes.inc_by(range.length);
         }
-        if !self.health.may_fill() {
-            self.metrics.read_through_bytes.inc_by(range.length);
-            return Ok(Landed::Passed(bytes));
-        }
         let parts = self.to_store(&file.key, blocks.clone(), source, ahead.is_some(), tail);
         if parts.is_empty() {
+            return Ok(Landed::Passed(bytes));
+        }
+        // Not before: of a disk that failed there is one try in each interval, and what is not to be stored tries nothing.
+        if !self.health.may_fill() {
+            self.metrics.read_through_bytes.inc_by(range.length);
             return Ok(Landed::Passed(bytes));
         }
         let (cache, file) = (self.clone(), file.clone());

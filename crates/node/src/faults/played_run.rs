@@ -175,7 +175,8 @@ async fn heal(stage: &FaultStage) -> Result<(), String> {
     let mut lacking = lacks(stage).await;
     while !lacking.is_empty() {
         if begun.elapsed() > crate::faults::stage::PATIENCE {
-            return Err(format!("copies are missing for ever: {}; {}", lacking.join(", "), stage.told()));
+            let held = held_of(stage, &lacking).await;
+            return Err(format!("copies are missing for ever: {held}; {}", stage.told()));
         }
         // A change has the cluster looked at anew: else what found a full disk is looked at after an hour.
         if looked.elapsed() > Duration::from_secs(5) {
@@ -218,15 +219,42 @@ async fn is_held(stage: &FaultStage, file: &ModelFile) -> bool {
     false
 }
 
+/// A file, and the number of a node that is to keep it.
+type Lacking = (usize, usize);
+
+/// What all nodes have of the files that are lacking, for whoever looks for the reason.
+async fn held_of(stage: &FaultStage, lacking: &[Lacking]) -> String {
+    let mut told = Vec::new();
+    for (index, at) in lacking {
+        let key = stage.store.now(*index).key;
+        let mut nodes = Vec::new();
+        for node in stage.running() {
+            let (cached, versions) =
+                (node.cache.cached_bytes(&key).await, node.cache.versions_held(key.file));
+            let (room, failure) = (node.cache.room_for_copies(), node.cache.stats().degraded);
+            nodes.push(format!(
+                "n{}: {cached}, versions {versions:?}, room {room}, disk {failure:?}",
+                node.id.0
+            ));
+        }
+        let (size, version, nodes) = (key.size, key.version, nodes.join("; "));
+        told.push(format!(
+            "file {index} at n{} ({size} bytes of {version}; {nodes})",
+            stage.places[*at].id.0
+        ));
+    }
+    told.join(", ")
+}
+
 /// The files of one stripe that are not whole at a node that is to keep them.
-async fn lacks(stage: &FaultStage) -> Vec<String> {
+async fn lacks(stage: &FaultStage) -> Vec<Lacking> {
     let mut lacking = Vec::new();
     for (index, file) in
         stage.store.all().into_iter().enumerate().filter(|(_, it)| it.key.size < STRIPE_BYTES)
     {
         for at in stage.keepers(&file) {
             if stage.node(at).cache.cached_bytes(&file.key).await < file.key.size {
-                lacking.push(format!("file {index} at n{}", stage.places[at].id.0));
+                lacking.push((index, at));
             }
         }
     }

@@ -36,7 +36,7 @@ const CHANGES: [Change; 4] = [Change::Nothing, Change::Joins, Change::IsLostAndR
 /// Six files, so that each node is the primary of some; for the record one of 1 GiB (`FOREBAY_HERD_MIB=1024`).
 fn files(change: Change) -> Vec<PatternFile> {
     let (count, size) = match asked_for("FOREBAY_HERD_MIB", 0) {
-        0 => (6, 3 * MIB),
+        0 => (6, 5 * MIB),
         mib => (1, mib * MIB),
     };
     let file = |at: usize| PatternFile {
@@ -102,13 +102,13 @@ fn a_cold_herd_at_all_gateways_is_one_read_of_the_origin_while_a_node_joins_is_l
             let files = files(change);
             let (before, around_before) = (far_bytes(lab), around(lab));
             let herd = Herd::start(lab, &GATEWAYS, &files, &pattern);
-            herd.reach(0.3);
+            herd.reach(0.1);
             match change {
                 Change::Nothing => {}
                 Change::Joins => lab.start_node(FOURTH),
                 Change::IsLostAndReturns => {
                     lab.nodes[FOURTH].service.kill();
-                    herd.reach(0.6);
+                    herd.reach(0.3);
                     lab.start_node(FOURTH);
                 }
                 Change::StartsAgain => {
