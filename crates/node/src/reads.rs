@@ -101,6 +101,7 @@ impl ClusterReads {
         asked_as: AskedAs,
         origin: &dyn Origin,
     ) -> Result<(Bytes, ReadFrom)> {
+        let begun = self.books().map_or(Duration::ZERO, |books| books.now());
         let route = self.route(junction, file, range, asked_as);
         let copies = self.view.file_copies().of(junction, file.id);
         let asked = route.as_ref().map_or(&[][..], |route| &route.asked);
@@ -127,7 +128,7 @@ impl ClusterReads {
                     if let Some(distance) = answer.distance {
                         self.told_distance(junction, distance);
                     }
-                    self.note(junction, file, range, asked_as, route.as_ref());
+                    self.note(junction, file, range, (asked_as, begun), route.as_ref());
                     return Ok((answer.bytes, ReadFrom::of(*role)));
                 }
                 // The file is another one now, whoever is asked.
@@ -149,7 +150,7 @@ impl ClusterReads {
             _ => ReadFrom::Origin,
         };
         let bytes = origin.read_file(file, range).await?;
-        self.note(junction, file, range, asked_as, route.as_ref());
+        self.note(junction, file, range, (asked_as, begun), route.as_ref());
         Ok((bytes, from))
     }
 
@@ -158,11 +159,11 @@ impl ClusterReads {
         junction: JunctionId,
         file: &FileToRead<'_>,
         range: ByteRange,
-        asked_as: AskedAs,
+        (asked_as, begun): (AskedAs, Duration),
         route: Option<&ReadRoute>,
     ) {
         let (Some(books), Some(route)) = (self.books(), route) else { return };
-        books.note_read(junction, file, range, route.is_primary || asked_as == AskedAs::Primary);
+        books.note_read(junction, file, range, route.is_primary || asked_as == AskedAs::Primary, begun);
     }
 
     /// Whom `read` will ask.

@@ -109,9 +109,17 @@ impl CopyBooks {
         self.ledger().alarm(self.now())
     }
 
-    /// Bytes of a file that were not here came here, for a reader. `fills`: this node is the stripe's primary, and keeps them.
-    pub fn note_read(&self, junction: JunctionId, file: &FileToRead<'_>, range: ByteRange, fills: bool) {
-        self.known().learn_read(file.id, junction, file.version);
+    /// Bytes of a file that were not here came here, for a reader who asked for them at `asked`. `fills`: this node is the stripe's
+    /// primary, and keeps them.
+    pub fn note_read(
+        &self,
+        junction: JunctionId,
+        file: &FileToRead<'_>,
+        range: ByteRange,
+        fills: bool,
+        asked: Duration,
+    ) {
+        self.known().learn_read(file.id, junction, file.version, asked);
         if fills {
             let key = CacheKey { file: file.id, version: file.version, size: file.size };
             let index = Stripe::at(file.id, range.offset).index;
@@ -131,7 +139,9 @@ impl CopyBooks {
             return;
         }
         match told.reason {
-            FeedReason::Filled => self.known.learn_read(told.file, told.junction, told.version),
+            FeedReason::Filled => {
+                self.known.learn_read(told.file, told.junction, told.version, self.now());
+            }
             FeedReason::Read | FeedReason::Held => self.known.learn(told.file, told.junction),
         }
         let job = PullJob {

@@ -112,7 +112,13 @@ impl CopyFeeder {
         let map = view.map();
         calls.pace.retain(|node| map.node(node).is_some());
         let feeds = self.books.outbox().take(|node| calls.pace.may_call(node));
-        for (node, filled) in feeds {
+        for (node, mut filled) in feeds {
+            // Another version may have been asked for since it was put down: then this one is no news.
+            for feed in filled.iter_mut().filter(|feed| feed.reason == FeedReason::Filled) {
+                if self.books.known().read_version(feed.file).is_some_and(|read| read != feed.version) {
+                    feed.reason = FeedReason::Held;
+                }
+            }
             if view.is_passed_over(node) {
                 continue;
             }

@@ -14,6 +14,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use peer::message::OtherVersion;
 use peer::message::checksum::block_checksum;
@@ -54,7 +55,8 @@ struct KnownFile {
     /// The walk at which the file was met last. One that was just learnt may land behind the walk under way: it counts as met
     /// by the next one.
     round: u32,
-    read: Option<Version>,
+    /// The version that was asked for last since the node was started, and when.
+    read: Option<(Version, Duration)>,
 }
 
 /// What is to be written.
@@ -96,19 +98,22 @@ impl KnownFiles {
 
     /// The version that was asked for last since the node was started.
     pub fn read_version(&self, file: FileId) -> Option<Version> {
-        self.shard(file).files.get(&file).and_then(|known| known.read)
+        self.shard(file).files.get(&file).and_then(|known| known.read).map(|(version, _)| version)
     }
 
     pub fn learn(&self, file: FileId, junction: JunctionId) {
         self.learn_in(&mut self.shard(file), file, junction);
     }
 
-    /// As [`KnownFiles::learn`]; `version` was asked for, and is there.
-    pub fn learn_read(&self, file: FileId, junction: JunctionId, version: Version) {
+    /// As [`KnownFiles::learn`]; `version` was asked for at `asked`, and is there. An answer that came late, to who asked before
+    /// another version was asked for, does not take the newer one's place.
+    pub fn learn_read(&self, file: FileId, junction: JunctionId, version: Version, asked: Duration) {
         let mut shard = self.shard(file);
         self.learn_in(&mut shard, file, junction);
-        if let Some(known) = shard.files.get_mut(&file) {
-            known.read = Some(version);
+        if let Some(known) = shard.files.get_mut(&file)
+            && known.read.is_none_or(|(_, newest)| asked >= newest)
+        {
+            known.read = Some((version, asked));
         }
     }
 
@@ -281,7 +286,7 @@ mod tests {
         let index = IndexFile::new(&dir.path().join("FILES"));
         let known = KnownFiles::new(100, &index.read().expect("nothing is there yet"));
         (0..10).for_each(|n| known.learn(file(n), if n < 5 { ONE } else { TWO }));
-        known.learn_read(file(3), ONE, VERSION);
+        known.learn_read(file(3), ONE, VERSION, Duration::ZERO);
         index.write(&known.change().expect("there is something")).expect("written");
         known.learn(file(50), TWO);
         known.learn(file(0), TWO);
@@ -356,9 +361,13 @@ mod tests {
         known.learn(file(1), ONE);
         assert_eq!(known.other_version(file(1), VERSION, &[VERSION]), OtherVersion::None);
         assert_eq!(known.other_version(file(1), VERSION, &[other]), OtherVersion::Held);
-        known.learn_read(file(1), ONE, VERSION);
+        known.learn_read(file(1), ONE, VERSION, Duration::from_secs(5));
         assert_eq!(known.other_version(file(1), VERSION, &[other]), OtherVersion::None);
         assert_eq!(known.other_version(file(1), other, &[]), OtherVersion::Read);
+        known.learn_read(file(1), ONE, other, Duration::from_secs(4));
+        assert_eq!(known.read_version(file(1)), Some(VERSION), "that answer came late");
+        known.learn_read(file(1), ONE, other, Duration::from_secs(5));
+        assert_eq!(known.read_version(file(1)), Some(other));
     }
 
     #[test]
@@ -376,7 +385,7 @@ mod tests {
             let (told, hears) = std::sync::mpsc::sync_channel(1);
             let known = &known;
             scope.spawn(move || {
-                known.learn_read(file(201), TWO, VERSION);
+                known.learn_read(file(201), TWO, VERSION, Duration::ZERO);
                 told.send(known.read_version(file(201))).expect("somebody hears it");
             });
             let heard = hears.recv_timeout(std::time::Duration::from_secs(10));
