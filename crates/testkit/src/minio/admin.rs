@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -17,6 +18,8 @@ const REGION: &str = "us-east-1";
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Of the ways that MinIO reads, the one with PBKDF2 and AES-GCM.
 const BY_PBKDF2: u8 = 2;
+const PATIENCE: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(200);
 const ROUNDS: NonZeroU32 = NonZeroU32::new(8192).expect("some");
 
 /// `query` in the order of its names.
@@ -24,8 +27,20 @@ pub fn put(address: SocketAddr, call: &str, query: &[(&str, &str)], body: &[u8])
     put_at(address, &format!("/minio/admin/v3/{call}"), query, body);
 }
 
-/// The same, of any path.
+/// The same, of any path. A user or a policy that was just made may be unknown for a moment, while MinIO reads what it has stored.
 pub fn put_at(address: SocketAddr, path: &str, query: &[(&str, &str)], body: &[u8]) {
+    let begun = Instant::now();
+    let status = loop {
+        match put_once(address, path, query, body) {
+            404 if begun.elapsed() < PATIENCE => std::thread::sleep(AGAIN),
+            status => break status,
+        }
+    };
+    assert!(matches!(status, 200 | 204), "{status}: {path} {query:?}");
+}
+
+/// The status of one try.
+fn put_once(address: SocketAddr, path: &str, query: &[(&str, &str)], body: &[u8]) -> u16 {
     let pairs = query.iter().map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, QUERY)));
     let query = pairs.collect::<Vec<_>>().join("&");
     let now = Utc::now();
@@ -46,8 +61,7 @@ pub fn put_at(address: SocketAddr, path: &str, query: &[(&str, &str)], body: &[u
         "x-amz-content-sha256: {hashed}\r\nx-amz-date: {time}\r\nAuthorization: AWS4-HMAC-SHA256 \
          Credential={ACCESS_KEY}/{scope}, SignedHeaders={names}, Signature={signature}\r\n"
     );
-    let status = ask(address, "PUT", &format!("{path}?{query}"), &head, body).expect("an answer");
-    assert!(matches!(status, 200 | 204), "{status}: {path} {query}");
+    ask(address, "PUT", &format!("{path}?{query}"), &head, body).expect("an answer")
 }
 
 fn mac(key: &[u8], text: &str) -> Vec<u8> {

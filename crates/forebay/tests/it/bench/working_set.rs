@@ -68,10 +68,11 @@ fn a_cache_that_is_too_small_is_told_from_one_that_is_not_and_every_state_is_pro
         let order = &column(sweep, "Order")[at]["text"];
         if factors[at] < 1.0 {
             assert_eq!(evicted[at], 0.0, "{order}");
-            // A read that straggles is sent once more.
+            // A read that straggles is sent once more, and on a busy machine its answer may come as late as in the next pass.
             assert!(again[at] <= 0.05 * sizes[at], "{order}: {} MiB again", again[at]);
             if order != "zipf" {
-                assert_eq!((hits[at], per_byte[at]), (100.0, 0.0), "{order}");
+                assert_eq!(hits[at], 100.0, "{order}");
+                assert!(per_byte[at] <= 0.05, "{order}: {}", per_byte[at]);
             }
         } else if order != "zipf" {
             assert!(hits[at] < 100.0 && per_byte[at] > 0.0 && evicted[at] > 0.0, "{order}: {} %", hits[at]);
