@@ -99,9 +99,9 @@ pub struct HeldStripe {
 /// What a node that looked at all that it holds found to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// The number of the map by which it has last looked at all that it holds. 0: it has not yet.
+    /// The number of the map by which it has last looked at all that it holds. 0: it has not since a node came, went or fell silent.
     pub counted_map: u64,
-    /// What nodes that answer are to copy of the stripes that this node counts, as far as it has looked.
+    /// What nodes of the map are to copy of the stripes that this node counts, as far as it has looked.
     pub to_copy_bytes: u64,
 }
 

@@ -36,8 +36,15 @@ pub fn drain(args: &DrainArgs) -> Result<ExitCode> {
     let mut since = None;
     loop {
         let looked = Instant::now();
-        let told = get(&args.client, "/v1/nodes")?;
-        let step = DrainStep::of(&told, text(&done["node"]), &mut since);
+        // The asked node may start again meanwhile.
+        let (told, step) = match get(&args.client, "/v1/nodes") {
+            Ok(told) => {
+                let step = DrainStep::of(&told, text(&done["node"]), &mut since);
+                (told, step)
+            }
+            Err(error) if error.is_retryable() => (Value::Null, DrainStep::Waiting(error.to_string())),
+            Err(error) => return Err(error),
+        };
         match &step {
             DrainStep::Safe => {
                 teller.end();
@@ -76,7 +83,8 @@ fn print(args: &DrainArgs, answer: &Value, line: &str) -> Result<ExitCode> {
 #[derive(Debug, PartialEq, Eq)]
 enum DrainStep {
     Waiting(String),
-    /// All nodes that answer have looked at what they hold by a map in which the node drains, and found nothing more to copy.
+    /// All nodes that answer have looked at what they hold by a map in which the node drains, and since the last of them fell silent or
+    /// came back, and found nothing more that a node of the map is to copy.
     Safe,
     /// Somebody changed the node's state meanwhile.
     Ended(String),
@@ -102,13 +110,18 @@ impl DrainStep {
             return waiting("it does not answer; what it alone keeps cannot be copied");
         }
         let answering = || nodes().filter(|node| node["answers"] == true);
+        let silent = nodes().find(|node| node["answers"] != true && node["state"] != "out");
         if let Some(behind) = answering().find(|node| number(&node["told"]["counted_map"]) < since) {
             return DrainStep::Waiting(format!("{} looks through what it holds", text(&behind["name"])));
         }
         let to_copy = answering().map(|node| number(&node["told"]["to_copy_bytes"])).sum::<u64>();
-        match to_copy {
-            0 => DrainStep::Safe,
-            bytes => DrainStep::Waiting(format!("{} to copy", size(&json!(bytes)))),
+        match (to_copy, silent) {
+            (0, _) => DrainStep::Safe,
+            (bytes, None) => DrainStep::Waiting(format!("{} to copy", size(&json!(bytes)))),
+            (bytes, Some(silent)) => {
+                let (bytes, name) = (size(&json!(bytes)), text(&silent["name"]));
+                DrainStep::Waiting(format!("{bytes} to copy; {name} does not answer"))
+            }
         }
     }
 }
@@ -151,9 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_node_is_waited_for_only_if_it_is_the_one_that_drains() {
-        let other = [node("1", "up", false, 2, 5), node("3", "draining", true, 8, 0)];
-        assert_eq!(step(8, &other, &mut None), DrainStep::Safe);
+    fn a_silent_node_is_waited_for_as_long_as_it_is_to_copy_something() {
+        let other = |to_copy| [node("1", "up", false, 2, 5), node("3", "draining", true, 8, to_copy)];
+        assert!(why(step(8, &other(7 << 20), &mut None)).contains("to copy; n1 does not answer"));
+        assert_eq!(step(8, &other(0), &mut None), DrainStep::Safe);
         let own = [node("1", "up", true, 8, 0), node("3", "draining", false, 8, 0)];
         assert!(why(step(8, &own, &mut None)).contains("does not answer"));
     }

@@ -51,7 +51,7 @@ pub struct CopyBooks {
     pub told: Notify,
     /// A file was met of which nobody could be asked how many copies are wanted.
     pub unruled: AtomicBool,
-    /// The number of the map by which the last complete walk was made. 0: there was none yet.
+    /// The number of the map by which the last complete walk was made. 0: there was none since a node came, went or fell silent.
     pub walked_map: AtomicU64,
 }
 

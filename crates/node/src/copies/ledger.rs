@@ -55,7 +55,7 @@ pub struct WalkCounts {
 struct Beyond {
     stripes: u64,
     bytes: u64,
-    /// Of these, what a node that answers is to copy.
+    /// Of these, what a node of the map is to copy.
     to_copy: u64,
     since: Duration,
 }
@@ -66,7 +66,7 @@ struct Incomplete {
     since: Duration,
     /// `None`: it was just filled, and nobody has looked yet.
     missing: Option<u64>,
-    /// Of these, what a node that answers is to copy.
+    /// Of these, what a node of the map is to copy.
     to_copy: u64,
     /// It is missing for a reason that no feed mends soon.
     is_lost: bool,
@@ -204,7 +204,7 @@ impl CopyLedger {
         beyond + self.stripes.values().filter_map(|known| known.missing).sum::<u64>()
     }
 
-    /// Of the missing bytes, those that nodes which answer are to copy: what a drain waits for.
+    /// Of the missing bytes, those that nodes of the map are to copy: what a drain waits for.
     pub fn to_copy_bytes(&self) -> u64 {
         let beyond: u64 = self.walked.beyond.values().map(|beyond| beyond.to_copy).sum();
         beyond + self.stripes.values().map(|known| known.to_copy).sum::<u64>()
@@ -257,9 +257,10 @@ fn bytes_lacking(lacks: &[Lack], counts: impl Fn(LackReason) -> bool) -> u64 {
     lacks.iter().filter(|lack| counts(lack.why)).map(|lack| lack.blocks * BLOCK_SIZE).sum()
 }
 
-/// A node that answers is to copy it. Of one that did not say what it holds that is not known, and it is asked again.
+/// A node is to copy it: one that answers; one that did not say what it holds, and is asked again; and a silent one, which comes back, or
+/// is out after a while, and then another one is to copy it.
 fn is_to_copy(why: LackReason) -> bool {
-    matches!(why, LackReason::Behind | LackReason::Unknown)
+    matches!(why, LackReason::Behind | LackReason::Unknown | LackReason::Silent)
 }
 
 #[cfg(test)]
@@ -305,11 +306,12 @@ mod tests {
         ledger.record(stripe(1), JUNCTION, &lacking(LackReason::Behind, 2), at(0));
         ledger.record(stripe(2), JUNCTION, &lacking(LackReason::NoNode, 9), at(0));
         assert_eq!((ledger.missing_bytes(), ledger.to_copy_bytes()), (11 * BLOCK_SIZE, 2 * BLOCK_SIZE));
-        ledger.record(stripe(1), JUNCTION, &lacking(LackReason::Silent, 2), at(1));
-        assert_eq!(ledger.to_copy_bytes(), 0);
-        ledger.record(stripe(1), JUNCTION, &lacking(LackReason::Unknown, 2), at(2));
+        for why in [LackReason::Silent, LackReason::Unknown] {
+            ledger.record(stripe(1), JUNCTION, &lacking(why, 2), at(1));
+            assert_eq!(ledger.to_copy_bytes(), 2 * BLOCK_SIZE, "{why:?}");
+        }
         ledger.begin_walk();
-        for (index, why) in [(3, LackReason::Behind), (4, LackReason::Silent), (5, LackReason::NoRoom)] {
+        for (index, why) in [(3, LackReason::Silent), (4, LackReason::NoNode), (5, LackReason::NoRoom)] {
             ledger.record(stripe(index), JUNCTION, &lacking(why, 1), at(3));
             ledger.count(&stripe(index), JUNCTION, &lacking(why, 1), at(3));
         }

@@ -126,6 +126,8 @@ impl Scanner {
         let books = self.look.books.clone();
         if changes.has_changed().unwrap_or(false) {
             changes.borrow_and_update();
+            // What was counted before says nothing of what is missing now.
+            books.walked_map.store(0, Ordering::Release);
             books.ledger().look_at_all(books.now());
             self.begin_walk();
         }

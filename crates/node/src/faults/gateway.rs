@@ -15,7 +15,7 @@ use types::{ByteRange, Error, ErrorKind, NodeId, Result, Supplier};
 use crate::Placed;
 use crate::faults::model_store::{ModelFile, ModelStore};
 
-/// A read that takes longer waits for something that does not come: the next node is asked after 3.6 s, and there are four.
+/// A read that takes longer waits for something that does not come: the next node is asked after 2.6 s, and there are four.
 const READ_MAX_TIME: Duration = Duration::from_secs(40);
 /// A version that is said to be over is.
 const CHANGED_PATIENCE: Duration = Duration::from_secs(5);

@@ -53,9 +53,9 @@ pub struct NodeFigures {
     pub missing_stripes: u64,
     pub missing_bytes: u64,
     pub missing_seconds: u64,
-    /// The number of the map by which it has last looked at all that it holds. 0: it has not yet.
+    /// The number of the map by which it has last looked at all that it holds. 0: it has not since a node came, went or fell silent.
     pub counted_map: u64,
-    /// What nodes that answer are to copy of the stripes that it counts.
+    /// What nodes of the map are to copy of the stripes that it counts.
     pub to_copy_bytes: u64,
 }
 
