@@ -38,7 +38,7 @@ pub async fn handle_record(shared: Arc<NfsState>, peer: NfsPeer, incoming: Incom
         return refuse(ReplyStatus::ProgramMismatch { low: served, high: served });
     }
     let inflight = shared.metrics.calls_inflight.clone();
-    let map = shared.config.map.clone().filter(|_| header.program == cluster_map::PROGRAM);
+    let map = shared.config.map.as_ref().filter(|_| header.program == cluster_map::PROGRAM).cloned();
     let call = NfsCall { shared, peer, procedure: header.procedure, credentials: header.credentials };
     inflight.inc();
     let reply = match map {

@@ -23,7 +23,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// The port of a server that is not there yet: nobody else can have it, and who connects to it is refused.
+/// The port of a server that is not there yet, and who connects to it is refused. Another server that listens there is found out at once,
+/// one that has only bound the port, too, when the first of them listens.
 pub struct NfsPort {
     socket: TcpSocket,
     wanted: SocketAddr,

@@ -59,7 +59,9 @@ pub enum LinkFailure {
     NotConnected(Error),
     /// The node was not reached, or is silent.
     Silent(Error),
-    /// What the node answered, or that its answer is in doubt.
+    /// The same of a change that may have been made.
+    Doubtful(Error),
+    /// What the node answered; of a node that lives also that a call took too long.
     Answered(Error),
 }
 
@@ -191,7 +193,7 @@ impl NodeLink {
         if silence && !self.is_alive(JUST_NOW).await {
             return Err(match is_unreachable(&error) {
                 true => LinkFailure::Silent(error),
-                false => LinkFailure::Answered(error),
+                false => LinkFailure::Doubtful(error),
             });
         }
         if !silence {

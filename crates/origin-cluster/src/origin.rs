@@ -20,7 +20,7 @@ use types::{ByteRange, Error, ErrorKind, FsStat, Name, NodeId, Result, Stability
 
 use crate::client_view::ClientView;
 use crate::kind::TRAITS;
-use crate::node_link::{LinkFailure, NodeLink, Patience, is_unreachable};
+use crate::node_link::{LinkFailure, NodeLink, Patience};
 use crate::url::{ClusterUrl, NamedHost};
 
 pub struct ClusterOrigin {
@@ -142,20 +142,29 @@ impl ClusterOrigin {
                         self.pass_over(&view, node, &link, &error);
                         failed = Some(error);
                     }
+                    Err(LinkFailure::Doubtful(error)) => {
+                        // Whoever looks what became of the change asks another node.
+                        self.pass_over(&view, node, &link, &error);
+                        return Err(error);
+                    }
                     Err(LinkFailure::Answered(error)) => {
-                        match error.doubtful_answer() {
-                            // Whoever looks what became of the change asks another node, if this one is silent.
-                            Some(silence) if is_unreachable(silence) => {
-                                self.pass_over(&view, node, &link, silence);
-                            }
-                            _ => self.settle(&view, node, former),
-                        }
+                        self.settle(&view, node, former);
                         return Err(error);
                     }
                 }
             }
         }
-        Err(failed.unwrap_or_else(|| self.nobody()))
+        Err(self.unreached(failed, former))
+    }
+
+    /// No node could be asked, the last one for this reason. While the mount begins the reason is told as it is: a mistake in the
+    /// URL, or a missing export rule. Later it is an outage, which may pass, whatever a single node says.
+    pub(crate) fn unreached(&self, failed: Option<Error>, home: Option<NodeId>) -> Error {
+        match failed {
+            Some(error) if home.is_none() || error.is_retryable() => error,
+            Some(error) => self.nobody().with_source(error),
+            None => self.nobody(),
+        }
     }
 }
 

@@ -52,15 +52,21 @@ impl ClusterOrigin {
             match self.read_at(&view, node, object, version, piece).await {
                 Ok(bytes) => return Ok(bytes),
                 Err(LinkFailure::Silent(error) | LinkFailure::NotConnected(error)) => silent = Some(error),
-                Err(LinkFailure::Answered(error)) if is_home => return Err(error),
+                Err(LinkFailure::Answered(error) | LinkFailure::Doubtful(error)) if is_home => {
+                    return Err(error);
+                }
                 // Its own way to the store may be cut, or it has not met the file: another one may have the bytes.
-                Err(LinkFailure::Answered(error)) if error.is_retryable() => is_doubted = true,
+                Err(LinkFailure::Answered(error) | LinkFailure::Doubtful(error)) if error.is_retryable() => {
+                    is_doubted = true
+                }
                 // It may know an older or a newer state of the file than the home, by which the caller goes.
-                Err(LinkFailure::Answered(_)) => (is_doubted, is_refused) = (true, true),
+                Err(LinkFailure::Answered(_) | LinkFailure::Doubtful(_)) => {
+                    (is_doubted, is_refused) = (true, true)
+                }
             }
         }
         match silent {
-            Some(error) if !is_doubted => Err(error),
+            Some(error) if !is_doubted => Err(self.unreached(Some(error), home)),
             // The home was silent, and another node takes its place: its word counts.
             _ => {
                 self.ask_home(piece.length, |node| async move { node.read(object, version, piece).await })

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use origin_nfs::{AuthSysIdentity, NCONNECT_MAX, export_of_url, export_to_url};
+use origin_nfs::{AuthSysIdentity, NCONNECT_MAX, export_of_url, export_to_url, host_of_url};
 use rpc_nfs3::cluster_map::READER;
 use types::{Error, ErrorKind, Result};
 
@@ -87,7 +87,9 @@ fn hosts(url: &str, authority: &str) -> Result<Vec<NamedHost>> {
     if authority.contains('@') {
         return Err(wrong(url, "nodes have no user or password; give uid= and gid= instead"));
     }
-    let parsed = authority.split(',').map(|text| host_and_port(url, text)).collect::<Result<Vec<_>>>()?;
+    let missing = format!("a node without a name; expected {FORM}");
+    let host = |text| host_of_url(url, text, "forebay://[fd00::1],[fd00::2]/path", &missing);
+    let parsed = authority.split(',').map(host).collect::<Result<Vec<_>>>()?;
     if parsed.len() > HOSTS_MAX {
         let why = format!(
             "{} nodes; {HOSTS_MAX} are the most, and any one that answers tells of the others",
@@ -104,37 +106,6 @@ fn hosts(url: &str, authority: &str) -> Result<Vec<NamedHost>> {
         }
     }
     Ok(hosts)
-}
-
-fn host_and_port(url: &str, text: &str) -> Result<(String, Option<u16>)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, rest) = rest.split_once(']').ok_or_else(|| wrong(url, "'[' without ']'"))?;
-            match rest.strip_prefix(':') {
-                Some(port) => (host, Some(port)),
-                None if rest.is_empty() => (host, None),
-                None => return Err(wrong(url, "after ']' there may only be :port")),
-            }
-        }
-        None => match text.split_once(':') {
-            Some((_, port)) if port.contains(':') => {
-                return Err(wrong(
-                    url,
-                    "write an IPv6 address in brackets: forebay://[fd00::1],[fd00::2]/path",
-                ));
-            }
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    if host.is_empty() {
-        return Err(wrong(url, format!("a node without a name; expected {FORM}")));
-    }
-    let parse = |port: &str| port.parse().ok().filter(|port| *port > 0);
-    let port = port.map(|port| {
-        parse(port).ok_or_else(|| wrong(url, format!("port '{port}' should be a number from 1 to 65535")))
-    });
-    Ok((host.to_owned(), port.transpose()?))
 }
 
 fn option(url: &str, parsed: &mut ClusterUrl, pair: &str) -> Result<()> {

@@ -53,4 +53,4 @@ pub use kind::KIND;
 pub use mounting::ports;
 pub use origin::NfsOrigin;
 pub use program::{ask_program, is_alive};
-pub use url::{export_of_url, export_to_url};
+pub use url::{export_of_url, export_to_url, host_of_url};

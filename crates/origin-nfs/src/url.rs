@@ -63,7 +63,13 @@ fn host_and_port(url: &str, authority: &str) -> Result<(String, Option<u16>)> {
     if authority.contains('@') {
         return Err(wrong(url, "NFS has no user or password; give uid= and gid= instead"));
     }
-    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+    host_of_url(url, authority, "nfs://[::1]/export", &format!("which host? expected {FORM}"))
+}
+
+/// A host and its port as an URL has them. `in_brackets`: an URL with an IPv6 address, as an example; `missing`: what is told where
+/// there is no host.
+pub fn host_of_url(url: &str, text: &str, in_brackets: &str, missing: &str) -> Result<(String, Option<u16>)> {
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or_else(|| wrong(url, "'[' without ']'"))?;
         match rest.strip_prefix(':') {
             Some(port) => (host, Some(port)),
@@ -71,16 +77,16 @@ fn host_and_port(url: &str, authority: &str) -> Result<(String, Option<u16>)> {
             None => return Err(wrong(url, "after ']' there may only be :port")),
         }
     } else {
-        match authority.split_once(':') {
+        match text.split_once(':') {
             Some((_, port)) if port.contains(':') => {
-                return Err(wrong(url, "write an IPv6 address in brackets: nfs://[::1]/export"));
+                return Err(wrong(url, format!("write an IPv6 address in brackets: {in_brackets}")));
             }
             Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
+            None => (text, None),
         }
     };
     if host.is_empty() {
-        return Err(wrong(url, format!("which host? expected {FORM}")));
+        return Err(wrong(url, missing));
     }
     let port = port.map(|port| parse_port(url, "port", port)).transpose()?;
     Ok((host.to_owned(), port))

@@ -21,6 +21,10 @@ const MIB: usize = 1 << 20;
 /// Of a stripe.
 const STRIPE: usize = 64 * MIB;
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Far less than a stripe.
+const SENT_AGAIN: u64 = 16 << 20;
+/// Much less than the minute after which a silent node is out.
+const AT_ONCE: Duration = Duration::from_secs(25);
 /// For the store's files: nobody takes them for files being written.
 const AN_HOUR: Duration = Duration::from_secs(3600);
 /// What nodes sent to each other.
@@ -250,7 +254,9 @@ fn a_client_reads_each_stripe_from_the_node_that_keeps_it_and_nodes_send_each_ot
         }
         let now = counted(TO_CLIENTS);
         let got: Vec<u64> = now.iter().zip(&sent).map(|(now, before)| now - before).collect();
-        assert_eq!(got, expected, "{round}: each node sends what it keeps, once");
+        // On a busy machine a read that straggles is sent once more.
+        let is_right = |(got, kept): (&u64, &u64)| (*kept..=*kept + SENT_AGAIN).contains(got);
+        assert!(got.iter().zip(&expected).all(is_right), "{round}: {got:?} were sent, {expected:?} kept");
         assert!(got.iter().filter(|bytes| **bytes > 0).count() >= 2, "{got:?}");
     }
 }
@@ -302,9 +308,11 @@ fn files_that_only_the_lost_node_had_listed_are_read_at_once_without_an_error() 
         entry.and_then(|entry| entry.metadata()).expect("looked at");
     }
     drop(stage.nodes.remove(stage.home("client")));
+    let begun = Instant::now();
     for (name, bytes) in names.iter().zip(&written) {
         assert!(mount.read(name) == *bytes, "other bytes of {name}");
     }
+    assert!(begun.elapsed() < AT_ONCE, "it took {:?}", begun.elapsed());
     mount.end();
 }
 

@@ -131,6 +131,10 @@ fn a_cold_herd_at_all_gateways_is_one_read_of_the_origin_while_a_node_joins_is_l
             );
             assert!(was_under_way, "{change:?}: the herd was done before");
             assert!(left >= unique, "{change:?}: {left} bytes of {unique} left the origin");
+            assert!(
+                around <= unique as f64 / 2.0,
+                "{change:?}: {around} bytes were asked for around the nodes that keep them"
+            );
             let under_way = if change == Change::Nothing { 0 } else { UNDER_WAY };
             assert!(ratio <= MOST + (around + under_way as f64) / unique as f64, "{change:?}: {ratio}");
         }
