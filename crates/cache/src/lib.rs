@@ -9,7 +9,7 @@
 //!   that are open; `verified.rs`: blocks whose checksum was checked; [`Extent`]: a range of it that the kernel sends
 //! - `fetch.rs`: a task for each missing part, which all that want it wait for (`fetch_in_flight.rs`); [`Source`]: where the
 //!   bytes come from; `budgets.rs`: how many may be in flight
-//! - `readahead.rs` (pure): what else a reader will want; `unread.rs`: what was fetched so and never read
+//! - `unread.rs`: what was fetched ahead of readers (the crate `readahead` says what) and never read
 //! - `guests.rs`: bytes that another node is to keep; few of them stay, and they go first
 //! - `DiskSpace` (`space.rs`): what is on disk, and what leaves it, in the order of `eviction.rs`; `recovery.rs`: what a start
 //!   finds; `health.rs`: a disk that fails; `limits.rs`: how much may be kept
@@ -41,7 +41,6 @@ mod open_files;
 mod pins;
 mod private_files;
 mod read;
-pub mod readahead;
 mod rebase;
 mod recovery;
 mod space;
@@ -55,8 +54,9 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use readahead::Readers;
 use tokio::sync::Semaphore;
-use types::{ByteRange, Distance, FileId, Result, Supplier, Turn, Version};
+use types::{ByteRange, Distance, FileId, Result, Supplier, Turn};
 
 pub use config::{CACHE_SIZE_MIN, Config};
 pub use copying::{BlockBits, HeldVersions};
@@ -65,6 +65,7 @@ pub use guests::STRIPE_BYTES;
 pub use metrics::Metrics;
 pub use pins::room_for;
 pub use private_files::private_file;
+pub use types::CacheKey;
 pub use whole::WholeFile;
 
 use budgets::FetchBudgets;
@@ -72,17 +73,7 @@ use config::{IN_FLIGHT_SHARE, READAHEAD_SHARE};
 use health::DiskHealth;
 use limits::CacheLimits;
 use open_files::OpenFiles;
-use readahead::Readers;
 use space::DiskSpace;
-
-/// What is cached: one version of one file, and how long that version is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CacheKey {
-    pub file: FileId,
-    pub version: Version,
-    /// Bytes in this version.
-    pub size: u64,
-}
 
 /// Where missing bytes come from. `vfs` implements it by joining the namespace (which reference?) and the
 /// origin (the bytes).

@@ -13,7 +13,7 @@ use crate::fetch::Urgency;
 use crate::fetch_in_flight::{FetchInFlight, Landed};
 use crate::file::{CachedFile, ReadBack};
 use crate::guests::GuestRead;
-use crate::{Cache, CacheKey, Prefetched, Source, readahead};
+use crate::{Cache, CacheKey, Prefetched, Source};
 
 /// Blocks of one part: 512 KiB. Large enough that round trips and calls are few, small enough that those who wait
 /// for its first block do not wait long for its last.

@@ -9,6 +9,16 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
+impl Timestamp {
+    /// The least time that is later.
+    pub fn next(self) -> Timestamp {
+        match self.nanos {
+            999_999_999 => Timestamp { seconds: self.seconds + 1, nanos: 0 },
+            nanos => Timestamp { nanos: nanos + 1, ..self },
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     Regular,

@@ -163,3 +163,12 @@ impl fmt::Debug for JunctionId {
         write!(f, "JunctionId({})", self.0)
     }
 }
+
+/// One version of one file, and how long that version is: what bytes are cached under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CacheKey {
+    pub file: FileId,
+    pub version: Version,
+    /// Bytes in this version.
+    pub size: u64,
+}

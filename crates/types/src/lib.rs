@@ -23,7 +23,7 @@ pub use change::{CreateHow, CreateVerifier, NewNode, SetAttr, Stability, TimeCha
 pub use distance::Distance;
 pub use error::{Error, ErrorKind, OutageReason, Result};
 pub use extent_map::{Divide, ExtentMap, RangeSet};
-pub use ids::{FileId, JunctionId, NodeId, Version};
+pub use ids::{CacheKey, FileId, JunctionId, NodeId, Version};
 pub use name::Name;
 pub use range::{BLOCK_SIZE, ByteRange};
 pub use supplier::Supplier;

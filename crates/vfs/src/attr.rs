@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use namespace::{Ask, Found};
+use permission::Access;
 use types::{Caller, Error, ErrorKind, FileId, FileKind, FsStat, JunctionId, Name, Result};
 
-use crate::access::{self, Access};
 use crate::{Node, Vfs};
 
 impl Vfs {
@@ -57,7 +57,7 @@ impl Vfs {
     pub async fn access(&self, caller: &Caller, id: FileId, wanted: Access) -> Result<(Access, Node)> {
         let node = self.object(id, Ask::Open).await?;
         let writable = self.writer(node.junction).takes_changes();
-        Ok((access::granted(caller, &node.attr, writable) & wanted, node))
+        Ok((permission::granted(caller, &node.attr, writable) & wanted, node))
     }
 
     /// Links are followed by the client; anybody may read one, as on a local file system.
@@ -98,6 +98,6 @@ impl Vfs {
         if !node.attr.is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "search", dir));
         }
-        access::demand(access::may_search(caller, &node.attr), "search a directory", caller)
+        permission::demand(permission::may_search(caller, &node.attr), "search a directory", caller)
     }
 }

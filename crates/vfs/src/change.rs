@@ -9,7 +9,7 @@ use types::{
 
 use crate::change_results::{Altered, AttrsAround, Made};
 use crate::read::key_of;
-use crate::{Node, Vfs, access};
+use crate::{Node, Vfs};
 
 /// What is made belongs to the caller, unless `set` says otherwise and the caller may; its group is the caller's, or
 /// that of a directory with setgid. Each needs the right to write and search the directory.
@@ -32,7 +32,7 @@ impl Vfs {
 
     pub async fn mkdir(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "make a directory").await?;
-        let set = access::new_attributes(caller, &parent.attr, true, &set)?;
+        let set = permission::new_attributes(caller, &parent.attr, true, &set)?;
         self.make(&parent, name, &New::Directory { set }).await
     }
 
@@ -45,7 +45,7 @@ impl Vfs {
         set: SetAttr,
     ) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "make a link").await?;
-        let set = access::new_attributes(caller, &parent.attr, false, &set)?;
+        let set = permission::new_attributes(caller, &parent.attr, false, &set)?;
         self.make(&parent, name, &New::Symlink { target, set }).await
     }
 
@@ -60,9 +60,9 @@ impl Vfs {
     ) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "make a special file").await?;
         if matches!(node, NewNode::CharDevice(..) | NewNode::BlockDevice(..)) {
-            access::demand_device(caller)?;
+            permission::demand_device(caller)?;
         }
-        let set = access::new_attributes(caller, &parent.attr, false, &set)?;
+        let set = permission::new_attributes(caller, &parent.attr, false, &set)?;
         self.make(&parent, name, &New::Special { node, set }).await
     }
 
@@ -103,15 +103,15 @@ impl Vfs {
         let old = self.dir_to_change(caller, from_dir, WHAT).await?;
         let new = self.dir_to_change(caller, to_dir, WHAT).await?;
         self.demand_unname(caller, &old, from, WHAT).await?;
-        if access::is_guarded(caller, &new.attr)
+        if permission::is_guarded(caller, &new.attr)
             && let Some(there) = self.find(to_dir, to).await?
         {
-            access::demand_unname(caller, &new.attr, &there.attr, WHAT)?;
+            permission::demand_unname(caller, &new.attr, &there.attr, WHAT)?;
         }
         if from_dir != to_dir
             && let Some(moved) = self.known_child(from_dir, from)?
         {
-            access::demand_move(caller, &moved.attr, WHAT)?;
+            permission::demand_move(caller, &moved.attr, WHAT)?;
         }
         self.writer(new.junction).rename(self, (from_dir, from), (to_dir, to)).await
     }
@@ -126,7 +126,7 @@ impl Vfs {
     ) -> Result<Altered> {
         let node = self.object(id, Ask::Use).await?;
         let writer = self.writer_to_change(&node).await?;
-        let asked = access::set_attributes(caller, &node.attr, &set)?;
+        let asked = permission::set_attributes(caller, &node.attr, &set)?;
         if let Some(size) = set.size.filter(|_| node.attr.is_file()) {
             self.demand_takes_size(&node, size).await?;
         }
@@ -150,7 +150,7 @@ impl Vfs {
 
     async fn create_new(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "create a file").await?;
-        let set = access::new_attributes(caller, &parent.attr, false, &set)?;
+        let set = permission::new_attributes(caller, &parent.attr, false, &set)?;
         self.make(&parent, name, &New::File { how: CreateHow::Guarded, set }).await
     }
 
@@ -196,7 +196,7 @@ impl Vfs {
         set: SetAttr,
     ) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "create a file").await?;
-        let new = access::new_attributes(caller, &parent.attr, false, &set)?;
+        let new = permission::new_attributes(caller, &parent.attr, false, &set)?;
         let are_given = set != SetAttr::default();
         self.writer(parent.junction).create_once(self, &parent, name, verifier, (new, are_given)).await
     }
@@ -219,12 +219,12 @@ impl Vfs {
         name: &Name,
         operation: &'static str,
     ) -> Result<()> {
-        if !access::is_guarded(caller, &dir.attr) {
+        if !permission::is_guarded(caller, &dir.attr) {
             return Ok(());
         }
         let victim = self.find(dir.id, name).await?;
         let victim = victim.ok_or_else(|| Error::new(ErrorKind::NotFound, operation, name))?;
-        access::demand_unname(caller, &dir.attr, &victim.attr, operation)
+        permission::demand_unname(caller, &dir.attr, &victim.attr, operation)
     }
 
     /// The directory, if names in it can be changed by anybody. Directories above the junctions are fixed, and so are
@@ -240,7 +240,7 @@ impl Vfs {
 
     async fn dir_to_change(&self, caller: &Caller, dir: FileId, operation: &'static str) -> Result<Node> {
         let node = self.changeable_dir(dir).await?;
-        access::demand_names(caller, &node.attr, operation)?;
+        permission::demand_names(caller, &node.attr, operation)?;
         Ok(node)
     }
 }

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use namespace::Ask;
 use types::{Caller, Error, ErrorKind, FileId, Result};
 
-use crate::access;
 use crate::{DirItem, DirListing, Node, Vfs};
 
 /// Cookies of `.` and `..`; those of names are larger.
@@ -24,7 +23,7 @@ impl Vfs {
         if !node.attr.is_dir() {
             return Err(Error::new(ErrorKind::NotADirectory, "list", dir));
         }
-        access::demand(access::may_list(caller, &node.attr), "list a directory", caller)?;
+        permission::demand(permission::may_list(caller, &node.attr), "list a directory", caller)?;
         let names = self.names_after(dir, cookie, items_max.max(1)).await?;
         let node = self.object_known(dir).unwrap_or(node);
         let mut items = Vec::with_capacity(names.items.len() + 2);

@@ -5,22 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cache::{CacheKey, Lend, Piece, Source};
 use types::{ByteRange, Result};
+use write_buffer::ReadSegment;
 
 use crate::Vfs;
 
 /// Zeros take no more memory than this, however many are read.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
-/// Where some bytes of a read are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadSegment {
-    /// Dirty bytes, in memory.
-    Dirty(Bytes),
-    /// So many zeros.
-    Zeros(u64),
-    /// As in the clean version, which has zeros behind its end.
-    Clean(ByteRange),
-}
 
 /// From where clean bytes may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,18 +9,17 @@
 //! - [`Node`] (`node.rs`): an object as clients see it; `view.rs` looks at objects and names, `places.rs` at paths
 //! - `JunctionWriter` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's
 //!   state: `through.rs`, `back/writer.rs`, or nothing may be changed; `writers.rs`: which junction has which
-//! - `access.rs` and `limits.rs`: who may do what, and what an origin can never take
+//! - `limits.rs`: what an origin can never take (who may do what is the crate `permission`)
 //! - `gather.rs`: dirty and clean bytes of one read; `at_origin.rs`: calls to an origin about bytes
 //! - `version_chain.rs`: which version of a file follows which by our own doing
-//! - `prefetch.rs`, `follow.rs`: files that will be read next; `leaving.rs`: junctions that are about to go
+//! - `prefetch.rs`: files that will be read next are fetched ahead; `leaving.rs`: junctions that are about to go
 //!
-//! The way of a call: look at the object (`view.rs`), ask for permission (`access.rs`), and of a change for the writer of
+//! The way of a call: look at the object (`view.rs`), ask for permission (crate `permission`), and of a change for the writer of
 //! its junction, which does it; of a read for dirty bytes, and else the cache for those of the version that is known.
 //!
 //! Invariants: what a client is told of an object has the writer's overlay over it. Bytes of one answer are of one
 //! version. Which policy a junction has is asked in `writers.rs` alone. Begin with `read.rs`, then `writer.rs`.
 
-mod access;
 mod admin;
 mod at_origin;
 mod attr;
@@ -28,7 +27,6 @@ mod back;
 mod change;
 mod change_results;
 mod dir;
-mod follow;
 mod gather;
 mod junctions;
 mod kernel_cache;
@@ -56,7 +54,6 @@ use cache::Cache;
 use namespace::Namespace;
 use types::{FileId, Version};
 
-pub use access::Access;
 pub use back::{
     Dropping, FlushRequest, JournalLoad, Journaling, JunctionLoad, Raised, StoppedJournal, StoppedTier,
     Unflushed, WaitingFilter, WaitingOperation,
@@ -67,6 +64,7 @@ pub use change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
 pub use junctions::NewJunction;
 pub use kernel_cache::ChangeWatch;
 pub use node::Node;
+pub use permission::Access;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write_policy::{WritePolicy, Writing};
 pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, FlushWindow, Hook, abort_at, journal_is_owed};

@@ -1,5 +1,5 @@
 //! Fetches the files that will be read next, with their round trip hidden behind the files before them. What will be
-//! read next is decided in `follow.rs`; here the directory is looked at and the fetches are started.
+//! read next is decided by [`readahead::Directory`]; here the directory is looked at and the fetches are started.
 //!
 //! Only from what is at hand: nothing here asks the origin for one file's attributes, and no client waits for it.
 
@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::{Cache, Prefetched, Source};
 use namespace::{Found, KnownNode, Namespace, Siblings};
+use readahead::{Directory, PrefetchAccount, natural};
 use types::{ByteRange, Distance, FileId, FileKind};
 
-use crate::follow::{Directory, PrefetchAccount, natural};
 use crate::metrics::Metrics;
 use crate::read::{OriginSource, key_of};
 use crate::writers::Writers;

@@ -11,7 +11,6 @@ use types::{
     BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Supplier, Turn,
 };
 
-use crate::access;
 use crate::at_origin::at_origin;
 use crate::version_chain::BytesChanged;
 use crate::{Node, ReadOut, Vfs};
@@ -54,7 +53,7 @@ impl Vfs {
     ) -> Result<ReadOut> {
         let offset = range.offset;
         let node = self.object(id, Ask::Use).await?;
-        access::demand(access::may_read_bytes(caller, &node.attr), "read a file", caller)?;
+        permission::demand(permission::may_read_bytes(caller, &node.attr), "read a file", caller)?;
         if let Some(data) = self.read_dirty(&node, range).await? {
             return self.dirty_answer(id, offset, data);
         }

@@ -3,11 +3,8 @@
 //! Names and attributes are changed at the origin at once (`namespace` does that). Bytes are taken into memory first, so
 //! that a line that is long stays full: many parts of a file are on their way at the same time.
 //!
-//! - `WriteBuffer` (`write_buffer.rs`): all files with pending bytes, under one budget; the write verifier
-//! - `BufferedFile` (`file.rs`): one of them, and those who wait for something of it
-//! - `State` (`state.rs`, pure): what is to be done next for a file, as a `SendStep`; what its readers see
-//! - `BufferExtents` (`extents.rs`, pure): which of its bytes wait, are on their way, are unstable or stored at the origin
-//! - `ToldTimes` (`told.rs`): the times that a file keeps for a while after this tier has stored it by itself
+//! - [`WriteBuffer`] (`buffer.rs`): all files with pending bytes, under one budget; the write verifier
+//! - `write_buffer::BufferedFile` (crate `write-buffer`): one of them: what is pending, what is to be done next, who waits
 //! - `intake.rs`: how bytes get into the buffer; `sender.rs`: a task for each file, which acts on the steps
 //! - `version_changes.rs`: what stays cached of a file when its names are changed through us
 //!
@@ -16,21 +13,15 @@
 //!
 //! Invariants: two parts that overlap are never on their way together. While parts are, the clean bytes are cached under
 //! a version that no origin gives. Bytes leave memory when they are stored at the origin and the cache was given them.
-//! Begin with `state.rs`.
+//! Begin with the crate `write-buffer`, then `sender.rs`.
 
+mod buffer;
 mod buffer_collector;
-mod extents;
-mod file;
-mod foreign_write;
 mod intake;
 mod metrics;
 mod read;
 mod sender;
-mod state;
-mod superseded;
-mod told;
 mod version_changes;
-mod write_buffer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,16 +34,15 @@ use types::{
     Attr, ByteRange, Caller, CreateHow, CreateVerifier, ErrorKind, FileId, JunctionId, Name, Result, SetAttr,
     SetXattr, Stability, TimeChange, Timestamp, WeakAttr, WriteVerifier, XattrName,
 };
+use write_buffer::ExclusiveAccess;
 
-pub use state::after;
-pub use write_buffer::WriteBuffer;
+pub use buffer::WriteBuffer;
 
 use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
 use crate::node::outward;
 use crate::read::key_of;
 use crate::writer::JunctionWriter;
-use crate::{Node, Vfs, access};
-use file::ExclusiveAccess;
+use crate::{Node, Vfs};
 
 /// How often a file that others change meanwhile is looked at again before its writer is told to come back.
 const PRIVILEGE_TRIES: usize = 8;
@@ -82,7 +72,7 @@ impl JunctionWriter for Through {
 
     async fn read(&self, vfs: &Vfs, id: FileId, range: ByteRange) -> Result<Option<Vec<Piece>>> {
         match self.buffer.get(id) {
-            Some(file) => file.read(vfs, range).await,
+            Some(file) => read::read_buffered(vfs, &file, range).await,
             None => Ok(None),
         }
     }
@@ -286,14 +276,14 @@ impl Through {
     /// runs with its bytes and another's rights. A file without them costs nothing. A mode that somebody sets meanwhile
     /// is not undone: the change is made of the object that was looked at, or not at all.
     async fn end_privilege(&self, vfs: &Vfs, caller: &Caller, file: &Node) -> Result<()> {
-        if access::mode_after_write(caller, &file.attr).is_none() {
+        if permission::mode_after_write(caller, &file.attr).is_none() {
             return Ok(());
         }
         let (id, tier) = (file.id, Caller { trusted: true, ..Caller::root() });
         for _ in 0..PRIVILEGE_TRIES {
             self.store(id, WHOLE).await?;
             let now = vfs.object(id, Ask::Use).await?;
-            let Some(mode) = access::mode_after_write(caller, &now.attr) else { return Ok(()) };
+            let Some(mode) = permission::mode_after_write(caller, &now.attr) else { return Ok(()) };
             let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
             match vfs.setattr(&tier, id, set, Some(now.attr.ctime)).await {
                 Ok(_) => return Ok(()),

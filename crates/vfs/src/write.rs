@@ -7,7 +7,6 @@ use namespace::Ask;
 use origin::change::end_of_write;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, Stability};
 
-use crate::access;
 use crate::change_results::{CommitOut, WriteOut};
 use crate::writer::JunctionWriter;
 use crate::{Node, Vfs};
@@ -44,7 +43,7 @@ impl Vfs {
     async fn to_write(&self, caller: &Caller, id: FileId) -> Result<(Node, &dyn JunctionWriter)> {
         let node = self.object(id, Ask::Use).await?;
         let writer = self.writer_to_change(&node).await?;
-        access::demand(access::may_write_bytes(caller, &node.attr), "write to a file", caller)?;
+        permission::demand(permission::may_write_bytes(caller, &node.attr), "write to a file", caller)?;
         match node.attr.kind {
             FileKind::Regular => Ok((node, writer)),
             FileKind::Directory => Err(Error::new(ErrorKind::IsADirectory, "write to", id)),

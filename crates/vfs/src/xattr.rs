@@ -5,8 +5,8 @@ use bytes::Bytes;
 use namespace::Ask;
 use types::{Caller, FileId, Result, SetXattr, XattrName};
 
+use crate::Vfs;
 use crate::change_results::Altered;
-use crate::{Vfs, access};
 
 impl Vfs {
     /// Whether any origin has them.
@@ -16,7 +16,7 @@ impl Vfs {
 
     pub async fn xattrs(&self, caller: &Caller, id: FileId) -> Result<Vec<(XattrName, Bytes)>> {
         let node = self.object(id, Ask::Open).await?;
-        access::demand(access::may_list(caller, &node.attr), "read extended attributes", caller)?;
+        permission::demand(permission::may_list(caller, &node.attr), "read extended attributes", caller)?;
         match self.local(id) {
             Some(_) => Ok(Vec::new()),
             None => self.namespace.xattrs(id).await,
@@ -32,7 +32,7 @@ impl Vfs {
     ) -> Result<Altered> {
         let node = self.object(id, Ask::Use).await?;
         let writer = self.writer_to_change(&node).await?;
-        access::demand_set_xattr(caller, &node.attr)?;
+        permission::demand_set_xattr(caller, &node.attr)?;
         writer.set_xattr(self, &node, name, set).await
     }
 }

@@ -1,12 +1,12 @@
 //! A model of an origin at the end of a line: latency, jitter and rate, in virtual time, so that it is the same each
-//! time. The decisions are the real ones (`cache::readahead`, `origin::distance`); only what they decide about is not.
+//! time. The decisions are the real ones (`readahead`, `origin::distance`); only what they decide about is not.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-use cache::readahead::Readers;
 use origin::distance::{Odometer, Sent};
+use readahead::Readers;
 use types::{ByteRange, Distance, FileId};
 
 const PART: u64 = 512 << 10;

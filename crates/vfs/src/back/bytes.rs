@@ -7,14 +7,14 @@ use cache::Piece;
 use namespace::Ask;
 use tokio::time::Instant;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, Result, SetAttr, Stability, WeakAttr};
+use write_buffer::ReadSegment;
 use writeback::{Action, Attributes, DATA_MAX};
 
 use super::Back;
 use super::overlay::{CleanBase, ReadPlan};
 use crate::Vfs;
-use crate::access;
 use crate::change_results::{CommitOut, WriteOut};
-use crate::gather::{GatherReach, ReadSegment};
+use crate::gather::GatherReach;
 use crate::read::key_of;
 
 /// While a file is being flushed its clean bytes belong to no version; then a reader waits, so long.
@@ -36,7 +36,7 @@ impl Back {
         let file = self.locks.objects(&[], &[id]).await;
         let node = vfs.object(id, Ask::Use).await?;
         let before: Option<WeakAttr> = Some(node.attr.weak());
-        if let Some(mode) = access::mode_after_write(caller, &node.attr) {
+        if let Some(mode) = permission::mode_after_write(caller, &node.attr) {
             let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
             let now = self.stamp();
             let action = Action::Set { object: id, set: Attributes::resolve(&set, now), base: self.base(id) };

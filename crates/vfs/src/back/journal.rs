@@ -288,7 +288,7 @@ async fn resume_on(mut recoveries: watch::Receiver<()>, junction: JunctionId, fl
 /// Of two that come together the second is later. Where the clock was set back, times follow it as on any file system.
 fn next_stamp(last: Timestamp, now: Timestamp) -> Timestamp {
     let set_back = now.seconds < last.seconds.saturating_sub(SET_BACK_S);
-    if set_back { now } else { now.max(crate::through::after(last)) }
+    if set_back { now } else { now.max(last.next()) }
 }
 
 /// A clock that is slewed is not set back.

@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
-use super::write_buffer::WriteBuffer;
+use super::buffer::WriteBuffer;
 
 impl WriteBuffer {
     pub fn register(self: &Arc<Self>, registry: &mut Registry) {

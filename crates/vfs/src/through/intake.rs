@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use namespace::Found;
 use types::{Error, ErrorKind, FileId, Result, Stability};
+use write_buffer::{BudgetPermit, BufferedWrite};
+use write_buffer::{BufferedFile, ExclusiveAccess, Waiter};
 
-use super::file::{BufferedFile, ExclusiveAccess, Waiter};
+use super::buffer::WriteBuffer;
 use super::sender;
-use super::state::{BudgetPermit, BufferedWrite};
-use super::write_buffer::WriteBuffer;
 use crate::read::key_of;
 
 impl WriteBuffer {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use cache::Piece;
 use types::{ByteRange, ErrorKind, Result};
+use write_buffer::BufferedFile;
 
-use super::file::BufferedFile;
 use crate::Vfs;
 use crate::gather::GatherReach;
 use crate::read::key_of;
@@ -21,41 +21,43 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// and as many because the origin has another version.
 const PLANS_MAX: usize = 8;
 
-impl BufferedFile {
-    /// Dirty bytes over clean ones. `None` if nothing is pending any more.
-    pub async fn read(self: &Arc<Self>, vfs: &Vfs, range: ByteRange) -> Result<Option<Vec<Piece>>> {
-        let (mut relaid, mut changed) = (0, 0);
-        while changed < PLANS_MAX {
-            let (segments, clean, is_readable) = {
-                let state = self.lock();
-                if state.closed {
-                    return Ok(None);
-                }
-                (state.extents.segments(range.clamp_to(state.size())), state.clean, state.is_readable())
-            };
-            if is_readable && let Some(data) = vfs.gather(segments, Some(&clean), GatherReach::Cache).await? {
-                return Ok(Some(data));
+/// Dirty bytes over clean ones. `None` if nothing is pending any more.
+pub async fn read_buffered(
+    vfs: &Vfs,
+    file: &Arc<BufferedFile>,
+    range: ByteRange,
+) -> Result<Option<Vec<Piece>>> {
+    let (mut relaid, mut changed) = (0, 0);
+    while changed < PLANS_MAX {
+        let (segments, clean, is_readable) = {
+            let state = file.lock();
+            if state.closed {
+                return Ok(None);
             }
-            // What was here is being given to the cache, or was: no need to hold up the sender.
-            if relaid < PLANS_MAX && self.lays_anew(clean).await {
-                relaid += 1;
-                continue;
-            }
-            let held = tokio::time::timeout(PATIENCE, self.hold()).await;
-            let Some(_held) = held.map_err(|_| Vfs::busy(self.id))? else { return Ok(None) };
-            let (segments, clean) = {
-                let state = self.lock();
-                (state.extents.segments(range.clamp_to(state.size())), state.clean)
-            };
-            match vfs.gather(segments, Some(&clean), GatherReach::CacheAndOrigin).await {
-                Err(e) if e.kind() == ErrorKind::VersionChanged => {
-                    let now = vfs.namespace.refresh_changed(self.id).await?;
-                    self.lock().found(key_of(&now)?);
-                    changed += 1;
-                }
-                data => return data,
-            }
+            (state.extents.segments(range.clamp_to(state.size())), state.clean, state.is_readable())
+        };
+        if is_readable && let Some(data) = vfs.gather(segments, Some(&clean), GatherReach::Cache).await? {
+            return Ok(Some(data));
         }
-        Err(Vfs::busy(self.id))
+        // What was here is being given to the cache, or was: no need to hold up the sender.
+        if relaid < PLANS_MAX && file.lays_anew(clean).await {
+            relaid += 1;
+            continue;
+        }
+        let held = tokio::time::timeout(PATIENCE, file.hold()).await;
+        let Some(_held) = held.map_err(|_| Vfs::busy(file.id))? else { return Ok(None) };
+        let (segments, clean) = {
+            let state = file.lock();
+            (state.extents.segments(range.clamp_to(state.size())), state.clean)
+        };
+        match vfs.gather(segments, Some(&clean), GatherReach::CacheAndOrigin).await {
+            Err(e) if e.kind() == ErrorKind::VersionChanged => {
+                let now = vfs.namespace.refresh_changed(file.id).await?;
+                file.lock().found(key_of(&now)?);
+                changed += 1;
+            }
+            data => return data,
+        }
     }
+    Err(Vfs::busy(file.id))
 }

@@ -10,12 +10,12 @@ use origin::{Committed, Origin, Reference, Written};
 use tokio::task::JoinSet;
 use tracing::{debug, error, warn};
 use types::{ByteRange, Distance, Error, ErrorKind, FileId, Result, Stability, Version};
+use write_buffer::BufferedFile;
+use write_buffer::{BufferPart, Lay};
+use write_buffer::{SendLimits, SendStep, State};
+use write_buffer::{WriteAck, WriteVerdict, detect_foreign_write};
 
-use super::extents::{BufferPart, Lay};
-use super::file::BufferedFile;
-use super::foreign_write::{WriteAck, WriteVerdict, detect_foreign_write};
-use super::state::{SendLimits, SendStep, State};
-use super::write_buffer::WriteBuffer;
+use super::buffer::WriteBuffer;
 use crate::at_origin::at_origin;
 use crate::read::key_of;
 
@@ -126,7 +126,7 @@ impl WriteBuffer {
         let on_the_line = |distance: Distance| distance.bytes_in(distance.latency).saturating_mul(2);
         let window = origin.distance().map_or(WINDOW_UNKNOWN, on_the_line);
         let parts = window.div_ceil(u64::from(origin.traits().write_max).max(1)).max(PARTS_MIN);
-        usize::try_from(parts).unwrap_or(usize::MAX).min(super::write_buffer::PARTS_MAX)
+        usize::try_from(parts).unwrap_or(usize::MAX).min(super::buffer::PARTS_MAX)
     }
 
     fn reach(&self, id: FileId) -> Result<(Arc<dyn Origin>, Reference)> {

@@ -3,11 +3,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cache::CacheKey;
 use tokio::sync::{Notify, watch};
-use types::{ByteRange, Error, FileId, JunctionId};
+use types::{ByteRange, CacheKey, Error, FileId, JunctionId};
 
-use super::state::State;
+use crate::state::State;
 
 pub struct BufferedFile {
     pub id: FileId,

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{Bytes, BytesMut};
 use types::{ByteRange, Divide, ExtentMap, RangeSet, Stability, WriteVerifier};
 
-use super::superseded::{SupersededPiece, SupersededUncommitted};
-use crate::gather::ReadSegment;
+use crate::ReadSegment;
+use crate::superseded::{SupersededPiece, SupersededUncommitted};
 
 /// How far some bytes have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

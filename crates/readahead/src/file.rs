@@ -2,19 +2,16 @@
 //!
 //! Kept per file and not per open (NFSv3 has no open). A file may have several streams: readers at different
 //! offsets, that share what they fetch. How a stream goes on is in `stream.rs` (forward,
-//! backward) and `stride.rs`; what is neither is random and left alone. How far is in `window.rs`: latency x rate of the origin, divided by all stretches
-//! that are read now, over all files.
-
-mod stream;
-mod stride;
-pub mod window;
+//! backward) and `stride.rs`; what is neither is random and left alone. How far is in `window.rs`: latency x rate of the
+//! origin, divided by all stretches that are read now, over all files.
 
 use std::collections::HashMap;
 
 use types::{ByteRange, Distance, FileId};
 
-use stream::{Pattern, ReadStream};
-use stride::Strides;
+use crate::stream::{Pattern, ReadStream};
+use crate::stride::Strides;
+use crate::window;
 
 /// Files up to this size are fetched whole at the first touch: one round trip instead of several.
 pub const WHOLE_FILE_MAX: u64 = 1 << 20;

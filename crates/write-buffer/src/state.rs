@@ -5,12 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cache::CacheKey;
 use tokio::sync::OwnedSemaphorePermit;
-use types::{Attr, ByteRange, Error, Stability, Timestamp, Version, WeakAttr};
+use types::{Attr, ByteRange, CacheKey, Error, Stability, Timestamp, Version, WeakAttr};
 
-use super::extents::{BufferExtents, BufferPart, Due, Lay};
-use super::foreign_write::WriteAck;
+use crate::extents::{BufferExtents, BufferPart, Due, Lay};
+use crate::foreign_write::WriteAck;
 
 /// Room in the budget, shared by all that is left of one write.
 pub type BudgetPermit = Arc<OwnedSemaphorePermit>;
@@ -207,7 +206,7 @@ impl State {
         let before = self.view(attr);
         // A change later than all that were told before, and not later than what the origin will say. An mtime in the
         // future is no change: somebody set it, and it ends with a write.
-        let next = after(before.ctime);
+        let next = before.ctime.next();
         self.time = Some(now.map_or(next, |now| now.max(next)));
         self.sequence += 1;
         self.extents.write(offset, data, self.sequence, stability, now_ms, permit);
@@ -269,7 +268,7 @@ impl State {
         self.acks.is_empty() && self.clean.version == self.base && !self.unsure
     }
 
-    /// See [`super::file::BufferedFile::over`].
+    /// See [`crate::BufferedFile::over`].
     pub fn is_over(&self, range: ByteRange, sequence: u64) -> bool {
         if self.closed || self.told(sequence).is_some() {
             return true;
@@ -548,13 +547,6 @@ impl State {
             self.error = Some(error.clone());
         }
         answered
-    }
-}
-
-pub fn after(time: Timestamp) -> Timestamp {
-    match time.nanos {
-        999_999_999 => Timestamp { seconds: time.seconds + 1, nanos: 0 },
-        nanos => Timestamp { nanos: nanos + 1, ..time },
     }
 }
 

@@ -1,6 +1,6 @@
 //! May this caller do that? Mode bits and ids, decided here for every front end, without asking the origin. The rules
 //! are those of a Linux NFS server, which are POSIX's but for one: an owner reads and writes a file whatever its mode.
-//! Changes of attributes are in `access/attributes.rs`.
+//! Changes of attributes are in `attributes.rs`.
 
 mod attributes;
 

@@ -1,6 +1,6 @@
 //! Bytes that clients have written and that are not at the origin on stable storage yet, of all files: taken into memory
 //! under one budget, sent by one sender for each file (`sender.rs`), kept until they are stored, and then given to the
-//! cache. Of a file of which nothing is pending nothing is left here but, for a while, the time of its last write (`told.rs`).
+//! cache. Of a file of which nothing is pending nothing is left here but, for a while, the time of its last write ([`ToldTimes`]).
 //!
 //! What is to be done next, and what readers see, is decided in `state.rs` and `extents.rs`, which are pure.
 
@@ -14,11 +14,11 @@ use cache::{Cache, CacheKey};
 use namespace::Namespace;
 use tokio::sync::Semaphore;
 use types::{Attr, Error, FileId, JunctionId, Timestamp, Version, WriteVerifier};
+use write_buffer::BudgetPermit;
+use write_buffer::BufferedFile;
+use write_buffer::ToldTimes;
 
-use super::file::BufferedFile;
 use super::metrics::Metrics;
-use super::state::BudgetPermit;
-use super::told::ToldTimes;
 
 /// Parts on their way at the same time, over all files and origins. 256 of 1 MiB at 221 ms is 9.7 Gbit/s.
 pub const PARTS_MAX: usize = 256;
