@@ -109,7 +109,7 @@ pub struct CopyProgress {
 pub struct CopyKeeper {
     reads: Arc<ClusterReads>,
     cache: Arc<Cache>,
-    books: Arc<CopyBooks>,
+    pub(crate) books: Arc<CopyBooks>,
     index: Option<IndexFile>,
 }
 

@@ -15,7 +15,7 @@
 //! is whole at all nodes that are to keep it.
 //!
 //! A run's faults and their order follow from its seed, which a run that fails has printed; when each hits follows from the sockets,
-//! so a seed is no replay to the bit. `FOREBAY_SEED=n` plays one run, `FOREBAY_FAULTS=n` so many faults.
+//! so a seed is no replay to the bit. `FOREBAY_SEED=n` plays one run (`FOREBAY_RUNS=m`: m times), `FOREBAY_FAULTS=n` so many faults.
 
 mod fault;
 mod gateway;
@@ -69,8 +69,10 @@ async fn play_all(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn faults_cost_a_cluster_no_wrong_byte_no_error_and_no_absence() {
-    let seeds = match from_environment("FOREBAY_SEED") {
-        Some(seed) => seed..seed + 1,
+    let seed = from_environment("FOREBAY_SEED");
+    let times = from_environment("FOREBAY_RUNS").unwrap_or(1);
+    let seeds = match seed {
+        Some(seed) => seed..seed + times,
         None => {
             let first = types::timeline::wall_clock().as_nanos() as u64;
             let faults = from_environment("FOREBAY_FAULTS").unwrap_or(FAULTS);
@@ -80,7 +82,7 @@ async fn faults_cost_a_cluster_no_wrong_byte_no_error_and_no_absence() {
     println!("seeds from {}", seeds.start);
     // Of so many faults each kind is drawn some times.
     let is_suite = (seeds.end - seeds.start) * FAULTS_OF_RUN as u64 >= FAULTS;
-    let plays = seeds.map(|seed| (seed, &FaultKind::ALL[..]));
+    let plays = seeds.map(|at| (seed.unwrap_or(at), &FaultKind::ALL[..]));
     let score = play_all(plays, None).await.unwrap_or_else(|(_, wrong)| panic!("{wrong}"));
     println!(
         "{} reads, {} changes, faults that hit something: {:?}",

@@ -138,12 +138,17 @@ impl CopyBooks {
         if from == view.own() || !is_in_file || !placement.keeps(stripe, view.own(), copies) {
             return;
         }
-        match told.reason {
+        let reason = match told.reason {
             FeedReason::Filled => {
-                self.known.learn_read(told.file, told.junction, told.version, self.now());
+                let is_news = self.known.learn_filled(told.file, told.junction, told.version, self.now());
+                // In doubt it takes the place of no other version. If it is the newer one, its holder finds that out with the next look.
+                if is_news { FeedReason::Filled } else { FeedReason::Held }
             }
-            FeedReason::Read | FeedReason::Held => self.known.learn(told.file, told.junction),
-        }
+            FeedReason::Read | FeedReason::Held => {
+                self.known.learn(told.file, told.junction);
+                told.reason
+            }
+        };
         let job = PullJob {
             stripe: HeldStripe {
                 key: CacheKey { file: told.file, version: told.version, size: told.size },
@@ -152,7 +157,7 @@ impl CopyBooks {
             junction: told.junction,
             source: from,
             percent: told.percent,
-            reason: told.reason,
+            reason,
             tries: 0,
         };
         self.pulls().put(job, self.now());

@@ -23,6 +23,8 @@ use types::{FileId, JunctionId, Version};
 const RECORD: usize = 24;
 /// Of a file that is read. A longer one is not of ours.
 const INDEX_MAX: u64 = 256 << 20;
+/// What another node tells may be as old as this when it is here: it gives up a call after half of it.
+const TOLD_LATE: Duration = Duration::from_secs(10);
 
 /// Parts of what is known, each with a lock of its own.
 const SHARDS: usize = 256;
@@ -115,6 +117,20 @@ impl KnownFiles {
         {
             known.read = Some((version, asked));
         }
+    }
+
+    /// Another node tells at `now` that it filled `version` for a reader. Returns whether that is news of the file's version.
+    ///
+    /// If another version was asked for here just before, either may be the newer one, as a word can be late. Then no version counts
+    /// as asked for last, until the next reader or the next word.
+    pub fn learn_filled(&self, file: FileId, junction: JunctionId, version: Version, now: Duration) -> bool {
+        let mut shard = self.shard(file);
+        self.learn_in(&mut shard, file, junction);
+        let Some(known) = shard.files.get_mut(&file) else { return true };
+        let is_in_doubt =
+            known.read.is_some_and(|(read, asked)| read != version && now.saturating_sub(asked) < TOLD_LATE);
+        known.read = (!is_in_doubt).then_some((version, now));
+        !is_in_doubt
     }
 
     fn learn_in(&self, shard: &mut KnownShard, file: FileId, junction: JunctionId) {
@@ -368,6 +384,23 @@ mod tests {
         assert_eq!(known.read_version(file(1)), Some(VERSION), "that answer came late");
         known.learn_read(file(1), ONE, other, Duration::from_secs(5));
         assert_eq!(known.read_version(file(1)), Some(other));
+    }
+
+    #[test]
+    fn a_late_word_of_an_older_version_does_not_take_the_place_of_the_newer_one() {
+        let (newer, known) = (Version([8; 16]), KnownFiles::new(9, &[]));
+        let at = Duration::from_secs;
+        assert!(known.learn_filled(file(1), ONE, VERSION, at(0)), "nothing was known");
+        known.learn_read(file(1), ONE, newer, at(20));
+        assert!(!known.learn_filled(file(1), ONE, VERSION, at(25)));
+        assert_eq!(known.read_version(file(1)), None, "either may be the newer one");
+        // So a node that was asked for the newer one may have it copied here, whatever is held here.
+        assert_eq!(known.other_version(file(1), newer, &[]), OtherVersion::None);
+        assert_eq!(known.other_version(file(1), newer, &[VERSION]), OtherVersion::Held);
+        known.learn_read(file(1), ONE, newer, at(30));
+        assert!(known.learn_filled(file(1), ONE, newer, at(31)));
+        assert!(known.learn_filled(file(1), ONE, VERSION, at(41)), "no word is as late as that");
+        assert_eq!(known.read_version(file(1)), Some(VERSION));
     }
 
     #[test]

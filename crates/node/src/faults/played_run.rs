@@ -232,8 +232,9 @@ async fn held_of(stage: &FaultStage, lacking: &[Lacking]) -> String {
             let (cached, versions) =
                 (node.cache.cached_bytes(&key).await, node.cache.versions_held(key.file));
             let (room, failure) = (node.cache.room_for_copies(), node.cache.stats().degraded);
+            let read = node.books.known().read_version(key.file);
             nodes.push(format!(
-                "n{}: {cached}, versions {versions:?}, room {room}, disk {failure:?}",
+                "n{}: {cached}, versions {versions:?}, read {read:?}, room {room}, disk {failure:?}",
                 node.id.0
             ));
         }

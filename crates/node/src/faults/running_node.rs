@@ -18,6 +18,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use types::{FileId, JunctionId, NodeId};
 
+use crate::copies::CopyBooks;
 use crate::faults::gateway::{Gateway, PendingReads};
 use crate::faults::link::LinkTable;
 use crate::faults::model_store::{JUNCTION, ModelStore};
@@ -64,6 +65,7 @@ pub struct RunningNode {
     pub cache: Arc<Cache>,
     pub view: Arc<ClusterView>,
     pub metrics: Metrics,
+    pub books: Arc<CopyBooks>,
     pub gateway: Gateway,
     pub news: watch::Receiver<Arc<MembershipNews>>,
     pub answers: Arc<SpoiledAnswers>,
@@ -209,6 +211,7 @@ async fn start_within(parts: NodeParts, handle: Handle) -> RunningNode {
     let reads = Arc::new(ClusterReads::new(view.clone(), peers.clone(), metrics.clone()));
     let copying = CopyConfig { index: Some(dir.join("FILES")), ..CopyConfig::default() };
     let keeper = Arc::new(CopyKeeper::new(reads.clone(), cache.clone(), &copying).expect("the only one"));
+    let books = keeper.books.clone();
     let served = HashMap::from([(JUNCTION, store.origin())]);
     let inner = NodeService::new(reads.clone(), cache.clone(), served, Arc::new(NoPaths), heartbeat);
     let answers = Arc::<SpoiledAnswers>::default();
@@ -236,6 +239,7 @@ async fn start_within(parts: NodeParts, handle: Handle) -> RunningNode {
         cache,
         view,
         metrics,
+        books,
         gateway,
         news: membership.news(),
         answers,
