@@ -45,7 +45,7 @@ impl ClusterReads {
         let keepers: Option<Vec<Vec<NodeId>>> =
             stripes.iter().map(|stripe| self.view.keepers(junction, *stripe)).collect();
         let keepers = keepers?;
-        let held = self.held(cache, key, &stripes, &keepers).await;
+        let held = self.held(cache, key, junction, &stripes, &keepers).await;
         let listed = stripes.iter().enumerate().zip(keepers).map(|((at, stripe), keepers)| {
             let copy = |node| {
                 let percent = held.get(&node).and_then(|percents| percents.get(at)).copied();
@@ -61,6 +61,7 @@ impl ClusterReads {
         &self,
         cache: &Arc<Cache>,
         key: &CacheKey,
+        junction: JunctionId,
         stripes: &[Stripe],
         keepers: &[Vec<NodeId>],
     ) -> BTreeMap<NodeId, Vec<u8>> {
@@ -79,7 +80,7 @@ impl ClusterReads {
             let Some(client) = self.peers.client(node) else { continue };
             let (file, version, size) = (key.file, key.version, key.size);
             let stripes = stripes.len() as u64;
-            let request = HaveRequest { file, version, size, first: 0, stripes };
+            let request = HaveRequest { file, version, size, junction: Some(junction), first: 0, stripes };
             asked.spawn(async move { (node, client.have(&request, PATIENCE).await) });
         }
         while let Some(answer) = asked.join_next().await {

@@ -164,6 +164,18 @@ impl CopyBooks {
         self.told.notify_one();
     }
 
+    /// Another node asks what is here of a file of this junction, and these stripes are. If the junction was not known here, nobody
+    /// counts them, for whoever asks leaves that to this node if it comes first in the order of ranks: they are looked at soon.
+    pub fn met(&self, key: &CacheKey, junction: JunctionId, stripes: impl Iterator<Item = u64>) {
+        if self.known().junction(key.file).is_some() {
+            return;
+        }
+        for index in stripes {
+            self.known().learn(key.file, junction);
+            self.ledger().look_soon(HeldStripe { key: *key, index }, junction, self.now());
+        }
+    }
+
     pub fn other_version(&self, file: FileId, version: Version, held: &[Version]) -> OtherVersion {
         self.known().other_version(file, version, held)
     }

@@ -93,8 +93,7 @@ impl KnownFiles {
         lock(&self.shards[usize::from(file.0[15]) % SHARDS])
     }
 
-    #[cfg(test)]
-    fn junction(&self, file: FileId) -> Option<JunctionId> {
+    pub fn junction(&self, file: FileId) -> Option<JunctionId> {
         self.shard(file).files.get(&file).map(|known| known.junction)
     }
 

@@ -102,6 +102,13 @@ impl CopyLedger {
         has_room
     }
 
+    /// A stripe that nobody has looked at is looked at a little later, if there is room for it; else the next walk finds it.
+    pub fn look_soon(&mut self, stripe: HeldStripe, junction: JunctionId, now: Duration) {
+        if self.stripes.len() < self.max {
+            self.stripes.entry(stripe).or_insert_with(|| Incomplete::new(junction, now));
+        }
+    }
+
     /// Takes in what a look at a stripe found. `true`: the nodes that are behind are to be told.
     pub fn record(
         &mut self,

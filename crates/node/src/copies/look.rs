@@ -43,7 +43,7 @@ impl StripeLook {
         let found = match placement {
             // Of a file that has another version by now nothing is copied.
             Some(placed) if read.is_none() || is_known => {
-                self.find(key, stripes.clone(), placed, is_read).await
+                self.find(key, junction, stripes.clone(), placed, is_read).await
             }
             _ => stripes.clone().map(|_| (Standing::NotHeld, 0)).collect(),
         };
@@ -90,13 +90,14 @@ impl StripeLook {
     async fn find(
         &self,
         key: CacheKey,
+        junction: JunctionId,
         stripes: Range<u64>,
         (wanted, placement): (usize, Arc<cluster::Placement>),
         is_read: bool,
     ) -> Vec<(Standing, u64)> {
         let own = self.reads.view.own();
         let held = self.cache.held_blocks(&key, stripes.clone()).await;
-        let mut answers = Answers { look: self, key, stripes: stripes.clone(), known: Vec::new() };
+        let mut answers = Answers { look: self, key, junction, stripes: stripes.clone(), known: Vec::new() };
         let mut found = Vec::new();
         for (at, (index, words)) in stripes.zip(held).enumerate() {
             let blocks = StripeBlocks::from_words(words);
@@ -123,6 +124,7 @@ impl StripeLook {
 struct Answers<'a> {
     look: &'a StripeLook,
     key: CacheKey,
+    junction: JunctionId,
     stripes: Range<u64>,
     known: Vec<(NodeId, TheirAnswer)>,
 }
@@ -164,7 +166,7 @@ impl Answers<'_> {
         let Some(client) = reads.peers.client(node) else { return TheirAnswer::Unknown };
         let CacheKey { file, version, size } = self.key;
         let (first, stripes) = (self.stripes.start, self.stripes.end - self.stripes.start);
-        let request = HaveRequest { file, version, size, first, stripes };
+        let request = HaveRequest { file, version, size, junction: Some(self.junction), first, stripes };
         tokio::select! {
             answer = client.have(&request, DEADLINE) => match answer {
                 Ok(have) => TheirAnswer::Have(have),

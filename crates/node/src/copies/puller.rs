@@ -116,6 +116,8 @@ impl Puller {
             if !self.cache.keep_copy(&key, range.blocks(), bytes).await {
                 return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk did not take it"));
             }
+            // It may have been forgotten while the copy waited, when nothing of the file was here.
+            self.books.known().learn(key.file, job.junction);
             self.reads.metrics.repair_bytes.inc_by(range.length);
         }
         Ok(())
@@ -152,7 +154,8 @@ impl Puller {
         let gone = || Error::new(ErrorKind::NotFound, "copy a stripe:", "its source has left the cluster");
         let client = self.reads.peers.client(job.source).ok_or_else(gone)?;
         let (file, version, size) = (key.file, key.version, key.size);
-        let request = HaveRequest { file, version, size, first: index, stripes: 1 };
+        let request =
+            HaveRequest { file, version, size, junction: Some(job.junction), first: index, stripes: 1 };
         let answer = client.have(&request, DEADLINE).await?;
         Ok(answer.blocks.first().copied())
     }

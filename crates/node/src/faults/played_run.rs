@@ -233,8 +233,12 @@ async fn held_of(stage: &FaultStage, lacking: &[Lacking]) -> String {
                 (node.cache.cached_bytes(&key).await, node.cache.versions_held(key.file));
             let (room, failure) = (node.cache.room_for_copies(), node.cache.stats().degraded);
             let read = node.books.known().read_version(key.file);
+            let junction = node.books.known().junction(key.file);
+            let (missing, waiting) = (node.books.ledger().missing_bytes(), node.books.pulls().len());
+            let (counted, filling) = (node.cache.is_counted(), node.cache.takes_fills());
             nodes.push(format!(
-                "n{}: {cached}, versions {versions:?}, read {read:?}, room {room}, disk {failure:?}",
+                "n{}: {cached}, versions {versions:?}, of {junction:?}, read {read:?}, room {room}, disk {failure:?}, counted {counted}, takes {filling}, \
+                 counts {missing} bytes missing, {waiting} stripes wait to be copied",
                 node.id.0
             ));
         }

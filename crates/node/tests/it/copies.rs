@@ -178,6 +178,29 @@ async fn more_copies_are_made_of_what_was_there_before_a_restart_of_all_and_the_
     assert_eq!(cluster.far_bytes(), bytes_of(&files), "{}", cluster.told());
 }
 
+/// The others left it to that node to count the file, and it did not know whose the file was: what was missing stayed so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_does_not_know_whose_a_file_is_learns_that_from_the_first_who_asks() {
+    let setup = Setup { nodes: 3, copies: 2, copying: Some(copying()), ..Setup::default() };
+    let mut cluster = TestCluster::start(setup).await;
+    let file = cluster.file("file", MIB).await;
+    let files = std::slice::from_ref(&file);
+    let [first, second] = [0, 1].map(|rank| cluster.ranks(&file)[rank]);
+    read_at(&cluster, first, files).await;
+    until(&cluster, "there are two", async || is_kept(&cluster, files, 2, None).await).await;
+    until(&cluster, "it is written down", async || cluster.nodes[first].index_bytes() > 0).await;
+    cluster.kill(first);
+    cluster.nodes[first].lose_index();
+    cluster.restart(first).await;
+    let id = cluster.nodes[first].id;
+    until(&cluster, "it is back", async || !cluster.nodes[second].view.is_passed_over(id)).await;
+    for node in &cluster.nodes {
+        node.view.place(JUNCTION, JunctionPlacement { copies: 3, topology: NodeLabel::root() });
+    }
+    until(&cluster, "there are three", async || is_kept(&cluster, files, 3, None).await).await;
+    assert_eq!(cluster.far_bytes(), MIB, "{}", cluster.told());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_take_no_more_than_their_share_of_each_node_that_makes_or_sends_them() {
     let rate = 4 * MIB;

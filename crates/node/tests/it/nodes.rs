@@ -415,6 +415,11 @@ impl TestNode {
         std::fs::metadata(self.dir.path().join("FILES")).map_or(0, |index| index.len())
     }
 
+    /// Loses the list of known files on its disk; for a node that does not run.
+    pub fn lose_index(&self) {
+        std::fs::remove_file(self.dir.path().join("FILES")).expect("it was there");
+    }
+
     /// Bytes on its disk of stripes that others keep.
     pub fn guest_bytes(&self) -> u64 {
         u64::try_from(self.cache.metrics().guest_bytes.get()).expect("never negative")

@@ -199,7 +199,7 @@ async fn answers(client: &PeerClient, file: &KnownFile) -> Vec<Result<()>> {
         let request = read_of(file, role, 0);
         answers.push(client.read(&request, NEVER).await.expect("it is asked").map(drop));
     }
-    let request = HaveRequest { file: id, version, size, first: 0, stripes: 1 };
+    let request = HaveRequest { file: id, version, size, junction: None, first: 0, stripes: 1 };
     answers.push(client.have(&request, NEVER).await.map(drop));
     answers
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, request};
 use serde::{Deserialize, Serialize};
-use types::{FileId, Result, Version};
+use types::{FileId, JunctionId, Result, Version};
 
 use super::fields::{self, wrong};
 use super::stripe_blocks::StripeBlocks;
@@ -20,6 +20,8 @@ pub struct HaveRequest {
     pub version: Version,
     /// The file's size in this version.
     pub size: u64,
+    /// The junction that the file is of, which an id does not tell. `None`: the calling node's build does not say.
+    pub junction: Option<JunctionId>,
     /// The first stripe that is asked about.
     pub first: u64,
     pub stripes: u64,
@@ -66,6 +68,10 @@ impl HaveRequest {
     pub(super) fn encode(&self, request: request::Builder) -> Result<request::Builder> {
         self.check()?;
         let last = self.first + self.stripes - 1;
+        let request = match self.junction {
+            Some(junction) => request.header(fields::JUNCTION, junction.0),
+            None => request,
+        };
         Ok(request
             .method(Method::GET)
             .uri(format!("/v1/have/{}/{}", self.file, self.version))
@@ -80,7 +86,14 @@ impl HaveRequest {
         let (first, last) = stripes.ok_or_else(|| wrong("the stripes are not a-b"))?;
         let size = fields::number(headers, fields::SIZE)?;
         let stripes = (last - first).saturating_add(1);
-        let request = HaveRequest { file, version, size, first, stripes };
+        let junction = match headers.contains_key(fields::JUNCTION) {
+            true => {
+                let number = u32::try_from(fields::number(headers, fields::JUNCTION)?);
+                Some(JunctionId(number.map_err(|_| wrong("the junction's id is too large"))?))
+            }
+            false => None,
+        };
+        let request = HaveRequest { file, version, size, junction, first, stripes };
         request.check()?;
         Ok(request)
     }

@@ -76,7 +76,8 @@ impl Dice {
             1 => {
                 let (size, first, stripes) =
                     (self.next(), self.next() >> 20, self.below(HAVE_STRIPES_MAX) + 1);
-                PeerCall::Have(HaveRequest { file, version, size, first, stripes })
+                let junction = self.below(3).checked_sub(1).map(|id| JunctionId(id as u32));
+                PeerCall::Have(HaveRequest { file, version, size, junction, first, stripes })
             }
             2 => PeerCall::Ping(Heartbeat {
                 node: NodeId(self.next()),
@@ -174,7 +175,7 @@ fn answers_are_read_back() {
         assert!(ReadHead::decode(&request, answer.headers()).is_err(), "its length is another");
     }
     let (file, version) = (dice.file(), dice.version());
-    let asked = HaveRequest { file, version, size: 1 << 40, first: 3, stripes: 3 };
+    let asked = HaveRequest { file, version, size: 1 << 40, junction: None, first: 3, stripes: 3 };
     let blocks = vec![StripeBlocks::of(0..1024), StripeBlocks::default(), StripeBlocks::of(9..388)];
     let percent = vec![100, 0, 37];
     let other = OtherVersion::Held;
@@ -259,7 +260,7 @@ fn damaged_and_random_messages_never_panic() {
     let mut dice = Dice::new();
     let asked = dice.read();
     let (file, version) = (dice.file(), dice.version());
-    let have = HaveRequest { file, version, size: 1, first: 0, stripes: 1 };
+    let have = HaveRequest { file, version, size: 1, junction: None, first: 0, stripes: 1 };
     let alphabet = b"0123456789abcdefABCDEF-/=,. {}[]\":bytes\xff\xe9";
     let mut refused = 0;
     for _ in 0..1500 {
