@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 /// The spare connections: half of the parts that 1 Gbit/s holds at 221 ms.
-const SPARES: usize = 64;
+pub const SPARES: usize = 64;
 /// A store that never answered within this is far.
 const FAR: Duration = Duration::from_millis(10);
 /// How long a spare is kept: load balancers commonly close what is silent from its beginning after 10 s and more.
@@ -62,6 +62,8 @@ fn has_ended(tcp: &TcpStream) -> bool {
 #[derive(Debug)]
 pub struct Dialler<D: Service<Uri>> {
     dial: D,
+    /// Spares of one store.
+    most: usize,
     /// The spares of each store.
     stores: Arc<Stores<D::Response>>,
 }
@@ -89,7 +91,7 @@ fn lock<L>(stores: &Stores<L>) -> MutexGuard<'_, HashMap<HostKey, Spares<L>>> {
 
 impl<D: Service<Uri> + Clone> Clone for Dialler<D> {
     fn clone(&self) -> Dialler<D> {
-        Dialler { dial: self.dial.clone(), stores: self.stores.clone() }
+        Dialler { dial: self.dial.clone(), most: self.most, stores: self.stores.clone() }
     }
 }
 
@@ -97,8 +99,9 @@ impl<D> Dialler<D>
 where
     D: Service<Uri, Response: SpareConnection, Future: Send> + Clone + Send + 'static,
 {
-    pub fn new(dial: D) -> Dialler<D> {
-        Dialler { dial, stores: Arc::default() }
+    /// With so many spares of one store at most.
+    pub fn new(dial: D, most: usize) -> Dialler<D> {
+        Dialler { dial, most, stores: Arc::default() }
     }
 
     /// Records that a request is about to go to this store.
@@ -136,7 +139,7 @@ where
 
     fn dial_ahead(&self, to: &Uri) {
         let place = place_of(to);
-        let missing = lock(&self.stores).get_mut(&place).map_or(0, Spares::missing);
+        let missing = lock(&self.stores).get_mut(&place).map_or(0, |spares| spares.missing(self.most));
         for _ in 0..missing {
             let (mut dial, stores, to) = (self.dial.clone(), Arc::downgrade(&self.stores), to.clone());
             let coming = DialInProgress { stores: stores.clone(), place: place.clone() };
@@ -197,12 +200,12 @@ impl<L: SpareConnection> Spares<L> {
     }
 
     /// The number of connections to dial; they count as coming.
-    fn missing(&mut self) -> usize {
+    fn missing(&mut self, most: usize) -> usize {
         self.close_old();
         if self.quickest < FAR || self.refused.is_some_and(|refused| refused.elapsed() < FRESH) {
             return 0;
         }
-        let missing = SPARES.saturating_sub(self.ready.len() + self.coming);
+        let missing = most.saturating_sub(self.ready.len() + self.coming);
         self.coming += missing;
         missing
     }
@@ -283,8 +286,12 @@ mod tests {
 
     impl Scene {
         fn new(away_ms: u64) -> Scene {
+            Scene::with_spares(away_ms, SPARES)
+        }
+
+        fn with_spares(away_ms: u64, spares: usize) -> Scene {
             let store = Store { away: Duration::from_millis(away_ms), ..Store::default() };
-            Scene { dialler: Dialler::new(store.clone()), store, kept: Vec::new() }
+            Scene { dialler: Dialler::new(store.clone(), spares), store, kept: Vec::new() }
         }
 
         /// How long the slowest of so many waited, in milliseconds.
@@ -361,6 +368,16 @@ mod tests {
         pause(1).await;
         assert_eq!(scene.dialled(), before + SPARES);
         assert_eq!(scene.need(SPARES, HERE).await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_spares_there_are_the_connections_that_requests_asked_for() {
+        let mut scene = Scene::with_spares(200, 0);
+        scene.need(1, HERE).await;
+        pause(60).await;
+        assert_eq!(scene.need(3, HERE).await, 200);
+        pause(60).await;
+        assert_eq!(scene.dialled(), 4);
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use types::{Error, ErrorKind};
 
-use crate::dial::Dialler;
+use crate::dial::{Dialler, SPARES};
 use crate::first_answer::{FirstAnswer, TracksFirstAnswer};
 
 /// The time limit of a connection attempt, without TLS. One lost SYN and one retry at 200 ms distance fit.
@@ -79,8 +79,13 @@ pub struct Http {
 }
 
 impl Http {
-    /// Trusts the certificate authorities of this machine.
+    /// Trusts the certificate authorities of this machine. Has spare connections to stores that are far.
     pub fn new() -> types::Result<Http> {
+        Http::with_spares(SPARES)
+    }
+
+    /// As [`Http::new`], with so many spare connections to one store at most.
+    pub fn with_spares(spares: usize) -> types::Result<Http> {
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(CONNECT));
         tcp.set_nodelay(true);
@@ -95,7 +100,7 @@ impl Http {
                 return Err(Error::new(ErrorKind::Config, "origin", message));
             }
         };
-        let dialler = Dialler::new(connector);
+        let dialler = Dialler::new(connector, spares);
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)

@@ -72,7 +72,7 @@ mod write;
 pub use credential_env::CredentialEnv;
 pub use kind::KIND;
 pub use listing_tokens::ListingTokens;
-pub use open_store::{open_store, open_store_as};
+pub use open_store::{open_store, open_store_as, open_store_without_spares};
 pub use origin::ObjectOrigin;
 pub use store::{
     CopySource, GetResult, ListPage, ListedObject, Metadata, MultipartUpload, ObjectStat, ObjectStore,

@@ -19,7 +19,19 @@ pub fn open_store(config: &Config) -> Result<Arc<dyn ObjectStore>> {
 
 /// With these variables instead of the environment's.
 pub fn open_store_as(config: &Config, environment: Option<&CredentialEnv>) -> Result<Arc<dyn ObjectStore>> {
-    let http = Http::new()?;
+    open_store_over(config, Http::new()?, environment)
+}
+
+/// With no connections but those that requests are waiting for, as a client of a load has them.
+pub fn open_store_without_spares(config: &Config) -> Result<Arc<dyn ObjectStore>> {
+    open_store_over(config, Http::with_spares(0)?, None)
+}
+
+fn open_store_over(
+    config: &Config,
+    http: Http,
+    environment: Option<&CredentialEnv>,
+) -> Result<Arc<dyn ObjectStore>> {
     Ok(match config.dialect {
         Dialect::S3 => Arc::new(S3Store::new(config, http, environment)?),
         Dialect::Azure => Arc::new(AzureStore::new(config, http, environment)?),

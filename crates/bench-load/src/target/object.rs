@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use origin_object::{Config, Metadata, ObjectStore, Precondition, open_store};
+use origin_object::{Config, Metadata, ObjectStore, Precondition, open_store_without_spares};
 use types::{Error, ErrorKind, Result};
 
 use super::{
@@ -88,7 +88,7 @@ impl Target for ObjectTarget {
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
         // A store of its own has connections of its own.
-        let store = open_store(&self.config)?;
+        let store = open_store_without_spares(&self.config)?;
         let prefix = &self.config.prefix;
         let base = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Arc::new(ObjectClient(Arc::new(BucketClientState {
