@@ -1,7 +1,7 @@
 #!/bin/sh
 # The long proofs, for a release or after a change of what they are about; hours. Each prints a line for docs/proofs.md.
 #   scripts/prove.sh [--crashes 2000] [--faults 5000] [--operations 1000000] [--fuzz 600] [PROOF...]
-# PROOF is one of: crashes cluster cluster-loss cluster-herd cluster-etcd cluster-files readahead flips workloads
+# PROOF is one of: crashes cluster cluster-loss cluster-herd cluster-etcd cluster-crowd cluster-files readahead flips workloads
 # fsx-fuse fsx-nfs fuzz. Without any: all of them, in this order.
 # Needs root, and what `make test` needs.
 set -eu
@@ -17,7 +17,7 @@ while :; do
     esac
     shift 2
 done
-[ $# -gt 0 ] || set -- crashes cluster cluster-loss cluster-herd cluster-etcd cluster-files \
+[ $# -gt 0 ] || set -- crashes cluster cluster-loss cluster-herd cluster-etcd cluster-crowd cluster-files \
     readahead flips workloads fsx-fuse fsx-nfs fuzz
 
 commit=$(git rev-parse --short=10 HEAD)
@@ -62,6 +62,9 @@ for proof; do
         ;;
     cluster-etcd)
         FOREBAY_ETCD_AWAY=600 say "a cluster without etcd for 600 s" figures cluster_proofs::etcd_away
+        ;;
+    cluster-crowd)
+        FOREBAY_CROWD_PIECES=32 say "the memory of a node with 500 clients" figures cluster_proofs::crowd 3
         ;;
     cluster-files)
         FOREBAY_MANY_FILES=1000000 say "etcd after 1,000,000 files" figures many_files
