@@ -162,17 +162,21 @@ impl Fault {
             FaultKind::CoordinatorRestored => {
                 let backup = stage.etcd.snapshot();
                 fault.before = stage.node(at).news.borrow().history;
-                let number = stage.running().map(|node| node.view.number()).max().unwrap_or_default();
-                stage.change(other, NodeChange::Drain).await?;
-                stage.change(other, NodeChange::Undrain).await?;
-                // All have heard of both: what a node knew of itself before the backup holds.
-                let id = stage.places[other].id;
-                let is_up = |node: &RunningNode| {
-                    let map = node.view.map();
-                    let is_up = map.node(id).is_some_and(|node| node.state == NodeState::Up);
-                    map.number() > number && is_up && node.has_newest_map()
-                };
-                stage.until("the newest map is in force", || stage.running().all(is_up)).await?;
+                // What a node knew of itself since the backup holds, so all have to hear of both changes, one after the other: the map
+                // before the first has the node's last state, too.
+                for (change, state) in
+                    [(NodeChange::Drain, NodeState::Draining), (NodeChange::Undrain, NodeState::Up)]
+                {
+                    stage.change(other, change).await?;
+                    let id = stage.places[other].id;
+                    let has_heard = |node: &RunningNode| {
+                        let map = node.view.map();
+                        let now = map.node(id).map(|node| node.state);
+                        // One that was marked out meanwhile cannot be drained, and is up by its return.
+                        (now == Some(state) || now == Some(NodeState::Out)) && node.has_newest_map()
+                    };
+                    stage.until("all have heard of a change", || stage.running().all(has_heard)).await?;
+                }
                 stage.etcd.restore(&backup);
             }
             FaultKind::SecondIncarnation => fault.second_incarnation(stage).await?,
