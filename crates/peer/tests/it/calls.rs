@@ -19,7 +19,14 @@ async fn each_call_arrives_with_the_node_that_made_it() {
     let node = TestNode::start(identity(&authority, 2), one()).await;
     let client = node.client(&identity(&authority, 1));
     assert_eq!(client.ping(SOON).await.expect("answered"), heartbeat_of(node.id()));
-    let have = HaveRequest { file: FILE, version: VERSION, size: 1 << 40, junction: Some(JunctionId(3)), first: 99, stripes: 3 };
+    let have = HaveRequest {
+        file: FILE,
+        version: VERSION,
+        size: 1 << 40,
+        junction: Some(JunctionId(3)),
+        first: 99,
+        stripes: 3,
+    };
     assert_eq!(client.have(&have, SOON).await.expect("answered").percent, [99, 100, 0]);
     let path = PathRequest { junction: JunctionId(9), file: FILE };
     assert_eq!(client.path(&path, SOON).await.expect("answered").names, [&b"shots"[..], b"\xff.exr"]);
