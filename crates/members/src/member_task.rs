@@ -675,9 +675,8 @@ impl MemberTask {
         let file = NodeFile { map, junctions, copy_rules, ..NodeFile::of(cluster, self.id) };
         let is_due = at_once || self.writer.rest() >= KEEP_MAP;
         let kept = self.file.as_ref();
-        let is_first = kept.is_none_or(|kept| kept.map.is_none() || kept.junctions != file.junctions);
         // A disk that has just failed is left alone for as long.
-        let is_due = is_due || is_first && self.writer.failed().is_none();
+        let is_due = is_due || file.is_urgent(kept) && self.writer.failed().is_none();
         if kept != Some(&file) && is_due {
             self.writer.begin(file);
         }

@@ -60,6 +60,22 @@ impl NodeFile {
         NodeFile { cluster, node, map: None, junctions, copy_rules }
     }
 
+    /// Whether this, in place of `kept`, is written at once and not with the next changes of the map: the next process begins with it.
+    ///
+    /// After etcd went back a node asks to be in the state that it last knew of itself (a drain, an undrain), and the numbers of maps
+    /// begin anew: a process that knew neither would undo what operators did, or take the restored etcd for one that has just gone back.
+    pub fn is_urgent(&self, kept: Option<&NodeFile>) -> bool {
+        let Some((kept, before)) = kept.and_then(|kept| Some((kept, kept.map.as_ref()?))) else {
+            return true;
+        };
+        let own_state = |map: &ClusterMap| map.node(self.node).map(|own| own.state);
+        kept.junctions != self.junctions
+            || self
+                .map
+                .as_ref()
+                .is_some_and(|now| now.number() < before.number() || own_state(now) != own_state(before))
+    }
+
     /// `None`: there is none.
     ///
     /// Errors: `Config` for a file that is malformed, too long, or of another version; otherwise what the system says of it.

@@ -43,6 +43,25 @@ fn what_was_saved_is_loaded_and_is_nobody_elses() {
 }
 
 #[test]
+fn what_the_next_process_begins_with_is_written_at_once_and_other_news_of_the_map_later() {
+    let kept = file();
+    let with = |number: u64, own: NodeState, other: NodeState| {
+        let mut own_node = kept.map.as_ref().expect("it has one").nodes()[0].clone();
+        own_node.state = own;
+        let other_node = MapNode { id: NodeId(1), name: "n2".to_owned(), state: other, ..own_node.clone() };
+        let map = ClusterMap::new(number, vec![other_node, own_node]).expect("a map");
+        NodeFile { map: Some(map), ..kept.clone() }
+    };
+    let before = with(9, NodeState::Up, NodeState::Up);
+    assert!(!with(10, NodeState::Up, NodeState::Draining).is_urgent(Some(&before)), "another node drains");
+    assert!(with(10, NodeState::Draining, NodeState::Up).is_urgent(Some(&before)), "it drains itself");
+    assert!(with(8, NodeState::Up, NodeState::Up).is_urgent(Some(&before)), "etcd went back");
+    let renumbered = NodeFile { junctions: KnownJunctions::default(), ..before.clone() };
+    assert!(before.is_urgent(None) && renumbered.is_urgent(Some(&before)));
+    assert!(before.is_urgent(Some(&NodeFile { map: None, ..before.clone() })), "it has just joined");
+}
+
+#[test]
 fn rules_of_so_many_junctions_that_the_file_would_be_too_long_are_left_out_of_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let long = |at| (format!("/{at}{}", "x".repeat(4000)), 3);
