@@ -79,9 +79,8 @@ impl Herd {
     }
 
     fn end(self) {
-        for reader in self.readers {
-            assert_eq!(reader.told().wrong, Vec::<String>::new());
-        }
+        let wrong: Vec<String> = self.readers.into_iter().flat_map(|reader| reader.told().wrong).collect();
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 }
 

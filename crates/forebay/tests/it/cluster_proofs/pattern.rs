@@ -35,6 +35,32 @@ impl Pattern {
         true
     }
 
+    /// What is wrong with bytes that are not those of the file at `offset`: runs that differ, and whose bytes they are instead.
+    pub fn tell(&self, file: usize, offset: u64, bytes: &[u8]) -> String {
+        let expected = self.bytes(file, offset, bytes.len());
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for (at, _) in bytes.iter().zip(&expected[..]).enumerate().filter(|(_, (is, should))| is != should) {
+            match runs.last_mut() {
+                Some((_, end)) if at <= *end + 64 => *end = at + 1,
+                _ => runs.push((at, at + 1)),
+            }
+        }
+        let of = |(begin, end): &(usize, usize)| {
+            let run = &bytes[*begin..*end];
+            let whose = if run.iter().all(|byte| *byte == 0) {
+                "zeros".to_owned()
+            } else {
+                let probe = &run[..run.len().min(64)];
+                let found = self.0.windows(probe.len()).position(|place| place == probe);
+                let should = (file * STEP + ((offset + *begin as u64) % PERIOD as u64) as usize) % PERIOD;
+                format!("those at {found:?} of the period, where {should} should be")
+            };
+            format!("{begin}..{end}: {whose}")
+        };
+        let told: Vec<String> = runs.iter().take(9).map(of).collect();
+        format!("{} bytes, in {} runs wrong: {}", bytes.len(), runs.len(), told.join("; "))
+    }
+
     pub fn bytes(&self, file: usize, offset: u64, length: usize) -> Bytes {
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {

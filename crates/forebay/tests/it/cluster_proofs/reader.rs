@@ -85,7 +85,8 @@ impl Reader {
                         told.bytes += bytes.len() as u64;
                         course.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                         if !pattern.is(file.number, offset, bytes) {
-                            told.wrong.push(format!("{way:?} {} at {offset}: other bytes", file.path));
+                            let what = pattern.tell(file.number, offset, bytes);
+                            told.wrong.push(format!("{way:?} {} at {offset}: {what}", file.path));
                         }
                         !course.ends.load(Ordering::Relaxed)
                     });
