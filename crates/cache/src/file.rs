@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::ReadWriteFlags;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use types::range::bytes_of_blocks;
@@ -35,6 +36,8 @@ pub struct CachedFile {
     label: Label,
     /// The time of `OpenFiles::clock` at which it was opened.
     pub opened: u64,
+    /// In the memory of the kernel no folio has bytes of two blocks, so that a hole leaves what is being sent of other blocks as it is
+    /// ([`CachedFile::fill`]), unless the file was lent.
     data: File,
     map: File,
     state: Mutex<State>,
@@ -53,6 +56,8 @@ struct State {
     pins: Vec<Range<u64>>,
     /// Handed out as a whole (`whole.rs`) this many times: no block may leave.
     lent: usize,
+    /// It was handed out as a whole since this process was started.
+    was_lent: bool,
     /// Unlinked: what is filled now is not counted any more.
     doomed: bool,
     /// Where the next hole is punched, in blocks.
@@ -93,6 +98,10 @@ impl CachedFile {
                 let _ = std::fs::remove_file(&map_path);
             }
         })?;
+        // Without read-ahead the kernel reads into folios of one page.
+        if let Err(e) = rustix::fs::fadvise(&data, 0, None, Advice::Random) {
+            tracing::debug!("advise the kernel on {}: {e}", data_path.display());
+        }
         let mut header = [0; format::HEADER_BYTES as usize];
         let read = map.read_exact_at(&mut header, 0).is_ok();
         let label = if read { format::label_in(&header, key) } else { None };
@@ -130,10 +139,15 @@ impl CachedFile {
         Pin { file: self.clone(), blocks }
     }
 
-    /// As `pin`, if all the blocks are here and were checked, and nobody has written into the file since.
+    /// As `pin`, for blocks that the kernel is to send from its memory: all of them are here and were checked, and nobody has written
+    /// into the file since. Of a file that was lent there are none: when it is read by the kernel itself, folios may have bytes of many
+    /// blocks.
     pub fn pin_checked(self: &Arc<Self>, blocks: Range<u64>) -> Option<Pin> {
         let mut state = self.lock();
-        if !state.flights.is_empty() || !blocks.clone().all(|block| state.verified.is_set(block)) {
+        if state.was_lent
+            || !state.flights.is_empty()
+            || !blocks.clone().all(|block| state.verified.is_set(block))
+        {
             return None;
         }
         self.notice_strangers(&mut state);
@@ -210,8 +224,13 @@ impl CachedFile {
     }
 
     /// Write fetched blocks: the data first, then the map. Returns by how much that fills the disk.
+    ///
+    /// Each block by a call of its own: the kernel makes folios as large as what is written at once. Where a hole is punched into a part
+    /// of one, it puts zeros there, also in what a socket still holds of it.
     pub fn fill(&self, blocks: Range<u64>, bytes: &[u8]) -> std::io::Result<u64> {
-        self.data.write_all_at(bytes, blocks.start * BLOCK_SIZE)?;
+        for (block, chunk) in blocks.clone().zip(bytes.chunks(BLOCK_SIZE as usize)) {
+            self.data.write_all_at(chunk, block * BLOCK_SIZE)?;
+        }
         let mut entries = Vec::with_capacity(bytes.len() / BLOCK_SIZE as usize + 1);
         for (block, chunk) in blocks.clone().zip(bytes.chunks(BLOCK_SIZE as usize)) {
             entries.push(format::encode_entry(format::checksum(&self.key, &self.label, block, chunk)));
@@ -497,7 +516,22 @@ impl CachedFile {
         let mut state = self.lock();
         let whole = state.verified.first_missing(total).is_none() && !state.doomed;
         state.lent += usize::from(whole);
+        state.was_lent |= whole;
         whole
+    }
+
+    pub fn was_lent(&self) -> bool {
+        self.lock().was_lent
+    }
+
+    /// It was lent before it was opened this time.
+    pub fn note_lent(&self) {
+        self.lock().was_lent = true;
+    }
+
+    /// As a file of its own, which the kernel reads ahead.
+    pub fn reopened(&self) -> std::io::Result<File> {
+        File::open(format!("/proc/self/fd/{}", self.data.as_raw_fd()))
     }
 
     pub fn is_lent(&self) -> bool {
@@ -508,7 +542,7 @@ impl CachedFile {
         self.lock().lent -= 1;
     }
 
-    /// For users of the whole file.
+    /// Of which extents are sent.
     pub fn data(&self) -> &File {
         &self.data
     }

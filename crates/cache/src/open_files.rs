@@ -1,6 +1,6 @@
 //! Which cached files are open: each version once, so that it has one state; not more than a number at a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -16,6 +16,8 @@ use crate::format;
 
 /// Locks on the pairs of files on disk, more than threads wait for the disk at a time. Two versions share one seldom.
 const PAIR_LOCKS: usize = 1024;
+/// Closed files that are known to have been lent.
+const LENT_MAX: usize = 1 << 18;
 
 /// The cached files that are open; the ones not used for longest are closed when there are too many.
 ///
@@ -27,7 +29,29 @@ pub struct OpenFiles {
     max: usize,
     clock: AtomicU64,
     open: Mutex<OpenMap>,
+    lent: Mutex<LentFiles>,
     pairs: Box<[Mutex<()>]>,
+}
+
+/// Files that were lent, and are closed: see `CachedFile::pin_checked`.
+#[derive(Default)]
+struct LentFiles {
+    ids: HashSet<(FileId, Version)>,
+    /// There were more than are remembered: each may be one.
+    all: bool,
+}
+
+impl LentFiles {
+    fn note(&mut self, id: (FileId, Version)) {
+        self.all |= self.ids.len() >= LENT_MAX && !self.ids.contains(&id);
+        if !self.all {
+            self.ids.insert(id);
+        }
+    }
+
+    fn has(&self, id: (FileId, Version)) -> bool {
+        self.all || self.ids.contains(&id)
+    }
 }
 
 /// With the time of the last use, by `OpenFiles::clock`.
@@ -36,7 +60,8 @@ type OpenMap = HashMap<(FileId, Version), (Arc<CachedFile>, u64)>;
 impl OpenFiles {
     pub fn new(dir: PathBuf, max: usize) -> OpenFiles {
         let pairs = (0..PAIR_LOCKS).map(|_| Mutex::default()).collect();
-        OpenFiles { dir, max, clock: AtomicU64::new(0), open: Mutex::default(), pairs }
+        let (open, lent) = Default::default();
+        OpenFiles { dir, max, clock: AtomicU64::new(0), open, lent, pairs }
     }
 
     fn map(&self) -> MutexGuard<'_, OpenMap> {
@@ -75,7 +100,7 @@ impl OpenFiles {
             drop(self.unlink_pair(id));
         }
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        let file = Arc::new(CachedFile::open(&self.dir, key, now, create)?);
+        let file = Arc::new(self.open_pair(key, now, create)?);
         let _closed = {
             let mut open = self.map();
             let closed = if open.len() >= self.max { self.take_oldest(&mut open) } else { Vec::new() };
@@ -83,6 +108,18 @@ impl OpenFiles {
             closed
         };
         Ok(file)
+    }
+
+    fn open_pair(&self, key: &CacheKey, now: u64, create: bool) -> std::io::Result<CachedFile> {
+        let file = CachedFile::open(&self.dir, key, now, create)?;
+        if self.lent().has((key.file, key.version)) {
+            file.note_lent();
+        }
+        Ok(file)
+    }
+
+    fn lent(&self) -> MutexGuard<'_, LentFiles> {
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file if it is open.
@@ -103,7 +140,12 @@ impl OpenFiles {
             .collect();
         idle.sort_unstable_by_key(|(used, _)| *used);
         let oldest = idle.into_iter().take(self.max / 4 + 1);
-        oldest.filter_map(|(_, id)| open.remove(&id)).map(|(file, _)| file).collect()
+        let closed: Vec<_> = oldest.filter_map(|(_, id)| open.remove(&id)).map(|(file, _)| file).collect();
+        let was_lent =
+            closed.iter().filter(|file| file.was_lent()).map(|file| (file.key.file, file.key.version));
+        let mut lent = self.lent();
+        was_lent.for_each(|id| lent.note(id));
+        closed
     }
 
     /// Take the files of a version off the disk and, before anybody can open them anew, do `then`. Those who have
@@ -122,6 +164,7 @@ impl OpenFiles {
     /// The caller has the lock of the pair. Returns the file if it was open.
     fn unlink_pair(&self, id: (FileId, Version)) -> Option<Arc<CachedFile>> {
         let was_open = self.map().remove(&id).map(|(file, _)| file);
+        self.lent().ids.remove(&id);
         if let Some(file) = &was_open {
             file.doom();
         }
@@ -161,7 +204,7 @@ impl OpenFiles {
         };
         let file = match was_open {
             Some(file) => file,
-            None => CachedFile::open(&self.dir, old, now, false)?,
+            None => self.open_pair(old, now, false)?,
         };
         // Only the headers tell whose the files are: whatever lies between these steps is begun anew.
         let file = file.relabel(new, stale, now)?;

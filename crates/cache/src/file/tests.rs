@@ -45,6 +45,56 @@ fn pinned_blocks_are_not_punched() {
     assert!(!file.is_busy());
 }
 
+/// Linux has folios of many pages for a file that is written or read in large pieces (ext4 since 6.16, XFS since 5.18), and puts
+/// zeros where a hole is punched into a part of one, also in what a socket still holds of it: a client got zeros.
+#[test]
+fn what_a_socket_holds_outlasts_the_holes_that_are_punched() {
+    use std::io::Read;
+    let (_dir, file) = filled();
+    // Once as it was written, and once as it was read again.
+    for punched in [1..2, 5..6] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reader = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (sender, _) = listener.accept().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        let extent =
+            crate::Extent::of(&file, ByteRange::new(0, 16 * BLOCK_SIZE)).expect("filled and in memory");
+        let mut sent = 0;
+        while sent < extent.length()
+            && rustix::fs::sendfile(&sender, &extent, Some(&mut sent), 16 * BLOCK_SIZE as usize).is_ok()
+        {
+        }
+        drop(extent);
+        assert!(sent >= punched.end * BLOCK_SIZE, "{sent} bytes are in the socket");
+        file.punch_only(std::slice::from_ref(&punched), drop).unwrap();
+        drop(sender);
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).unwrap();
+        assert!(
+            got == vec![0x5a; sent as usize],
+            "{} bytes are wrong",
+            got.iter().filter(|byte| **byte != 0x5a).count()
+        );
+        file.fill(punched, &vec![0x5a; BLOCK_SIZE as usize]).unwrap();
+        file.data.sync_data().unwrap();
+        rustix::fs::fadvise(&file.data, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        assert!(matches!(
+            file.read(ByteRange::new(0, 16 * BLOCK_SIZE), false).unwrap(),
+            Some(ReadBack::Bytes(_))
+        ));
+    }
+}
+
+#[test]
+fn a_file_that_the_kernel_has_read_by_itself_is_not_sent_from_its_memory() {
+    let (_dir, file) = filled();
+    let extent = || crate::Extent::of(&file, ByteRange::new(0, BLOCK_SIZE));
+    assert!(extent().is_some());
+    assert!(file.lend());
+    file.take_back();
+    assert!(extent().is_none());
+}
+
 #[test]
 fn holes_are_punched_round_and_round_and_give_room_back() {
     use std::os::unix::fs::MetadataExt;
