@@ -245,13 +245,13 @@ impl Ranks {
         let outcome = self.member.guard(Box::pin(work)).await??;
         drop(live);
         let mut parts = gather(&self.member, &outcome).await?.into_iter();
-        let Some(mut outcome) = parts.next() else { return Ok(None) };
-        for part in parts {
-            outcome.merge(part)?;
-        }
         let mut skews = Vec::new();
         for barrier in gate.barriers.into_inner().unwrap_or_else(PoisonError::into_inner) {
             skews.push(self.member.skew(&barrier).await?);
+        }
+        let Some(mut outcome) = parts.next() else { return Ok(None) };
+        for part in parts {
+            outcome.merge(part)?;
         }
         Ok(Some(Loaded { outcome, skews }))
     }
