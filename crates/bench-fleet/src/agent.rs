@@ -3,7 +3,6 @@
 //! It keeps the clock, passes the member's steps on, and knows first when the run has ended. How it ended is one
 //! reason in words, which every call of the member then returns.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,9 +10,9 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::clock::{Exchange, FleetClock, nanoseconds};
+use crate::clock::{Exchange, FleetClock};
 use crate::options::FleetOptions;
-use crate::protocol::{Collective, Message, RankPlace, Skew};
+use crate::protocol::{Collective, Message, RankPlace};
 use crate::terminate::told_to_end;
 use crate::wire::{Arrival, QUEUE};
 
@@ -21,8 +20,6 @@ use crate::wire::{Arrival, QUEUE};
 const FIRST_EXCHANGES: u32 = 8;
 /// Exchanges before each barrier: its start is as exact as the clock is then.
 const BARRIER_EXCHANGES: u32 = 4;
-/// Barriers whose skew is remembered.
-const SKEWS: usize = 1024;
 /// A launcher that lost a rank tells the others to end at once; a moment later the coordinator says why.
 const REASON_WAIT: Duration = Duration::from_millis(500);
 /// A launcher may kill all ranks as soon as one has ended, so the others give rank 0 the time to say why.
@@ -60,16 +57,14 @@ impl std::error::Error for RunEnded {}
 pub enum MemberRequest {
     /// Take a step together with all ranks.
     Enter { step: Collective, payload: Bytes, answer: oneshot::Sender<StepOutcome> },
-    /// Tell the coordinator when the member went on after a barrier.
-    Woke { round: u64, at: Instant },
     /// End the run.
     Abort { reason: String },
 }
 
-/// The outcome of a step.
-pub enum StepOutcome {
-    Go { round: u64, start: Instant },
-    Done { payload: Bytes, parts: Vec<Bytes> },
+/// The outcome of a step: when to go on, and what it brought this rank.
+pub struct StepOutcome {
+    pub start: Instant,
+    pub parts: Vec<Bytes>,
 }
 
 /// The agent's ends of the channels between it and the member.
@@ -77,8 +72,6 @@ pub struct Ends {
     pub requests: mpsc::Receiver<MemberRequest>,
     /// Why the run has ended early, once it has.
     pub ending: watch::Sender<Option<RunEnded>>,
-    /// Of the last barriers, in their order.
-    pub skews: watch::Sender<VecDeque<Skew>>,
     /// Until all ranks have come.
     pub joined: Option<oneshot::Sender<Vec<RankPlace>>>,
 }
@@ -161,7 +154,6 @@ impl Agent {
                     return Err("it was told to end (SIGTERM) by the launcher or the batch system".into());
                 }
                 request = self.ends.requests.recv() => match request {
-                    Some(MemberRequest::Abort { reason }) => return Err(reason),
                     Some(request) => self.on_request(request)?,
                     None => return Err("it left the run before the end".into()),
                 },
@@ -213,15 +205,11 @@ impl Agent {
                     let _ = joined.send(places);
                 }
             }
-            Message::Go { round, at } => {
-                let start = self.clock().instant_of(at, Instant::now());
-                self.step_is_over(round, StepOutcome::Go { round, start })?;
-            }
-            Message::Done { round, payload, parts } => {
+            Message::Done { round, start, parts } => {
                 self.finished = matches!(self.step, Some((Collective::Finish, _)));
-                self.step_is_over(round, StepOutcome::Done { payload, parts })?;
+                let start = self.clock().instant_of(start, Instant::now());
+                self.step_is_over(round, StepOutcome { start, parts })?;
             }
-            Message::Skew(skew) => self.keep_skew(skew),
             Message::Ended { reason } => {
                 (self.told, self.said) = (true, true);
                 return Err(reason);
@@ -243,15 +231,6 @@ impl Agent {
         }
     }
 
-    fn keep_skew(&mut self, skew: Skew) {
-        self.ends.skews.send_modify(|skews| {
-            if skews.len() == SKEWS {
-                skews.pop_front();
-            }
-            skews.push_back(skew);
-        });
-    }
-
     fn on_request(&mut self, request: MemberRequest) -> Result<(), String> {
         match request {
             MemberRequest::Enter { step, payload, answer } => {
@@ -265,12 +244,7 @@ impl Agent {
                 let round_trip = self.clock().round_trip();
                 self.say(Message::Enter { round: self.round, step, round_trip, payload })
             }
-            MemberRequest::Woke { round, at } => {
-                let stamp = self.clock().stamp(at);
-                let (at, error) = (nanoseconds(stamp.at), nanoseconds(stamp.error_bound));
-                self.say(Message::Woke { round, at, error })
-            }
-            MemberRequest::Abort { .. } => Ok(()),
+            MemberRequest::Abort { reason } => Err(reason),
         }
     }
 

@@ -8,18 +8,48 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 /// Quartz is specified within 50 parts in a million; two of them may run apart at twice that.
 const DRIFT: u64 = 10_000; // one part in this many
 /// Exchanges remembered: half a minute of heartbeats, or a few barriers.
 const EXCHANGES: usize = 32;
 
 /// An instant in the fleet's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetInstant {
     /// Since the coordinator's clock began.
     pub at: Duration,
     /// The true time lies within this, both ways.
     pub error_bound: Duration,
+}
+
+/// The distance in time at which the ranks really left a barrier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skew {
+    pub name: String,
+    /// From the first rank to the last.
+    pub spread: Duration,
+    /// The clocks may make the spread wrong by this much, both ways.
+    pub error_bound: Duration,
+    /// The one that left last.
+    pub last_rank: u32,
+}
+
+impl Skew {
+    /// From when each rank left, in their order.
+    pub fn of(name: &str, woke: &[FleetInstant]) -> Skew {
+        let first = woke.iter().map(|woke| woke.at).min().unwrap_or_default();
+        let (last_rank, last) = (0..)
+            .zip(woke)
+            .max_by_key(|(_, woke)| woke.at)
+            .map_or((0, first), |(rank, woke)| (rank, woke.at));
+        // The first and the last may both be wrong, each by its own bound; the two worst are the bound of all pairs.
+        let mut errors: Vec<Duration> = woke.iter().map(|woke| woke.error_bound).collect();
+        errors.sort_unstable_by(|a, b| b.cmp(a));
+        let error_bound = errors.iter().take(2).sum();
+        Skew { name: name.to_owned(), spread: last - first, error_bound, last_rank }
+    }
 }
 
 /// Times of one question and its answer, all in one unit: `sent` and `arrived` of the asker's clock, `received` and `answered`
@@ -178,5 +208,17 @@ mod tests {
         assert_eq!(clock.stamp(epoch).error_bound, Duration::from_nanos(u64::MAX));
         clock.learn(Exchange { sent: 0, received: u64::MAX, answered: u64::MAX, arrived: u64::MAX });
         let _ = (clock.stamp(epoch), clock.instant_of(u64::MAX, epoch), clock.instant_of(0, epoch));
+    }
+
+    #[test]
+    fn the_skew_is_from_the_first_to_the_last_with_the_two_worst_errors() {
+        let woke = [(1_000_000, 0), (1_000_300, 7), (1_000_100, 5)].map(|(at, error)| FleetInstant {
+            at: Duration::from_nanos(at),
+            error_bound: Duration::from_nanos(error),
+        });
+        let skew = Skew::of("go", &woke);
+        assert_eq!((skew.spread, skew.error_bound), (Duration::from_nanos(300), Duration::from_nanos(12)));
+        assert_eq!((skew.last_rank, skew.name.as_str()), (1, "go"));
+        assert_eq!(Skew::of("alone", &woke[..1]).spread, Duration::ZERO);
     }
 }

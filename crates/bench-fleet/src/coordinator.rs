@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::admission::Applicant;
@@ -49,8 +48,6 @@ struct Participant {
     place: RankPlace,
     outbox: mpsc::Sender<Message>,
     heard: Instant,
-    /// None for rank 0.
-    writer: Option<JoinHandle<()>>,
 }
 
 pub struct FleetCoordinator {
@@ -64,6 +61,8 @@ pub struct FleetCoordinator {
     sender: mpsc::Sender<Event>,
     /// The ranks that are here.
     peers: BTreeMap<u32, Participant>,
+    /// Each ends when it has written what is in an outbox, and that is gone.
+    writers: JoinSet<()>,
     rounds: CollectiveRounds,
     /// All ranks have come.
     complete: bool,
@@ -82,7 +81,7 @@ impl FleetCoordinator {
         (place, rank_0): (RankPlace, mpsc::Sender<Message>),
         on_complete: Box<dyn FnOnce() + Send>,
     ) -> FleetCoordinator {
-        let own = Participant { place, outbox: rank_0, heard: Instant::now(), writer: None };
+        let own = Participant { place, outbox: rank_0, heard: Instant::now() };
         FleetCoordinator {
             size,
             started,
@@ -91,6 +90,7 @@ impl FleetCoordinator {
             events,
             sender,
             peers: BTreeMap::from([(0, own)]),
+            writers: JoinSet::new(),
             rounds: CollectiveRounds::new(size),
             complete: false,
             finished: false,
@@ -100,30 +100,19 @@ impl FleetCoordinator {
 
     /// Until the run is over, one way or the other, and all ranks know.
     pub async fn run(mut self) {
-        let ended = self.hold_together().await;
-        if let Err(reason) = &ended {
-            let reason: String = reason.chars().take(REASON_MAX).collect();
+        let ended = self.hold_together().await.map_err(|reason| {
             tracing::debug!(reason, "the run has ended early");
-            for (_, peer) in self.peers.range(1..) {
-                let _ = peer.outbox.try_send(Message::Ended { reason: reason.clone() });
+            Message::Ended { reason: reason.chars().take(REASON_MAX).collect() }
+        });
+        for peer in self.peers.split_off(&1).into_values() {
+            if let Err(last_words) = &ended {
+                let _ = peer.outbox.try_send(last_words.clone());
             }
-            self.say_farewell().await;
-            self.tell(0, Message::Ended { reason }).ok();
-        } else {
-            self.say_farewell().await;
         }
-    }
-
-    /// Give what is under way to the other ranks the time to get there.
-    async fn say_farewell(&mut self) {
-        // Without its outbox a writer ends when it has written all.
-        let writers: Vec<_> = self.peers.split_off(&1).into_values().filter_map(|peer| peer.writer).collect();
-        let all = async {
-            for writer in writers {
-                let _ = writer.await;
-            }
-        };
-        let _ = timeout(FAREWELL, all).await;
+        let _ = timeout(FAREWELL, std::mem::take(&mut self.writers).join_all()).await;
+        if let Err(last_words) = ended {
+            let _ = self.tell(0, last_words);
+        }
     }
 
     async fn hold_together(&mut self) -> Result<(), String> {
@@ -221,18 +210,16 @@ impl FleetCoordinator {
         connection.reader.trust(self.options.payload_bytes_max);
         tokio::spawn(connection.reader.run(events, move |arrival| Event::Arrived(rank, arrival)));
         let (outbox, messages) = mpsc::channel(QUEUE);
-        let writer = tokio::spawn(write_all(connection.writer, messages, self.options.silence_max));
-        let peer = Participant { place, outbox, heard: Instant::now(), writer: Some(writer) };
-        self.peers.insert(rank, peer);
+        self.writers.spawn(write_all(connection.writer, messages, self.options.silence_max));
+        self.peers.insert(rank, Participant { place, outbox, heard: Instant::now() });
         self.tell(rank, welcome)?;
         self.look_whether_complete()
     }
 
-    fn refuse(&self, candidate: Applicant, reason: &str) {
-        let message = candidate.refusal(reason);
+    fn refuse(&mut self, candidate: Applicant, reason: &str) {
         let (outbox, messages) = mpsc::channel(1);
-        let _ = outbox.try_send(message);
-        tokio::spawn(write_all(candidate.connection.writer, messages, FAREWELL));
+        let _ = outbox.try_send(candidate.refusal(reason));
+        self.writers.spawn(write_all(candidate.connection.writer, messages, FAREWELL));
     }
 
     fn look_whether_complete(&mut self) -> Result<(), String> {
@@ -265,41 +252,32 @@ impl FleetCoordinator {
                     Err(wrong) => Err(format!("{} is out of step: {wrong}", self.describe(rank))),
                 }
             }
-            Message::Woke { round, at, error } => match self.rounds.woke(rank, round, at, error) {
-                Some(skew) => self.tell_all(&Message::Skew(skew)),
-                None => Ok(()),
-            },
             Message::Abort { reason } => Err(format!("{} ended the run: {reason}", self.describe(rank))),
             other => Err(format!("{} said what only a coordinator says: {other:?}", self.describe(rank))),
         }
     }
 
     /// All have entered a step.
-    fn go_on(&mut self, complete: Complete) -> Result<(), String> {
-        let round = complete.round;
-        let mut payloads = complete.payloads.into_iter();
-        let done = |payload, parts| Message::Done { round, payload, parts };
-        match complete.step {
+    fn go_on(&mut self, Complete { round, step, mut payloads, round_trip }: Complete) -> Result<(), String> {
+        let start = match step {
             Collective::Barrier { .. } => {
                 // Half a round trip to the farthest rank; the rest is for one that is slower than it was at its best.
-                let travel = Duration::from_nanos(complete.round_trip).saturating_mul(2);
+                let travel = Duration::from_nanos(round_trip).saturating_mul(2);
                 let ranks = GO_LEAD_PER_RANK.saturating_mul(self.size);
                 let lead = GO_LEAD.saturating_add(ranks).saturating_add(travel).min(GO_LEAD_MAX);
-                let at = self.clock.local(Instant::now()).saturating_add(nanoseconds(lead));
-                self.tell_all(&Message::Go { round, at })
+                self.clock.local(Instant::now()).saturating_add(nanoseconds(lead))
             }
-            Collective::Gather => {
-                for rank in 1..self.size {
-                    self.tell(rank, done(Bytes::new(), Vec::new()))?;
-                }
-                self.tell(0, done(Bytes::new(), payloads.collect()))
-            }
-            Collective::Broadcast => self.tell_all(&done(payloads.next().unwrap_or_default(), Vec::new())),
-            Collective::Finish => {
-                self.finished = true;
-                self.tell_all(&done(Bytes::new(), Vec::new()))
-            }
+            _ => 0,
+        };
+        self.finished = step == Collective::Finish;
+        if step == Collective::Gather {
+            (1..self.size)
+                .try_for_each(|rank| self.tell(rank, Message::Done { round, start, parts: Vec::new() }))?;
+            return self.tell(0, Message::Done { round, start, parts: payloads });
         }
+        // Of a broadcast rank 0's; nothing is given to other steps.
+        payloads.truncate(1);
+        self.tell_all(&Message::Done { round, start, parts: payloads })
     }
 
     fn tell_all(&self, message: &Message) -> Result<(), String> {
