@@ -6,9 +6,7 @@
 //! bounded by workers x block size; nothing is kept per operation.
 
 mod control;
-mod gate;
 mod recorder;
-mod timer;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -17,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use relay::RelayClock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -31,11 +30,8 @@ use crate::safety::RunDir;
 use crate::shape::{ClientSet, Layout, LoadOperation, LoadWork, TouchUnit, below};
 use crate::target::{Client, Forgot, components};
 
-pub use control::{Control, Progress};
-pub use gate::{LocalGate, PhaseGate};
+pub use control::{Control, LocalGate, PhaseGate, Progress};
 use recorder::Recorder;
-use timer::Timer;
-use worker::LoadWorker;
 
 /// A cancelled run waits this long for calls under way.
 const CANCEL_GRACE: Duration = Duration::from_secs(1);
@@ -206,6 +202,9 @@ struct GroupRun {
     deadline: Instant,
     /// Why it is to end before its work is done. The first reason stands.
     stop: OnceLock<Stop>,
+    /// Wakes whoever waits for a scheduled start to some ten microseconds: the runtime's own timer rounds up to the next
+    /// millisecond, which would be the largest part of a fast target's response time.
+    clock: Option<Arc<RelayClock>>,
     /// Moved by this process in all phases.
     bytes: Arc<AtomicU64>,
     errors: AtomicU64,
@@ -220,7 +219,7 @@ struct PhaseRun {
     root: String,
     recorder: Recorder,
     /// Of an open loop.
-    schedule: Option<(ArrivalSchedule, Timer)>,
+    schedule: Option<ArrivalSchedule>,
     /// Where all workers of the process meet at the end of each epoch, if several write files that need a commit: one of them
     /// commits then, so that the time of the commits is in the measurement, as often as there are files.
     rounds: Option<Barrier>,
@@ -316,7 +315,14 @@ async fn run_group(
     };
     let (cpu_before, calls_before) = (process::cpu_seconds(), calls(clients));
     let threads_before = Threads::of_us();
+    let clock =
+        RelayClock::new().inspect_err(|e| tracing::warn!("an open loop starts up to 1 ms late: {e}")).ok();
+    let mut driver = JoinSet::new();
+    if let Some(clock) = clock.clone() {
+        driver.spawn(async move { clock.run().await });
+    }
     let run = Arc::new(GroupRun {
+        clock,
         deadline: start + Duration::from_secs_f64(job.limits.seconds),
         job: Arc::clone(job),
         control: Arc::clone(control),
@@ -329,7 +335,7 @@ async fn run_group(
     let mut workers = JoinSet::new();
     for (here, client) in clients.iter().enumerate() {
         for worker in 0..job.fleet.workers {
-            workers.spawn(LoadWorker::new(&run, client, here, worker).run());
+            workers.spawn(worker::work(Arc::clone(&run), Arc::clone(client), here, worker));
         }
     }
     let stopped = wait(&run, &mut workers).await?;
@@ -395,7 +401,7 @@ impl PhaseRun {
             LoadPace::Open { per_second, arrivals } => {
                 let share = clients_here as f64 / f64::from(job.fleet.clients.max(1));
                 let seed = phase.work.seed ^ u64::from(job.fleet.first_client);
-                Some((ArrivalSchedule::new(per_second * share, arrivals, seed), Timer::start(workers)))
+                Some(ArrivalSchedule::new(per_second * share, arrivals, seed))
             }
         };
         PhaseRun {

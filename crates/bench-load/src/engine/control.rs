@@ -1,9 +1,31 @@
-//! A run seen from outside: how far it is, and the way to end it.
+//! A run seen from outside: where processes meet before a phase, how far it is, and the way to end it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
+use async_trait::async_trait;
 use tokio::sync::watch;
+use tokio::time::Instant;
+use types::Result;
+
+/// Where workers of all processes meet before a phase. Implemented here for one process, and over a fleet of them by
+/// whoever runs one.
+#[async_trait]
+pub trait PhaseGate: Send + Sync {
+    /// Returns when all processes may begin the phase, with the moment, on this process's clock, that all of
+    /// them count from. It may lie a little in the past. Fails if the others will not come.
+    async fn wait(&self, phase: &str) -> Result<Instant>;
+}
+
+/// One process meets itself.
+pub struct LocalGate;
+
+#[async_trait]
+impl PhaseGate for LocalGate {
+    async fn wait(&self, _phase: &str) -> Result<Instant> {
+        Ok(Instant::now())
+    }
+}
 
 pub struct Control {
     cancel: watch::Sender<bool>,
@@ -13,28 +35,10 @@ pub struct Control {
 /// Sums over all phases so far, of this process. Read them whenever you like.
 #[derive(Debug, Default)]
 pub struct Progress {
-    pub(super) bytes_read: AtomicU64,
-    pub(super) bytes_written: AtomicU64,
-    pub(super) units: AtomicU64,
-    pub(super) errors: AtomicU64,
-}
-
-impl Progress {
-    pub fn bytes_read(&self) -> u64 {
-        self.bytes_read.load(Ordering::Relaxed)
-    }
-
-    pub fn bytes_written(&self) -> u64 {
-        self.bytes_written.load(Ordering::Relaxed)
-    }
-
-    pub fn units(&self) -> u64 {
-        self.units.load(Ordering::Relaxed)
-    }
-
-    pub fn errors(&self) -> u64 {
-        self.errors.load(Ordering::Relaxed)
-    }
+    /// In both directions.
+    pub bytes: AtomicU64,
+    pub units: AtomicU64,
+    pub errors: AtomicU64,
 }
 
 impl Control {

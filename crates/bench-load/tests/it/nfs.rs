@@ -1,5 +1,6 @@
 //! The NFS target against a server in this process: what it costs, how it fails, how many there can be.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bench_load::data::Fault;
@@ -113,7 +114,7 @@ async fn a_server_that_dies_in_the_middle_is_an_error_not_a_hang() {
     let four = clients(&served.target(""), 0, 4).await.expect("connected");
     let control = Control::new();
     let kill = async {
-        while control.progress.units() < 50 {
+        while control.progress.units.load(Ordering::Relaxed) < 50 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         served.kill();
