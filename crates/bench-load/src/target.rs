@@ -13,15 +13,15 @@ pub mod spread;
 
 mod nfs;
 mod server;
-mod transfer;
 mod url;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
@@ -32,6 +32,20 @@ const CONNECTING_MAX: usize = 32;
 
 /// Calls that went to the far side, by the protocol's name for them.
 pub type Calls = BTreeMap<&'static str, u64>;
+
+/// Counts the calls of a client.
+#[derive(Default)]
+pub(crate) struct CallCounter(Mutex<Calls>);
+
+impl CallCounter {
+    pub fn count(&self, call: &'static str) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
+    }
+
+    pub fn all(&self) -> Calls {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 /// What a target can do, as far as it is known before trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,24 +198,15 @@ pub async fn clients(target: &Arc<dyn Target>, first: u32, count: u32) -> Result
 /// Descriptors that the rest of the process may want.
 const DESCRIPTORS_SPARE: u64 = 100;
 
-/// The usual limit of 1024 open files is soon reached; what the system allows is taken. Returns the limit, `None`
-/// for no limit.
-fn raise_file_limit() -> Option<u64> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-        if let Err(error) = raised {
-            tracing::debug!(%error, "the limit of open files stays as it is");
-        }
-    }
-    getrlimit(Resource::Nofile).current
-}
-
 /// Whether so many clients can have `each` connections; `Config` with what to do otherwise.
 pub(crate) fn room_for_connections(clients: u32, each: u64) -> Result<()> {
     let wanted = u64::from(clients).saturating_mul(each).saturating_add(DESCRIPTORS_SPARE);
-    match raise_file_limit() {
+    // The usual limit of 1024 is soon reached; what the system allows is taken.
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
+    match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < wanted => {
             let reason = format!(
                 "{clients} clients may take {wanted} open files, {limit} are allowed; raise ulimit -n"

@@ -7,7 +7,6 @@
 //! a time, and COMMIT ends them when the file is closed.
 
 mod file;
-mod shared;
 mod write;
 
 use std::collections::HashMap;
@@ -18,8 +17,11 @@ use origin::{Change, Changed, DirCursor, Object, Origin, Reference};
 use tokio::sync::OnceCell;
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
-use super::transfer::Transfer;
-use super::{Calls, Client, EntryKind, EntryStatus, Forgot, TargetEntry, TargetFile, components, split_last};
+use super::server::Transfer;
+use super::{
+    CallCounter, Calls, Client, EntryKind, EntryStatus, Forgot, TargetEntry, TargetFile, components,
+    split_last,
+};
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about
 /// 10 MB, and 500 clients must fit into one process.
@@ -43,7 +45,7 @@ impl NfsClient {
             sized,
             root: root.reference,
             names: Mutex::default(),
-            calls: Mutex::default(),
+            calls: CallCounter::default(),
         })))
     }
 }
@@ -56,14 +58,10 @@ struct NfsClientState {
     root: Reference,
     /// What the paths looked up so far led to. Of several who want to know the same one asks, as in a kernel.
     names: Mutex<HashMap<String, Arc<OnceCell<Reference>>>>,
-    calls: Mutex<Calls>,
+    calls: CallCounter,
 }
 
 impl NfsClientState {
-    fn count(&self, call: &'static str) {
-        *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
-    }
-
     fn names(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Reference>>>> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,17 +84,17 @@ impl NfsClientState {
     }
 
     async fn lookup(&self, dir: &Reference, name: &str) -> Result<Object> {
-        self.count("lookup");
+        self.calls.count("lookup");
         self.origin.lookup(dir, &Name::new(name.as_bytes().to_vec())?).await
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
-        self.count("getattr");
+        self.calls.count("getattr");
         self.origin.getattr(reference).await
     }
 
     async fn change(&self, change: Change) -> Result<Changed> {
-        self.count(change.kind());
+        self.calls.count(change.kind());
         self.origin.change(&change).await
     }
 
@@ -188,7 +186,7 @@ impl Client for NfsClient {
         let mut entries = Vec::new();
         let mut cursor = DirCursor::default();
         loop {
-            self.0.count("readdir");
+            self.0.calls.count("readdir");
             let page = self.0.origin.readdir(&dir, cursor).await.map_err(|e| named(e, path))?;
             entries.extend(page.entries.into_iter().map(|entry| TargetEntry {
                 name: String::from_utf8_lossy(entry.name.as_bytes()).into_owned(),
@@ -207,7 +205,7 @@ impl Client for NfsClient {
     }
 
     fn calls(&self) -> Calls {
-        self.0.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.calls.all()
     }
 
     async fn mkdir(&self, path: &str) -> Result<()> {
@@ -231,7 +229,7 @@ impl Client for NfsClient {
         let found = match self.0.known(path) {
             Some(reference) => self.0.getattr(&reference).await,
             None => {
-                self.0.count("lookup");
+                self.0.calls.count("lookup");
                 self.0.origin.lookup(&dir, &name).await
             }
         };

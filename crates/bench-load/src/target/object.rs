@@ -5,25 +5,23 @@
 //! is a GET of the range that is asked for; names and sizes come from listings, so opening costs nothing once a
 //! directory was listed. Nothing is tried again: a request that fails is a failed call.
 
-mod count;
 mod file;
 mod names;
 mod parts;
 mod upload;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use origin_object::{Config, Metadata, ObjectStore, Precondition, open_store};
+use origin_object::{Config, ObjectStore, open_store};
 use types::{Error, ErrorKind, Result};
 
 use super::{
-    Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
-    TargetSpace, components, parse_size, room_for_connections, split_last, without_options,
+    CallCounter, Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry,
+    TargetFile, TargetSpace, components, parse_size, room_for_connections, split_last, without_options,
 };
-use count::Counted;
 use file::{BucketReader, BucketWriter};
 use names::NameCache;
 use upload::Upload;
@@ -92,12 +90,25 @@ impl Target for ObjectTarget {
         let prefix = &self.config.prefix;
         let base = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Arc::new(ObjectClient(Arc::new(BucketClientState {
-            by: Counted::new(store),
+            by: Counted { store, calls: CallCounter::default() },
             base,
             part_bytes: self.part_bytes,
             names: NameCache::default(),
             shared: Arc::clone(&self.shared),
         }))))
+    }
+}
+
+/// A store whose calls are counted, by kind.
+struct Counted {
+    store: Arc<dyn ObjectStore>,
+    calls: CallCounter,
+}
+
+impl Counted {
+    async fn call<T>(&self, kind: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.calls.count(kind);
+        call.await
     }
 }
 
@@ -178,20 +189,9 @@ impl BucketClientState {
         }
     }
 
-    /// An object that nothing was written to is there afterwards, as it was or empty; false says so.
-    async fn complete(&self, path: &str, upload: &Upload) -> Result<bool> {
-        if upload.finish(&self.by).await? {
-            return Ok(true);
-        }
-        let (key, none) = (self.key(path)?, Metadata::new());
-        let empty = self.store().put(&key, Bytes::new(), &none, Precondition::Absent);
-        match self.by.call("PUT", empty).await {
-            Err(e) if e.kind() != ErrorKind::VersionChanged => Err(e),
-            _ => {
-                upload.end();
-                Ok(false)
-            }
-        }
+    fn writer(self: &Arc<Self>, path: &str, upload: Arc<Upload>, shared: bool) -> Arc<dyn TargetFile> {
+        let (client, path) = (Arc::clone(self), path.to_owned());
+        Arc::new(BucketWriter { client, path, upload, shared, end: AtomicU64::new(0) })
     }
 
     fn upload(&self, key: String, size: Option<u64>) -> Arc<Upload> {
@@ -217,15 +217,12 @@ impl Client for ObjectClient {
     }
 
     async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        let upload = self.0.upload(self.0.key(path)?, None);
-        Ok(Arc::new(BucketWriter::alone(Arc::clone(&self.0), path, upload)))
+        Ok(self.0.writer(path, self.0.upload(self.0.key(path)?, None), false))
     }
 
     async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        match self.0.size_of(path).await? {
-            Some(size) => Ok(Arc::new(BucketReader::new(Arc::clone(&self.0), self.0.key(path)?, size))),
-            None => Err(not_found("open", path)),
-        }
+        let size = self.0.size_of(path).await?.ok_or_else(|| not_found("open", path))?;
+        Ok(Arc::new(BucketReader { client: Arc::clone(&self.0), key: self.0.key(path)?, size }))
     }
 
     async fn stat(&self, path: &str) -> Result<EntryStatus> {
@@ -269,7 +266,7 @@ impl Client for ObjectClient {
     }
 
     fn calls(&self) -> Calls {
-        self.0.by.calls()
+        self.0.by.calls.all()
     }
 
     fn commits(&self) -> bool {
@@ -282,14 +279,14 @@ impl Client for ObjectClient {
             let mut uploads = self.0.uploads();
             uploads.entry(key.clone()).or_insert_with(|| self.0.upload(key, Some(size))).clone()
         };
-        Ok(Arc::new(BucketWriter::of_several(Arc::clone(&self.0), path, upload)))
+        Ok(self.0.writer(path, upload, true))
     }
 
     async fn commit(&self, path: &str) -> Result<()> {
         let key = self.0.key(path)?;
         let upload = self.0.uploads().remove(&key);
         match upload {
-            Some(upload) => self.0.complete(path, &upload).await.map(drop),
+            Some(upload) => upload.finish(&self.0.by).await.map(drop),
             None => Ok(()),
         }
     }

@@ -40,6 +40,7 @@ impl Default for DirectoryOptions {
 }
 
 /// Its clients have no knowledge of their own, but the kernel's: each is the target again.
+#[derive(Clone)]
 pub struct PosixTarget {
     shared: Arc<SharedDirectory>,
 }
@@ -102,19 +103,16 @@ impl Target for PosixTarget {
     }
 
     async fn space(&self) -> Result<Option<TargetSpace>> {
-        let root = self.shared.root.clone();
-        self.shared
-            .block(move || {
-                let stat = rustix::fs::statvfs(&root)
-                    .map_err(|e| Error::io("ask free space of", root.display(), e.into()))?;
-                let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-                Ok(Some(TargetSpace { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }))
-            })
-            .await
+        self.on_path("ask free space of", "", |root| {
+            let stat = rustix::fs::statvfs(root)?;
+            let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+            Ok(Some(TargetSpace { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }))
+        })
+        .await
     }
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
-        Ok(Arc::new(PosixTarget { shared: Arc::clone(&self.shared) }))
+        Ok(Arc::new(self.clone()))
     }
 }
 

@@ -7,7 +7,7 @@ use origin_object::{Metadata, ObjectStore, Precondition, UploadedPart};
 use tokio::sync::OnceCell;
 use types::{Error, ErrorKind, Result};
 
-use super::count::Counted;
+use super::Counted;
 use super::parts::{Parts, Rest};
 
 pub struct Upload {
@@ -60,18 +60,22 @@ impl Upload {
         Ok(())
     }
 
-    /// Makes the object out of what was written. False: nothing was.
+    /// Makes the object out of what was written. One that nothing was written to is there afterwards, as it was or empty:
+    /// false says so.
     pub async fn finish(&self, by: &Counted) -> Result<bool> {
         if self.state().over {
             return Ok(true);
         }
         let rest = self.state().parts.finish().map_err(|e| self.named(e))?;
+        let was_written = rest != Rest::Nothing;
+        let none = Metadata::new();
+        let put = |whole, only_if| by.call("PUT", by.store.put(&self.key, whole, &none, only_if));
         match rest {
-            Rest::Nothing => return Ok(false),
-            Rest::Whole(whole) => {
-                let none = Metadata::new();
-                by.call("PUT", by.store.put(&self.key, whole, &none, Precondition::Always)).await?;
-            }
+            Rest::Nothing => match put(Bytes::new(), Precondition::Absent).await {
+                Err(e) if e.kind() != ErrorKind::VersionChanged => return Err(e),
+                _ => {}
+            },
+            Rest::Whole(whole) => drop(put(whole, Precondition::Always).await?),
             Rest::Parts(last) => {
                 for (number, bytes) in last {
                     self.store_part(by, number, bytes).await?;
@@ -79,13 +83,8 @@ impl Upload {
                 self.complete(by).await?;
             }
         }
-        self.end();
-        Ok(true)
-    }
-
-    /// There is nothing more to do.
-    pub fn end(&self) {
         self.state().over = true;
+        Ok(was_written)
     }
 
     async fn complete(&self, by: &Counted) -> Result<()> {
