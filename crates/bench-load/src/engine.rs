@@ -11,7 +11,7 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
 use crate::data::{GENERATOR, SeededData};
+use crate::locked;
 use crate::outcome::{LoadOutcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{ArrivalSchedule, LoadPace};
 use crate::process::{self, Threads};
@@ -205,8 +206,6 @@ struct GroupRun {
     /// Wakes whoever waits for a scheduled start to some ten microseconds: the runtime's own timer rounds up to the next
     /// millisecond, which would be the largest part of a fast target's response time.
     clock: Option<Arc<RelayClock>>,
-    /// Moved by this process in all phases.
-    bytes: Arc<AtomicU64>,
     errors: AtomicU64,
     phases: Vec<PhaseRun>,
 }
@@ -264,17 +263,15 @@ pub async fn run(
         return Err(Error::new(ErrorKind::Config, "job", reason));
     }
     let mut phases = Vec::new();
-    let bytes = Arc::new(AtomicU64::new(0));
-    let mut rest = job.phases.as_slice();
-    while let Some((first, later)) = rest.split_first() {
-        let joined = later.iter().take_while(|phase| !phase.barrier).count();
-        let (group, after) = rest.split_at(1 + joined);
-        rest = after;
+    for group in job.phases.chunk_by(|_, next| !next.barrier) {
         for phase in group.iter().filter(|phase| phase.work.operation.writes()) {
             in_time(&job, control, make_directories(&job, phase, clients)).await?;
         }
-        let forgot = if first.forget { Some(in_time(&job, control, forget(clients)).await?) } else { None };
-        let mut done = run_group(&job, group, clients, gate, control, &bytes).await?;
+        let forgot = match group.first() {
+            Some(first) if first.forget => Some(in_time(&job, control, forget(clients)).await?),
+            _ => None,
+        };
+        let mut done = run_group(&job, group, clients, gate, control).await?;
         if let Some(phase) = done.first_mut() {
             phase.forgot = forgot;
         }
@@ -306,7 +303,6 @@ async fn run_group(
     clients: &[Arc<dyn Client>],
     gate: &dyn PhaseGate,
     control: &Arc<Control>,
-    bytes: &Arc<AtomicU64>,
 ) -> Result<Vec<PhaseOutcome>> {
     let name = group.first().map_or("", |phase| phase.name.as_str());
     let start = tokio::select! {
@@ -328,7 +324,6 @@ async fn run_group(
         control: Arc::clone(control),
         start,
         stop: OnceLock::new(),
-        bytes: Arc::clone(bytes),
         errors: AtomicU64::new(0),
         phases: group.iter().map(|phase| PhaseRun::new(job, phase, clients)).collect(),
     });
@@ -424,7 +419,7 @@ impl PhaseRun {
     /// `end_s` is when everything was over, for those who were cut off.
     fn outcome(&self, end_s: f64, stopped: Option<Stop>) -> PhaseOutcome {
         let take = |span: &Mutex<Option<WorkerSpan>>| {
-            let mut span = span.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+            let mut span = locked(span).take()?;
             if span.cut {
                 span.end_s = end_s;
             }

@@ -16,7 +16,7 @@ mod server;
 mod url;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,6 +26,8 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 pub use url::from_url;
+
+use crate::locked;
 
 /// Clients that connect at the same time: a server's backlog of 128 must hold them.
 const CONNECTING_MAX: usize = 32;
@@ -39,11 +41,11 @@ pub(crate) struct CallCounter(Mutex<Calls>);
 
 impl CallCounter {
     pub fn count(&self, call: &'static str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
+        *locked(&self.0).entry(call).or_default() += 1;
     }
 
     pub fn all(&self) -> Calls {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.0).clone()
     }
 }
 

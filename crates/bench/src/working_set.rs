@@ -240,8 +240,8 @@ impl SweepPlan {
         for client in 0..self.fleet.clients {
             let sequence = Sequence::new(layout, &work, client, 0);
             for number in 0..sequence.len().min(DRAWS_MAX) {
-                if let Some(Touch::Read { file, .. }) = sequence.at(number) {
-                    files.insert(file);
+                if let Some(Touch::Read(part)) = sequence.at(number) {
+                    files.insert(part.file);
                 }
             }
         }

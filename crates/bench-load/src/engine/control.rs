@@ -32,10 +32,10 @@ pub struct Control {
     pub progress: Progress,
 }
 
-/// Sums over all phases so far, of this process. Read them whenever you like.
+/// Sums over all phases of a job so far, of this process. Read them whenever you like.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// In both directions.
+    /// In both directions; they count for the job's budget.
     pub bytes: AtomicU64,
     pub units: AtomicU64,
     pub errors: AtomicU64,

@@ -1,8 +1,7 @@
 //! One worker: takes its part of the sequence, does each touch with its client, and puts down what it took.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,9 +9,10 @@ use types::{Error, ErrorKind, Result};
 
 use super::{GroupRun, PhaseRun};
 use crate::data::{FileVersion, Mismatch, mix_all};
+use crate::locked;
 use crate::outcome::{Located, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::LoadPace;
-use crate::shape::{Sequence, SequencePart, Touch, TouchUnit};
+use crate::shape::{FilePart, Sequence, SequencePart, Touch, TouchUnit};
 use crate::target::{Client, TargetFile};
 
 /// Moments of a span that are kept; then every second one is dropped and they come half as often.
@@ -248,8 +248,8 @@ impl LoadWorker<'_> {
     fn file_of_several_sizes(&self, touch: Touch) -> Option<u64> {
         let (least, most) = self.phase.layout.size_limits();
         match touch {
-            Touch::Read { length, .. } | Touch::Write { length, .. } => {
-                (least < most && self.phase.phase.work.unit == TouchUnit::File).then_some(length)
+            Touch::Read(part) | Touch::Write(part) => {
+                (least < most && self.phase.phase.work.unit == TouchUnit::File).then_some(part.length)
             }
             _ => None,
         }
@@ -257,16 +257,12 @@ impl LoadWorker<'_> {
 
     async fn touch(&mut self, number: u64, touch: Touch) -> Result<TouchEnd> {
         match touch {
-            Touch::Read { file, offset, length } => {
-                return self.move_data(number, file, offset..offset.saturating_add(length), false).await;
-            }
-            Touch::Write { file, offset, length } => {
-                return self.move_data(number, file, offset..offset.saturating_add(length), true).await;
-            }
-            Touch::Stat { file } => self.stat(file).await?,
-            Touch::List { directory } => self.list(directory).await?,
-            Touch::Delete { directory } => self.delete(directory).await?,
-            Touch::Walk { directory } => {
+            Touch::Read(part) => return self.move_data(number, part, false).await,
+            Touch::Write(part) => return self.move_data(number, part, true).await,
+            Touch::Stat(file) => self.stat(file).await?,
+            Touch::List(directory) => self.list(directory).await?,
+            Touch::Delete(directory) => self.delete(directory).await?,
+            Touch::Walk(directory) => {
                 self.list(directory).await?;
                 for file in self.phase.layout.files_of(directory) {
                     if self.run.stopped().is_some() {
@@ -279,13 +275,9 @@ impl LoadWorker<'_> {
         Ok(TouchEnd::Whole)
     }
 
-    async fn move_data(
-        &mut self,
-        number: u64,
-        file: u64,
-        range: Range<u64>,
-        write: bool,
-    ) -> Result<TouchEnd> {
+    async fn move_data(&mut self, number: u64, part: FilePart, write: bool) -> Result<TouchEnd> {
+        let FilePart { file, offset: mut at, length } = part;
+        let end = at.saturating_add(length);
         let work = &self.phase.phase.work;
         let whole = work.unit == TouchUnit::File;
         // A whole file is opened anew each time, as a program does.
@@ -294,20 +286,17 @@ impl LoadWorker<'_> {
         }
         let (began, mut first) = (Instant::now(), None);
         let opened = self.opened(file, write).await?;
-        let mut at = range.start;
-        while at < range.end {
+        while at < end {
             if self.run.stopped().is_some() {
                 return Ok(TouchEnd::Stopped);
             }
-            let count = work.block_bytes.min(range.end - at);
-            // At most 1 GiB: the shape was checked.
-            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            let block = FilePart { file, offset: at, length: work.block_bytes.min(end - at) };
             match write {
-                true => self.write(&*opened, file, at, count).await?,
-                false => self.read(&*opened, number, file, at, count).await?,
+                true => self.write(&*opened, block).await?,
+                false => self.read(&*opened, number, block).await?,
             }
-            at = at.saturating_add(count as u64);
-            if at < range.end {
+            at = at.saturating_add(block.length);
+            if at < end {
                 first.get_or_insert_with(|| began.elapsed());
             }
             tokio::task::consume_budget().await;
@@ -356,19 +345,14 @@ impl LoadWorker<'_> {
         done
     }
 
-    async fn read(
-        &mut self,
-        opened: &dyn TargetFile,
-        number: u64,
-        file: u64,
-        offset: u64,
-        count: usize,
-    ) -> Result<()> {
-        let data = self.timed("read", opened.read(offset, count)).await?;
-        self.moved(data.len() as u64, 0);
-        if data.len() != count {
-            let (path, got) = (self.path(file), data.len());
-            let context = format!("{path} at {offset}: {got} bytes of {count}; is it the right data set?");
+    async fn read(&mut self, opened: &dyn TargetFile, number: u64, block: FilePart) -> Result<()> {
+        let FilePart { file, offset, length } = block;
+        let data = self.timed("read", opened.read(offset, bytes_of(length))).await?;
+        let got = data.len() as u64;
+        self.moved(got, 0);
+        if got != length {
+            let path = self.path(file);
+            let context = format!("{path} at {offset}: {got} bytes of {length}; is it the right data set?");
             return Err(Error::new(ErrorKind::Io, "read to the end of", context));
         }
         let draw = mix_all(&[number, offset]) % 100;
@@ -376,7 +360,7 @@ impl LoadWorker<'_> {
             let place = self.place(file);
             let verdict = self.run.job.content.verify(place, offset, &data);
             let mut shard = self.shard();
-            shard.verification.checked_bytes += data.len() as u64;
+            shard.verification.checked_bytes += got;
             if let Err(Mismatch { offset, fault }) = verdict {
                 let expected_version = place.version;
                 let located = || Located { path: self.path(file), offset, fault, expected_version };
@@ -386,10 +370,11 @@ impl LoadWorker<'_> {
         Ok(())
     }
 
-    async fn write(&mut self, opened: &dyn TargetFile, file: u64, offset: u64, count: usize) -> Result<()> {
-        let data = self.run.job.content.generate(self.place(file), offset, count);
+    async fn write(&mut self, opened: &dyn TargetFile, block: FilePart) -> Result<()> {
+        let FilePart { file, offset, length } = block;
+        let data = self.run.job.content.generate(self.place(file), offset, bytes_of(length));
         self.timed("write", opened.write(offset, data)).await?;
-        self.moved(0, count as u64);
+        self.moved(0, length);
         Ok(())
     }
 
@@ -424,8 +409,7 @@ impl LoadWorker<'_> {
         let at = now.saturating_duration_since(self.run.start);
         self.shard().moved(self.phase.recorder.interval(at), read, written);
         let count = read.saturating_add(written);
-        self.run.control.progress.bytes.fetch_add(count, Ordering::Relaxed);
-        let before = self.run.bytes.fetch_add(count, Ordering::Relaxed);
+        let before = self.run.control.progress.bytes.fetch_add(count, Ordering::Relaxed);
         if before.saturating_add(count) >= self.run.job.limits.bytes {
             self.run.stop(Stop::Bytes);
         }
@@ -480,7 +464,7 @@ impl LoadWorker<'_> {
 
     fn span_slot(&self) -> MutexGuard<'_, Option<WorkerSpan>> {
         let slot = self.phase.spans.get(self.index()).expect("one for each worker of this process");
-        slot.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(slot)
     }
 
     fn shard(&self) -> MutexGuard<'_, PhaseOutcome> {
@@ -497,4 +481,9 @@ impl LoadWorker<'_> {
             version: self.phase.phase.version,
         }
     }
+}
+
+/// Of a block, which has at most 1 GiB: the shape was checked.
+fn bytes_of(length: u64) -> usize {
+    usize::try_from(length).unwrap_or(usize::MAX)
 }

@@ -42,32 +42,24 @@ impl ClientSet {
     }
 }
 
-/// One touch.
+/// A stretch of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePart {
+    pub file: u64,
+    pub offset: u64,
+    pub length: u64,
+}
+
+/// One touch, of a part of a file, a file or a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    Read {
-        file: u64,
-        offset: u64,
-        length: u64,
-    },
-    Write {
-        file: u64,
-        offset: u64,
-        length: u64,
-    },
-    Stat {
-        file: u64,
-    },
-    List {
-        directory: u64,
-    },
+    Read(FilePart),
+    Write(FilePart),
+    Stat(u64),
+    List(u64),
     /// Make a file in that directory and remove it.
-    Delete {
-        directory: u64,
-    },
-    Walk {
-        directory: u64,
-    },
+    Delete(u64),
+    Walk(u64),
 }
 
 /// The numbers of a sequence that one worker takes.
@@ -193,11 +185,11 @@ impl Sequence {
 
     fn touch(&self, slot: u64, number: u64) -> Option<Touch> {
         if self.work.operation == LoadOperation::Walk {
-            return Some(Touch::Walk { directory: slot });
+            return Some(Touch::Walk(slot));
         }
         let block_bytes = self.work.block_bytes;
-        let (file, offset, length) = match self.work.unit {
-            TouchUnit::File => (slot, 0, self.layout.size_of(slot)),
+        let part = match self.work.unit {
+            TouchUnit::File => FilePart { file: slot, offset: 0, length: self.layout.size_of(slot) },
             TouchUnit::Block => {
                 let (file, block) = (slot / self.blocks_max, slot % self.blocks_max);
                 let block = match self.work.order {
@@ -209,18 +201,18 @@ impl Sequence {
                 if offset >= size && offset > 0 {
                     return None;
                 }
-                (file, offset, block_bytes.min(size - offset))
+                FilePart { file, offset, length: block_bytes.min(size - offset) }
             }
         };
         Some(match self.work.operation {
-            LoadOperation::Write => Touch::Write { file, offset, length },
-            LoadOperation::Stat => Touch::Stat { file },
-            LoadOperation::Mixed(mix) => self.mixed(mix, number, file, offset, length),
-            LoadOperation::Read | LoadOperation::Walk => Touch::Read { file, offset, length },
+            LoadOperation::Write => Touch::Write(part),
+            LoadOperation::Stat => Touch::Stat(part.file),
+            LoadOperation::Mixed(mix) => self.mixed(mix, number, part),
+            LoadOperation::Read | LoadOperation::Walk => Touch::Read(part),
         })
     }
 
-    fn mixed(&self, mix: Mix, number: u64, file: u64, offset: u64, length: u64) -> Touch {
+    fn mixed(&self, mix: Mix, number: u64, part: FilePart) -> Touch {
         let mut drawn = mix_all(&[self.seed, MIXTURE, number]) % mix.sum().max(1);
         let mut is = |weight: u32| match drawn.checked_sub(weight.into()) {
             Some(rest) => {
@@ -230,20 +222,21 @@ impl Sequence {
             None => true,
         };
         if is(mix.read) {
-            Touch::Read { file, offset, length }
+            Touch::Read(part)
         } else if is(mix.write) {
-            Touch::Write { file, offset, length }
+            Touch::Write(part)
         } else if is(mix.stat) {
-            Touch::Stat { file }
+            Touch::Stat(part.file)
         } else if is(mix.list) {
-            Touch::List { directory: self.layout.directory_of(file) }
+            Touch::List(self.layout.directory_of(part.file))
         } else if is(mix.delete) {
-            Touch::Delete { directory: self.layout.directory_of(file) }
+            Touch::Delete(self.layout.directory_of(part.file))
         } else {
             let block_bytes = self.work.block_bytes.max(1);
-            let blocks = length.div_ceil(block_bytes).max(1);
+            let blocks = part.length.div_ceil(block_bytes).max(1);
             let at = mix_all(&[self.seed, RANGE, number]) % blocks * block_bytes;
-            Touch::Read { file, offset: offset + at, length: block_bytes.min(length - at) }
+            let (offset, length) = (part.offset + at, block_bytes.min(part.length - at));
+            Touch::Read(FilePart { offset, length, ..part })
         }
     }
 }

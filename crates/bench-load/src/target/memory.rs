@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -15,6 +15,7 @@ use super::{
     Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
     components, split_last,
 };
+use crate::locked;
 
 /// Room when none is stated: what a laptop can spare.
 pub const CAPACITY_DEFAULT: u64 = 1 << 30;
@@ -48,11 +49,6 @@ impl MemoryTarget {
     pub fn new(capacity: u64) -> Arc<MemoryTarget> {
         let nodes = Mutex::new(BTreeMap::from([(String::new(), MemoryNode::Directory)]));
         Arc::new(MemoryTarget(Arc::new(MemoryTree { capacity, used: AtomicU64::new(0), nodes })))
-    }
-
-    fn nodes(&self) -> MutexGuard<'_, MemoryNodes> {
-        // Every section leaves the tree whole.
-        self.0.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn opened(&self, extents: Arc<MemoryExtents>, path: String) -> Arc<dyn TargetFile> {
@@ -125,7 +121,7 @@ fn normal(path: &str) -> Result<String> {
 impl Client for MemoryTarget {
     async fn mkdir(&self, path: &str) -> Result<()> {
         let path = normal(path)?;
-        let mut nodes = self.nodes();
+        let mut nodes = locked(&self.0.nodes);
         directory(&nodes, "make directory", split_last(&path).0)?;
         nodes.entry(path.clone()).or_insert(MemoryNode::Directory);
         directory(&nodes, "make directory", &path)
@@ -133,7 +129,7 @@ impl Client for MemoryTarget {
 
     async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let path = normal(path)?;
-        let mut nodes = self.nodes();
+        let mut nodes = locked(&self.0.nodes);
         directory(&nodes, "create", split_last(&path).0)?;
         nodes.entry(path.clone()).or_insert_with(|| MemoryNode::File(Arc::default()));
         Ok(self.opened(file(&nodes, "create", &path)?, path))
@@ -141,24 +137,24 @@ impl Client for MemoryTarget {
 
     async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let path = normal(path)?;
-        let extents = file(&self.nodes(), "open", &path)?;
+        let extents = file(&locked(&self.0.nodes), "open", &path)?;
         Ok(self.opened(extents, path))
     }
 
     async fn stat(&self, path: &str) -> Result<EntryStatus> {
-        Ok(status(&node(&self.nodes(), "get status of", &normal(path)?)?))
+        Ok(status(&node(&locked(&self.0.nodes), "get status of", &normal(path)?)?))
     }
 
     async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         let path = normal(path)?;
-        let nodes = self.nodes();
+        let nodes = locked(&self.0.nodes);
         directory(&nodes, "list", &path)?;
         Ok(children(&nodes, &path).collect())
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
         let path = normal(path)?;
-        let mut nodes = self.nodes();
+        let mut nodes = locked(&self.0.nodes);
         let extents = file(&nodes, "remove", &path)?;
         nodes.remove(&path);
         self.0.used.fetch_sub(extents.held(), Ordering::Relaxed);
@@ -167,7 +163,7 @@ impl Client for MemoryTarget {
 
     async fn rmdir(&self, path: &str) -> Result<()> {
         let path = normal(path)?;
-        let mut nodes = self.nodes();
+        let mut nodes = locked(&self.0.nodes);
         directory(&nodes, "remove directory", &path)?;
         if path.is_empty() || children(&nodes, &path).next().is_some() {
             return Err(Error::new(ErrorKind::Io, "remove directory that is not empty", path));

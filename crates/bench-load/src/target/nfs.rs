@@ -10,7 +10,7 @@ mod file;
 mod write;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use origin::{Change, Changed, DirCursor, Object, Origin, Reference};
@@ -22,6 +22,7 @@ use super::{
     CallCounter, Calls, Client, EntryKind, EntryStatus, Forgot, TargetEntry, TargetFile, components,
     split_last,
 };
+use crate::locked;
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about
 /// 10 MB, and 500 clients must fit into one process.
@@ -62,13 +63,9 @@ struct NfsClientState {
 }
 
 impl NfsClientState {
-    fn names(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Reference>>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Where to put down, once, what a path leads to.
     fn cell(&self, path: &str) -> Arc<OnceCell<Reference>> {
-        let mut names = self.names();
+        let mut names = locked(&self.names);
         if names.len() >= NAMES_MAX && !names.contains_key(path) {
             names.clear();
         }
@@ -76,11 +73,11 @@ impl NfsClientState {
     }
 
     fn remember(&self, path: &str, reference: &Reference) {
-        self.names().insert(path.to_owned(), Arc::new(OnceCell::new_with(Some(reference.clone()))));
+        locked(&self.names).insert(path.to_owned(), Arc::new(OnceCell::new_with(Some(reference.clone()))));
     }
 
     fn known(&self, path: &str) -> Option<Reference> {
-        self.names().get(path).and_then(|cell| cell.get().cloned())
+        locked(&self.names).get(path).and_then(|cell| cell.get().cloned())
     }
 
     async fn lookup(&self, dir: &Reference, name: &str) -> Result<Object> {
@@ -129,14 +126,14 @@ impl NfsClientState {
     /// A change that failed; what is known may be why.
     fn changed(&self, error: Error, path: &str) -> Error {
         if error.kind() == ErrorKind::Stale {
-            self.names().clear();
+            locked(&self.names).clear();
         }
         named(error, path)
     }
 
     /// A name that is gone, whoever removed it.
     fn removed(&self, done: Result<()>, path: &str) -> Result<()> {
-        self.names().remove(path);
+        locked(&self.names).remove(path);
         match done {
             Err(error) if error.kind() != ErrorKind::NotFound && answer_is(&error, ErrorKind::NotFound) => {
                 Ok(())
@@ -151,7 +148,7 @@ impl NfsClientState {
         let reference = self.walk(path).await?;
         match self.getattr(&reference).await {
             Err(error) if error.kind() == ErrorKind::Stale => {
-                self.names().clear();
+                locked(&self.names).clear();
                 let reference = self.walk(path).await?;
                 self.getattr(&reference).await.map_err(|e| named(e, path))
             }
@@ -200,7 +197,7 @@ impl Client for NfsClient {
     }
 
     async fn forget(&self) -> Result<Forgot> {
-        self.0.names().clear();
+        locked(&self.0.names).clear();
         Ok(Forgot::Everything)
     }
 

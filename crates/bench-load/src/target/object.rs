@@ -12,7 +12,7 @@ mod upload;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use origin_object::{Config, ObjectStore, open_store};
@@ -25,6 +25,8 @@ use super::{
 use file::{BucketReader, BucketWriter};
 use names::NameCache;
 use upload::Upload;
+
+use crate::locked;
 
 /// Bytes of a part unless the URL says otherwise: what clients of S3 take.
 const PART: u64 = 8 << 20;
@@ -124,10 +126,6 @@ struct BucketClientState {
 }
 
 impl BucketClientState {
-    fn uploads(&self) -> MutexGuard<'_, HashMap<String, Arc<Upload>>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.by.store
     }
@@ -276,7 +274,7 @@ impl Client for ObjectClient {
     async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
         let key = self.0.key(path)?;
         let upload = {
-            let mut uploads = self.0.uploads();
+            let mut uploads = locked(&self.0.shared);
             uploads.entry(key.clone()).or_insert_with(|| self.0.upload(key, Some(size))).clone()
         };
         Ok(self.0.writer(path, upload, true))
@@ -284,7 +282,7 @@ impl Client for ObjectClient {
 
     async fn commit(&self, path: &str) -> Result<()> {
         let key = self.0.key(path)?;
-        let upload = self.0.uploads().remove(&key);
+        let upload = locked(&self.0.shared).remove(&key);
         match upload {
             Some(upload) => upload.finish(&self.0.by).await.map(drop),
             None => Ok(()),
@@ -292,7 +290,7 @@ impl Client for ObjectClient {
     }
 
     fn give_up(&self) {
-        self.0.uploads().clear();
+        locked(&self.0.shared).clear();
     }
 }
 

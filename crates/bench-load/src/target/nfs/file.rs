@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use types::{ByteRange, Error, ErrorKind, Result, Version};
 
 use super::write::Writes;
 use super::{NfsClientState, TargetFile};
+use crate::locked;
 use crate::target::joined;
 
 /// `NfsOrigin::read` gives data only of the version that it was asked for; a kernel client takes what comes. So a
@@ -63,10 +64,6 @@ impl NfsFile {
         NfsFile { shared, path: path.to_owned(), size, window: Mutex::default(), writes }
     }
 
-    fn window(&self) -> MutexGuard<'_, ReadWindow> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn piece_range(&self, piece: u64) -> ByteRange {
         let size = u64::from(self.shared.client.transfer.read_size);
         let end = self.size.load(Ordering::Acquire);
@@ -80,7 +77,7 @@ impl NfsFile {
         let (first, last) = (range.offset / size, (range.end() - 1) / size);
         let ahead = last.saturating_add(u64::from(self.shared.client.transfer.read_ahead));
         let mut taken = {
-            let mut window = self.window();
+            let mut window = locked(&self.window);
             window.next = range.end();
             for piece in first..=ahead {
                 let wanted = self.piece_range(piece);
@@ -111,7 +108,7 @@ impl NfsFile {
             }
         }
         if let Some((number, data)) = kept {
-            self.window().pieces.insert(number, ReadPiece::Done(data));
+            locked(&self.window).pieces.insert(number, ReadPiece::Done(data));
         }
         Ok(joined(out))
     }
@@ -138,11 +135,11 @@ impl TargetFile for NfsFile {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let sequential = self.window().next == range.offset;
+        let sequential = locked(&self.window).next == range.offset;
         let read = match sequential {
             true => self.read_ahead(range).await,
             false => {
-                self.window().next = range.end();
+                locked(&self.window).next = range.end();
                 self.read_exactly(range).await
             }
         };
@@ -153,7 +150,7 @@ impl TargetFile for NfsFile {
         let end = offset.checked_add(data.len() as u64);
         let end = end.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, "write", &self.path))?;
         // What was read ahead may be what is overwritten now.
-        self.window().pieces.clear();
+        locked(&self.window).pieces.clear();
         self.writes.write(offset, data).await.map_err(|e| self.shared.client.changed(e, &self.path))?;
         self.size.fetch_max(end, Ordering::AcqRel);
         Ok(())
@@ -177,21 +174,17 @@ impl SharedNfsFile {
         tokio::spawn(async move { shared.read(range).await })
     }
 
-    fn version(&self) -> MutexGuard<'_, Version> {
-        self.version.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// One READ, of whatever version the file has now.
     pub async fn read(&self, range: ByteRange) -> Result<Bytes> {
         let mut changes = 0;
         loop {
             self.client.calls.count("read");
-            let version = *self.version();
+            let version = *locked(&self.version);
             match self.client.origin.read(&self.reference, version, range).await {
                 Err(error) if error.kind() == ErrorKind::VersionChanged && changes < CHANGES_MAX => {
                     changes += 1;
                     let now = self.client.getattr(&self.reference).await?.version;
-                    *self.version() = now;
+                    *locked(&self.version) = now;
                 }
                 other => return other,
             }
