@@ -74,12 +74,12 @@ impl Fleet {
         let host = node_name(&options.environment).map_or(host, str::to_owned);
         let site = site_of(options.site.as_deref(), &host, rank)?;
         let place = RankPlace { rank, host, site, process: std::process::id() };
-        let Some(Launch { launcher, size, meeting, .. }) = launch else { return Ok(Member::alone(place)) };
+        let Some(Launch { size, meeting, .. }) = launch else { return Ok(Member::alone(place)) };
         let play = async move |role: ProcessRole| match rank {
             0 => role.lead(&meeting).await,
             _ => role.follow(&meeting).await,
         };
-        Fleet::enlist(place, size, launcher, options, play).await
+        Fleet::enlist(place, size, options, play).await
     }
 
     /// A run of this process by itself, whatever has started it.
@@ -91,10 +91,8 @@ impl Fleet {
     pub async fn lead(agents: Vec<CalledAgent>, options: FleetOptions) -> Result<Member> {
         let size = u32::try_from(agents.len()).unwrap_or(u32::MAX).saturating_add(1);
         let place = Fleet::called_place(0, host_name());
-        Fleet::enlist(place, size, "calls", options, async move |role: ProcessRole| {
-            role.lead_called(agents).await
-        })
-        .await
+        Fleet::enlist(place, size, options, async move |role: ProcessRole| role.lead_called(agents).await)
+            .await
     }
 
     /// Be a rank of the run of whoever has called this agent on `stream`.
@@ -107,7 +105,7 @@ impl Fleet {
         let stream = stream.into_std().map_err(|e| Error::io("use the connection of", &seat.name, e))?;
         let place = Fleet::called_place(seat.rank, seat.name.clone());
         let play = async move |role: ProcessRole| role.answer_call(stream, &token).await;
-        Fleet::enlist(place, seat.size, "calls", options, play).await
+        Fleet::enlist(place, seat.size, options, play).await
     }
 
     fn called_place(rank: u32, name: String) -> RankPlace {
@@ -118,7 +116,6 @@ impl Fleet {
     async fn enlist(
         place: RankPlace,
         size: u32,
-        launcher: &'static str,
         options: FleetOptions,
         play: impl AsyncFnOnce(ProcessRole) -> Result<()> + Send + 'static,
     ) -> Result<Member> {
@@ -151,7 +148,7 @@ impl Fleet {
         let fleet = AgentHandle { requests, ending: ended, thread, payload_bytes_max };
         match roster.await {
             Ok(roster) if u32::try_from(roster.len()) == Ok(size) => {
-                Ok(Member { roster, rank, launcher, clock, fleet: Some(fleet) })
+                Ok(Member { roster, rank, clock, fleet: Some(fleet) })
             }
             Ok(roster) => Err(run_ended(&format!("rank 0 named {} ranks of {size}", roster.len()))),
             Err(_) => match failure.await {

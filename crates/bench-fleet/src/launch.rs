@@ -32,8 +32,6 @@ use crate::options::{Environment, FleetOptions, RANKS_MAX};
 /// What this process is in a run on many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// In a word, for messages and the record of the run.
-    pub launcher: &'static str,
     pub rank: u32,
     pub size: u32,
     pub meeting: Meeting,
@@ -84,9 +82,7 @@ pub fn detect(options: &FleetOptions, this_host: &str) -> Result<Option<Launch>>
         (None, Some(starts)) if !starts.is_empty() => {
             let size = u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1);
             check_size("--procs or --hosts", size)?;
-            let near = starts.iter().all(|start| start.host.is_none());
-            let launcher = if near { "--procs" } else { "--hosts" };
-            Ok(Some(Launch { launcher, rank: 0, size, meeting: Meeting::Starts(starts) }))
+            Ok(Some(Launch { rank: 0, size, meeting: Meeting::Starts(starts) }))
         }
         (None, _) => Ok(None),
     }
@@ -144,7 +140,7 @@ fn started(options: &FleetOptions, found: LauncherRank) -> Result<Launch> {
             Meeting::File { path: dir.join(name), one_machine }
         }
     };
-    Ok(Launch { launcher: found.launcher, rank: found.rank, size: found.size, meeting })
+    Ok(Launch { rank: found.rank, size: found.size, meeting })
 }
 
 fn check_size(what: &'static str, size: u32) -> Result<()> {

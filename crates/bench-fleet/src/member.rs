@@ -27,7 +27,6 @@ const BARRIER_NAME_MAX: usize = 200;
 pub struct Member {
     pub(crate) roster: Vec<RankPlace>,
     pub(crate) rank: u32,
-    pub(crate) launcher: &'static str,
     pub(crate) clock: Arc<Mutex<FleetClock>>,
     /// None if the run is this process alone.
     pub(crate) fleet: Option<AgentHandle>,
@@ -67,7 +66,7 @@ pub fn said_by_rank_0(error: &Error) -> bool {
 impl Member {
     pub(crate) fn alone(place: RankPlace) -> Member {
         let clock = Arc::new(Mutex::new(FleetClock::exact(Instant::now())));
-        Member { roster: vec![place], rank: 0, launcher: "none", clock, fleet: None }
+        Member { roster: vec![place], rank: 0, clock, fleet: None }
     }
 
     pub fn rank(&self) -> u32 {
@@ -81,12 +80,6 @@ impl Member {
     /// Rank 0: the one that prints, and writes result files.
     pub fn is_root(&self) -> bool {
         self.rank == 0
-    }
-
-    /// What started the ranks: `none`, `--procs`, `--hosts`, `mpirun`, `srun`, `environment`. For the record of rank 0;
-    /// on those that it has started it is `environment`.
-    pub fn launcher(&self) -> &'static str {
-        self.launcher
     }
 
     /// All ranks in order: where they are, and on which site.

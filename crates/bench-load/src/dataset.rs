@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::{GENERATOR, SeededData};
-use crate::engine::{Control, Files, LoadJob, LoadPhase, LocalGate, run};
+use crate::engine::{Files, LoadJob, LoadPhase, LocalGate, run};
 use crate::outcome::LoadOutcome;
 use crate::safety::{RunDir, read_small, write_small};
 use crate::shape::{ClientSet, Layout, LoadWork, TouchUnit};
@@ -199,7 +199,7 @@ async fn lay_out(
         phases: vec![phase],
         ..LoadJob::default()
     };
-    let outcome = run(&job, &clients, &LocalGate, &Control::new()).await?;
+    let outcome = run(&job, &clients, &LocalGate, &Arc::default()).await?;
     match outcome.phases.iter().flat_map(|phase| phase.faults()).next() {
         Some(fault) => {
             Err(Error::new(ErrorKind::Io, "lay out the data set", format!("{}: {fault}", place.path())))

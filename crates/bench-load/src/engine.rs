@@ -1,11 +1,10 @@
 //! Runs a job: phases one after the other, each a crowd of workers that begin together and are measured until the
 //! last of them is done.
 //!
-//! A run always ends: workers stop at the time or byte budget, at too many errors or when it is cancelled, and
+//! A run always ends: workers stop at the time or byte budget or at too many errors, and
 //! calls that do not come back are given up after a grace. What was measured until then is returned. Memory is
 //! bounded by workers x block size; nothing is kept per operation.
 
-mod control;
 mod recorder;
 mod worker;
 
@@ -14,6 +13,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use relay::RelayClock;
 use serde::{Deserialize, Serialize};
@@ -31,11 +31,8 @@ use crate::safety::RunDir;
 use crate::shape::{ClientSet, Layout, LoadOperation, LoadWork, TouchUnit, below};
 use crate::target::{Client, Forgot, components};
 
-pub use control::{Control, LocalGate, PhaseGate, Progress};
 use recorder::Recorder;
 
-/// A cancelled run waits this long for calls under way.
-const CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// Directories that are made at the same time.
 const PREPARING_MAX: usize = 32;
 
@@ -194,10 +191,38 @@ impl LoadJob {
     }
 }
 
+/// Where workers of all processes meet before a phase. Implemented here for one process, and over a fleet of them by
+/// whoever runs one.
+#[async_trait]
+pub trait PhaseGate: Send + Sync {
+    /// Returns when all processes may begin the phase, with the moment, on this process's clock, that all of
+    /// them count from. It may lie a little in the past. Fails if the others will not come.
+    async fn wait(&self, phase: &str) -> Result<Instant>;
+}
+
+/// One process meets itself.
+pub struct LocalGate;
+
+#[async_trait]
+impl PhaseGate for LocalGate {
+    async fn wait(&self, _phase: &str) -> Result<Instant> {
+        Ok(Instant::now())
+    }
+}
+
+/// Sums over all phases of a job so far, of this process. Read them whenever you like.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// In both directions; they count for the job's budget.
+    pub bytes: AtomicU64,
+    pub units: AtomicU64,
+    pub errors: AtomicU64,
+}
+
 /// What all workers of a group of phases share.
 struct GroupRun {
     job: Arc<LoadJob>,
-    control: Arc<Control>,
+    progress: Arc<Progress>,
     /// Of the phases, on this process's clock.
     start: Instant,
     deadline: Instant,
@@ -245,13 +270,13 @@ pub async fn run(
     job: &LoadJob,
     clients: &[Arc<dyn Client>],
     gate: &dyn PhaseGate,
-    control: &Arc<Control>,
+    progress: &Arc<Progress>,
 ) -> Result<LoadOutcome> {
     job.check(clients.len())?;
     let job = Arc::new(job.clone());
     if let (true, Some(client)) = (job.writes(), clients.first()) {
         let dir = RunDir::around(&job.root)?;
-        in_time(&job, control, dir.must_be_ours(&**client)).await?;
+        in_time(&job, dir.must_be_ours(&**client)).await?;
     }
     let in_one_process = clients.len() == job.fleet.clients as usize;
     let of_several = |phase: &&LoadPhase| is_committed(phase, clients) && !phase.layout(&job).private;
@@ -265,19 +290,19 @@ pub async fn run(
     let mut phases = Vec::new();
     for group in job.phases.chunk_by(|_, next| !next.barrier) {
         for phase in group.iter().filter(|phase| phase.work.operation.writes()) {
-            in_time(&job, control, make_directories(&job, phase, clients)).await?;
+            in_time(&job, make_directories(&job, phase, clients)).await?;
         }
         let forgot = match group.first() {
-            Some(first) if first.forget => Some(in_time(&job, control, forget(clients)).await?),
+            Some(first) if first.forget => Some(in_time(&job, forget(clients)).await?),
             _ => None,
         };
-        let mut done = run_group(&job, group, clients, gate, control).await?;
+        let mut done = run_group(&job, group, clients, gate, progress).await?;
         if let Some(phase) = done.first_mut() {
             phase.forgot = forgot;
         }
         phases.append(&mut done);
         // What stopped one phase for good leaves nothing for the next.
-        if phases.iter().any(|p| matches!(p.stopped, Some(Stop::Cancelled | Stop::Hung | Stop::Errors))) {
+        if phases.iter().any(|p| matches!(p.stopped, Some(Stop::Hung | Stop::Errors))) {
             break;
         }
     }
@@ -285,16 +310,12 @@ pub async fn run(
 }
 
 /// What comes before a phase ends as a phase does, but it is not worth an outcome.
-async fn in_time<T>(job: &LoadJob, control: &Control, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn in_time<T>(job: &LoadJob, work: impl Future<Output = Result<T>>) -> Result<T> {
     let seconds = job.limits.seconds + job.limits.grace_s;
-    tokio::select! {
-        done = work => done,
-        () = control.cancelled() => Err(Error::new(ErrorKind::Io, "prepare", "cancelled")),
-        () = tokio::time::sleep(Duration::from_secs_f64(seconds)) => {
-            let reason = format!("the target gave no answer in {seconds} s");
-            Err(Error::new(ErrorKind::Unavailable, "prepare", reason))
-        }
-    }
+    tokio::time::timeout(Duration::from_secs_f64(seconds), work).await.unwrap_or_else(|_| {
+        let reason = format!("the target gave no answer in {seconds} s");
+        Err(Error::new(ErrorKind::Unavailable, "prepare", reason))
+    })
 }
 
 async fn run_group(
@@ -302,13 +323,10 @@ async fn run_group(
     group: &[LoadPhase],
     clients: &[Arc<dyn Client>],
     gate: &dyn PhaseGate,
-    control: &Arc<Control>,
+    progress: &Arc<Progress>,
 ) -> Result<Vec<PhaseOutcome>> {
     let name = group.first().map_or("", |phase| phase.name.as_str());
-    let start = tokio::select! {
-        start = gate.wait(name) => start?,
-        () = control.cancelled() => return Err(Error::new(ErrorKind::Io, "cancelled before phase", name)),
-    };
+    let start = gate.wait(name).await?;
     let (cpu_before, calls_before) = (process::cpu_seconds(), calls(clients));
     let threads_before = Threads::of_us();
     let clock =
@@ -321,7 +339,7 @@ async fn run_group(
         clock,
         deadline: start + Duration::from_secs_f64(job.limits.seconds),
         job: Arc::clone(job),
-        control: Arc::clone(control),
+        progress: Arc::clone(progress),
         start,
         stop: OnceLock::new(),
         errors: AtomicU64::new(0),
@@ -350,9 +368,7 @@ async fn run_group(
 
 /// Waits until all workers have ended, by themselves or not; why they did not end by themselves.
 async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<Option<Stop>> {
-    let grace = Duration::from_secs_f64(run.job.limits.grace_s);
-    let mut give_up = run.deadline + grace;
-    let mut cancelled = false;
+    let give_up = run.deadline + Duration::from_secs_f64(run.job.limits.grace_s);
     loop {
         let over = Instant::now() >= run.deadline;
         if over {
@@ -369,12 +385,7 @@ async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<Option<S
             () = tokio::time::sleep_until(run.deadline), if !over => {}
             () = tokio::time::sleep_until(give_up) => {
                 workers.shutdown().await;
-                return Ok(if cancelled { run.stopped() } else { Some(Stop::Hung) });
-            }
-            () = run.control.cancelled(), if !cancelled => {
-                cancelled = true;
-                run.stop(Stop::Cancelled);
-                give_up = give_up.min(Instant::now() + CANCEL_GRACE);
+                return Ok(Some(Stop::Hung));
             }
         }
     }

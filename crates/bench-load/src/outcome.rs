@@ -153,7 +153,6 @@ pub enum Stop {
     Bytes,
     /// Too many errors.
     Errors,
-    Cancelled,
     /// Calls did not come back when the time was over; they were given up.
     Hung,
 }
@@ -325,7 +324,6 @@ impl std::fmt::Display for Stop {
             Stop::Time => "the time budget was used up",
             Stop::Bytes => "the byte budget was used up",
             Stop::Errors => "too many calls failed",
-            Stop::Cancelled => "cancelled",
             Stop::Hung => "calls were still without an answer when time was over",
         })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use bench_load::engine::{Control, Progress};
+use bench_load::engine::Progress;
 use tokio::task::JoinHandle;
 
 const EVERY: Duration = Duration::from_millis(250);
@@ -15,7 +15,7 @@ pub struct ProgressLine(Option<JoinHandle<()>>);
 
 impl ProgressLine {
     /// `processes`: what is shown is this process's part; the line says of how many.
-    pub fn show(what: &str, control: Arc<Control>, processes: u32) -> ProgressLine {
+    pub fn show(what: &str, progress: Arc<Progress>, processes: u32) -> ProgressLine {
         if !std::io::stderr().is_terminal() {
             return ProgressLine(None);
         }
@@ -25,7 +25,7 @@ impl ProgressLine {
         ProgressLine(Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
-                let Progress { bytes, units, errors } = &control.progress;
+                let Progress { bytes, units, errors } = &*progress;
                 let [bytes, units, errors] = [bytes, units, errors].map(|sum| sum.load(Ordering::Relaxed));
                 let mib = bytes as f64 / f64::from(1 << 20);
                 let seconds = start.elapsed().as_secs_f64();

@@ -2,12 +2,12 @@
 //! carry out what comes, until the order to end. So an experiment is written once, as if it were alone.
 
 use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew, frame};
-use bench_load::engine::{self, Control, LoadJob, PhaseGate};
+use bench_load::engine::{self, LoadJob, PhaseGate};
 use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
 use bench_report::model::ResultFile;
@@ -235,13 +235,14 @@ impl Ranks {
         let mut job = job.clone();
         let (first, count) = share(job.fleet.clients, self.member.rank(), self.processes());
         job.fleet.first_client = first;
-        let control = Control::new();
+        let progress = Arc::default();
         let gate = FleetGate { member: &self.member, barriers: Mutex::default() };
         let work = async {
             let clients = target::clients(&from_url(target)?, first, count).await?;
-            engine::run(&job, &clients, &gate, &control).await
+            engine::run(&job, &clients, &gate, &progress).await
         };
-        let live = self.member.is_root().then(|| ProgressLine::show(what, control.clone(), self.processes()));
+        let live =
+            self.member.is_root().then(|| ProgressLine::show(what, Arc::clone(&progress), self.processes()));
         let outcome = self.member.guard(Box::pin(work)).await??;
         drop(live);
         let mut parts = gather(&self.member, &outcome).await?.into_iter();

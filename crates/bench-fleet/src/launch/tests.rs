@@ -66,7 +66,7 @@ fn our_own_variables_come_before_all() {
         ("PMI_SIZE", "2"),
     ]);
     let meeting = Meeting::At(vec!["a:1".into(), "b:2".into()]);
-    assert_eq!(launch.unwrap(), Some(Launch { launcher: "environment", rank: 3, size: 4, meeting }));
+    assert_eq!(launch.unwrap(), Some(Launch { rank: 3, size: 4, meeting }));
     assert!(detect_in(&[(RANK, "4"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
     assert!(detect_in(&[(RANK, "1"), (SIZE, "4")]).is_err());
     assert!(detect_in(&[(RANK, "x"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
@@ -91,7 +91,7 @@ fn one_task_of_srun_may_start_processes_of_its_own() {
     variables[4].1 = "1";
     let options = FleetOptions { procs: Some(2), ..in_environment(&variables) };
     let meeting = Meeting::Starts(vec![RankStart { rank: 1, host: None }]);
-    let launch = Launch { launcher: "--procs", rank: 0, size: 2, meeting };
+    let launch = Launch { rank: 0, size: 2, meeting };
     assert_eq!(detect(&options, "here").unwrap(), Some(launch));
 }
 

@@ -232,7 +232,7 @@ impl LoadWorker<'_> {
                     shard.of_size(bytes, now - began);
                 }
                 drop(shard);
-                self.run.control.progress.units.fetch_add(1, Ordering::Relaxed);
+                self.run.progress.units.fetch_add(1, Ordering::Relaxed);
                 self.span(|span| span.units += 1);
             }
             Ok(TouchEnd::Stopped) => {}
@@ -409,7 +409,7 @@ impl LoadWorker<'_> {
         let at = now.saturating_duration_since(self.run.start);
         self.shard().moved(self.phase.recorder.interval(at), read, written);
         let count = read.saturating_add(written);
-        let before = self.run.control.progress.bytes.fetch_add(count, Ordering::Relaxed);
+        let before = self.run.progress.bytes.fetch_add(count, Ordering::Relaxed);
         if before.saturating_add(count) >= self.run.job.limits.bytes {
             self.run.stop(Stop::Bytes);
         }
@@ -446,7 +446,7 @@ impl LoadWorker<'_> {
         let kind = format!("{:?}", error.kind());
         shard.errors.record(&kind, || format!("client {}: {error}", self.number));
         drop(shard);
-        self.run.control.progress.errors.fetch_add(1, Ordering::Relaxed);
+        self.run.progress.errors.fetch_add(1, Ordering::Relaxed);
         if self.run.errors.fetch_add(1, Ordering::Relaxed) >= self.run.job.limits.errors {
             self.run.stop(Stop::Errors);
         }

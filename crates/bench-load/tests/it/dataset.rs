@@ -6,7 +6,7 @@ use bench_load::data::SeededData;
 use bench_load::dataset::{
     BLOCK_BYTES, DataSetDir as Where, Dataset, Prepared, is_there, prepare, prepare_at,
 };
-use bench_load::engine::{Control, LoadJob, LoadPhase, LocalGate, run};
+use bench_load::engine::{LoadJob, LoadPhase, LocalGate, run};
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadWork, Sizes};
 use bench_load::target::posix::{DirectoryOptions, PosixTarget};
@@ -55,7 +55,7 @@ impl DataSetDir {
             phases: vec![LoadPhase { version: dataset.version, ..phase("read", LoadWork::mfmr()) }],
             ..LoadJob::default()
         };
-        run(&job, &self.clients, &LocalGate, &Control::new()).await.expect("ran")
+        run(&job, &self.clients, &LocalGate, &Arc::default()).await.expect("ran")
     }
 }
 
@@ -135,7 +135,7 @@ async fn private_trees_are_laid_out_for_clients_that_come_later() {
         phases: vec![phase("read", LoadWork::mfmr())],
         ..LoadJob::default()
     };
-    let outcome = run(&job, &five, &LocalGate, &Control::new()).await.expect("ran");
+    let outcome = run(&job, &five, &LocalGate, &Arc::default()).await.expect("ran");
     assert_eq!((outcome.phases[0].faults(), outcome.phases[0].units), (vec![], 15));
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bench_load::data::SeededData;
 use bench_load::dataset::{Dataset, Prepared, prepare};
-use bench_load::engine::{Control, LoadJob, LocalGate, run};
+use bench_load::engine::{LoadJob, LocalGate, run};
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit};
 use bench_load::target::{Client, Target, clients, from_url};
@@ -88,7 +88,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
         ],
         ..LoadJob::default()
     };
-    let outcome = run(&job, two, &LocalGate, &Control::new()).await.expect("ran");
+    let outcome = run(&job, two, &LocalGate, &Arc::default()).await.expect("ran");
     for phase in &outcome.phases {
         assert_eq!(phase.faults(), Vec::<String>::new(), "{}", phase.name);
     }
