@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
 use crate::clock::{Exchange, FleetClock};
 use crate::options::FleetOptions;
-use crate::protocol::{Collective, Message, RankPlace};
+use crate::protocol::{Collective, HEARTBEAT, Message, RankPlace};
 use crate::terminate::told_to_end;
 use crate::wire::{Arrival, QUEUE};
 
@@ -26,9 +26,6 @@ const REASON_WAIT: Duration = Duration::from_millis(500);
 const AFTER_RANK_0: Duration = Duration::from_millis(200);
 /// The longest wait for the answer to an abort.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
-
-/// The least time between heartbeats: more of them would be a load.
-pub const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Why a run ended early; the same on all ranks.
 #[derive(Clone, Debug)]
@@ -141,7 +138,7 @@ impl Agent {
 
     async fn take_part(&mut self) -> Result<(), String> {
         let mut terminate = self.options.catch_terminate.then(told_to_end).flatten();
-        let mut tick = interval(self.options.heartbeat.max(HEARTBEAT_MIN));
+        let mut tick = interval(HEARTBEAT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_tick = Instant::now();
         let mut told_to_end: Option<Instant> = None;
@@ -160,7 +157,7 @@ impl Agent {
                 () = received(&mut terminate), if told_to_end.is_none() => told_to_end = Some(Instant::now()),
                 _ = tick.tick() => {
                     // After a pause of this very process the coordinator seems to have been silent.
-                    if last_tick.elapsed() < self.options.heartbeat * 3 {
+                    if last_tick.elapsed() < HEARTBEAT * 3 {
                         self.look_for_silence()?;
                     } else {
                         self.heard = Instant::now();

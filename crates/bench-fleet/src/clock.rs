@@ -32,23 +32,18 @@ pub struct Skew {
     pub spread: Duration,
     /// The clocks may make the spread wrong by this much, both ways.
     pub error_bound: Duration,
-    /// The one that left last.
-    pub last_rank: u32,
 }
 
 impl Skew {
     /// From when each rank left, in their order.
     pub fn of(name: &str, woke: &[FleetInstant]) -> Skew {
-        let first = woke.iter().map(|woke| woke.at).min().unwrap_or_default();
-        let (last_rank, last) = (0..)
-            .zip(woke)
-            .max_by_key(|(_, woke)| woke.at)
-            .map_or((0, first), |(rank, woke)| (rank, woke.at));
+        let times = || woke.iter().map(|woke| woke.at);
+        let spread = times().max().unwrap_or_default() - times().min().unwrap_or_default();
         // The first and the last may both be wrong, each by its own bound; the two worst are the bound of all pairs.
         let mut errors: Vec<Duration> = woke.iter().map(|woke| woke.error_bound).collect();
         errors.sort_unstable_by(|a, b| b.cmp(a));
         let error_bound = errors.iter().take(2).sum();
-        Skew { name: name.to_owned(), spread: last - first, error_bound, last_rank }
+        Skew { name: name.to_owned(), spread, error_bound }
     }
 }
 
@@ -218,7 +213,7 @@ mod tests {
         });
         let skew = Skew::of("go", &woke);
         assert_eq!((skew.spread, skew.error_bound), (Duration::from_nanos(300), Duration::from_nanos(12)));
-        assert_eq!((skew.last_rank, skew.name.as_str()), (1, "go"));
+        assert_eq!(skew.name, "go");
         assert_eq!(Skew::of("alone", &woke[..1]).spread, Duration::ZERO);
     }
 }

@@ -12,10 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::admission::Applicant;
-use crate::agent::HEARTBEAT_MIN;
 use crate::clock::{FleetClock, nanoseconds};
 use crate::options::FleetOptions;
-use crate::protocol::{Collective, Message, RankPlace};
+use crate::protocol::{Collective, HEARTBEAT, Message, PAYLOAD_MAX, RankPlace};
 use crate::rounds::{CollectiveRounds, Complete};
 use crate::wire::{Arrival, QUEUE, write_all};
 
@@ -118,8 +117,7 @@ impl FleetCoordinator {
     async fn hold_together(&mut self) -> Result<(), String> {
         let deadline = tokio::time::sleep(self.options.join_deadline);
         tokio::pin!(deadline);
-        let period = self.options.heartbeat.max(HEARTBEAT_MIN);
-        let mut tick = interval(period);
+        let mut tick = interval(HEARTBEAT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_tick = Instant::now();
         self.look_whether_complete()?;
@@ -131,7 +129,7 @@ impl FleetCoordinator {
                 () = &mut deadline, if !self.complete => return Err(self.missing()),
                 _ = tick.tick() => {
                     // After a pause of this very process everybody else seems to have been silent.
-                    if last_tick.elapsed() < period * 3 {
+                    if last_tick.elapsed() < HEARTBEAT * 3 {
                         self.look_for_the_silent()?;
                     } else {
                         self.forgive_silence();
@@ -207,7 +205,7 @@ impl FleetCoordinator {
         let place = candidate.hello.place.clone();
         let rank = place.rank;
         let (mut connection, events) = (candidate.connection, self.sender.clone());
-        connection.reader.trust(self.options.payload_bytes_max);
+        connection.reader.trust(PAYLOAD_MAX);
         tokio::spawn(connection.reader.run(events, move |arrival| Event::Arrived(rank, arrival)));
         let (outbox, messages) = mpsc::channel(QUEUE);
         self.writers.spawn(write_all(connection.writer, messages, self.options.silence_max));

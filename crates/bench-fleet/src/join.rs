@@ -19,7 +19,7 @@ use crate::coordinator::{Event, FleetCoordinator};
 use crate::launch::{Launch, Meeting, RankStart, detect, node_name};
 use crate::member::{AgentHandle, Member, run_ended};
 use crate::options::FleetOptions;
-use crate::protocol::{Message, RankPlace};
+use crate::protocol::{Message, PAYLOAD_MAX, RankPlace};
 use crate::rendezvous::Left;
 use crate::search::{Given, SSH_CLIENT, find_rank_0};
 use crate::site::site_of;
@@ -123,7 +123,6 @@ impl Fleet {
         let epoch = Instant::now();
         let clock = if rank == 0 { FleetClock::exact(epoch) } else { FleetClock::starting_at(epoch) };
         let clock = Arc::new(Mutex::new(clock));
-        let payload_bytes_max = options.payload_bytes_max;
         let (requests, theirs) = mpsc::channel(QUEUE);
         let (ending, ended) = watch::channel(None);
         let (joined, roster) = oneshot::channel();
@@ -145,7 +144,7 @@ impl Fleet {
             }
         });
         let thread = thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
-        let fleet = AgentHandle { requests, ending: ended, thread, payload_bytes_max };
+        let fleet = AgentHandle { requests, ending: ended, thread };
         match roster.await {
             Ok(roster) if u32::try_from(roster.len()) == Ok(size) => {
                 Ok(Member { roster, rank, clock, fleet: Some(fleet) })
@@ -192,8 +191,7 @@ impl ProcessRole {
 
     async fn follow(self, meeting: &Meeting) -> Result<()> {
         let (connection, coordinator) = find_rank_0(meeting, &self.options, &self.place, self.size).await?;
-        let payload_max = self.options.payload_bytes_max;
-        self.attend(connection, coordinator, payload_max).await;
+        self.attend(connection, coordinator, PAYLOAD_MAX).await;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use types::{Error, ErrorKind, Result};
 use crate::agent::{MemberRequest, RunEnded, StepOutcome};
 use crate::clock::{FleetClock, FleetInstant, Skew, nanoseconds};
 use crate::frame;
-use crate::protocol::{Collective, RankPlace};
+use crate::protocol::{Collective, PAYLOAD_MAX, RankPlace};
 
 /// The last part of the wait for a barrier's end is slept by the thread itself: the runtime's timer counts
 /// milliseconds, and rounds up.
@@ -36,7 +36,6 @@ pub(crate) struct AgentHandle {
     pub requests: mpsc::Sender<MemberRequest>,
     pub ending: watch::Receiver<Option<RunEnded>>,
     pub thread: JoinHandle<()>,
-    pub payload_bytes_max: usize,
 }
 
 /// The scheduled start of a phase.
@@ -176,8 +175,8 @@ impl Member {
 
 impl AgentHandle {
     async fn step(&self, step: Collective, payload: Bytes) -> Result<StepOutcome> {
-        if payload.len() > self.payload_bytes_max {
-            let what = format!("{} bytes of at most {}", payload.len(), self.payload_bytes_max);
+        if payload.len() > PAYLOAD_MAX {
+            let what = format!("{} bytes of at most {PAYLOAD_MAX}", payload.len());
             return Err(Error::new(ErrorKind::InvalidArgument, "give to the other ranks", what));
         }
         let (answer, answered) = oneshot::channel();

@@ -41,13 +41,9 @@ pub struct FleetOptions {
     pub build: String,
     /// How long ranks may take to come. A minute: a batch system starts a step on thousands of nodes in less.
     pub join_deadline: Duration,
-    /// Between heartbeats, which are also what clocks are compared by. A second: clocks drift 0.1 ms in that.
-    pub heartbeat: Duration,
     /// A rank that is silent for so long is lost. A rank whose process ended is lost at once; this is for hosts and
     /// networks, and longer than any turn that a busy machine lets a process wait.
     pub silence_max: Duration,
-    /// The most bytes that a rank may give to a gather, or rank 0 to a broadcast. Rank 0 holds a gather whole.
-    pub payload_bytes_max: usize,
     /// Treat SIGTERM as the end of the run, with a line that says so: launchers send it when a rank was lost. The
     /// process has five seconds to end by itself, then it is ended.
     pub catch_terminate: bool,
@@ -67,9 +63,7 @@ impl Default for FleetOptions {
             environment: Environment::default(),
             build: env!("CARGO_PKG_VERSION").into(),
             join_deadline: Duration::from_secs(60),
-            heartbeat: Duration::from_secs(1),
             silence_max: Duration::from_secs(10),
-            payload_bytes_max: 64 << 20,
             catch_terminate: true,
         }
     }

@@ -12,6 +12,8 @@
 //! Abort { reason }               -->  <--  Ended { reason }     at any time
 //! ```
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +26,10 @@ pub const VERSION: u32 = 2;
 pub const STRANGER_FRAME_MAX: usize = 4 << 10;
 /// The longest frame without its payload: the places of 4096 ranks fit.
 pub const FRAME_MAX: usize = 1 << 20;
+/// The most bytes that a rank may give to a gather, or rank 0 to a broadcast. Rank 0 holds a gather whole.
+pub const PAYLOAD_MAX: usize = 64 << 20;
+/// Between heartbeats, which are also what clocks are compared by: clocks drift 0.1 ms in that.
+pub const HEARTBEAT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {

@@ -37,13 +37,6 @@ pub struct Dataset {
     pub trees: u32,
 }
 
-#[derive(Debug)]
-pub enum Prepared {
-    /// It was there.
-    Reused,
-    Written(Box<LoadOutcome>),
-}
-
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Description {
     schema: u32,
@@ -74,8 +67,13 @@ impl DataSetDir<'_> {
     }
 }
 
-/// Sees to it that the data set lies in `dir`, by these clients. Call it in one process.
-pub async fn prepare(dataset: &Dataset, dir: &RunDir, clients: &[Arc<dyn Client>]) -> Result<Prepared> {
+/// Sees to it that the data set lies in `dir`, by these clients. Call it in one process. What came of writing it; `None` if it was
+/// there.
+pub async fn prepare(
+    dataset: &Dataset,
+    dir: &RunDir,
+    clients: &[Arc<dyn Client>],
+) -> Result<Option<LoadOutcome>> {
     prepare_at(dataset, DataSetDir { dir, directory: "" }, clients, BLOCK_BYTES).await
 }
 
@@ -85,11 +83,11 @@ pub async fn prepare_at(
     place: DataSetDir<'_>,
     clients: &[Arc<dyn Client>],
     block_bytes: u64,
-) -> Result<Prepared> {
+) -> Result<Option<LoadOutcome>> {
     let client =
         clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "data set", "there is no client"))?;
     if is_there(dataset, place, &**client).await? {
-        return Ok(Prepared::Reused);
+        return Ok(None);
     }
     if !place.directory.is_empty() {
         client.mkdir(&place.path()).await?;
@@ -97,7 +95,7 @@ pub async fn prepare_at(
     put(&**client, place, &describe_as(dataset, false)).await?;
     let outcome = lay_out(dataset, place, clients, block_bytes).await?;
     put(&**client, place, &describe_as(dataset, true)).await?;
-    Ok(Prepared::Written(Box::new(outcome)))
+    Ok(Some(outcome))
 }
 
 /// Whether it lies there, whole, and need not be written. `Config` if something else does.

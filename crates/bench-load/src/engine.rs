@@ -29,7 +29,7 @@ use crate::pace::{ArrivalSchedule, LoadPace};
 use crate::process::{self, Threads};
 use crate::safety::RunDir;
 use crate::shape::{ClientSet, Layout, LoadOperation, LoadWork, TouchUnit, below};
-use crate::target::{Client, Forgot, components};
+use crate::target::{Client, components};
 
 use recorder::Recorder;
 
@@ -292,15 +292,10 @@ pub async fn run(
         for phase in group.iter().filter(|phase| phase.work.operation.writes()) {
             in_time(&job, make_directories(&job, phase, clients)).await?;
         }
-        let forgot = match group.first() {
-            Some(first) if first.forget => Some(in_time(&job, forget(clients)).await?),
-            _ => None,
-        };
-        let mut done = run_group(&job, group, clients, gate, progress).await?;
-        if let Some(phase) = done.first_mut() {
-            phase.forgot = forgot;
+        if group.first().is_some_and(|first| first.forget) {
+            clients.iter().for_each(|client| client.forget());
         }
-        phases.append(&mut done);
+        phases.extend(run_group(&job, group, clients, gate, progress).await?);
         // What stopped one phase for good leaves nothing for the next.
         if phases.iter().any(|p| matches!(p.stopped, Some(Stop::Hung | Stop::Errors))) {
             break;
@@ -468,15 +463,6 @@ async fn make_all(paths: impl Iterator<Item = String>, clients: &[Arc<dyn Client
     let making = paths.zip(clients.iter().cycle().cloned());
     let making = making.map(|(path, client)| async move { client.mkdir(&path).await });
     stream::iter(making).buffer_unordered(PREPARING_MAX).try_collect().await
-}
-
-/// What all have forgotten at least.
-async fn forget(clients: &[Arc<dyn Client>]) -> Result<Forgot> {
-    let mut forgot = Forgot::Everything;
-    for client in clients {
-        forgot = forgot.max(client.forget().await?);
-    }
-    Ok(forgot)
 }
 
 fn calls(clients: &[Arc<dyn Client>]) -> BTreeMap<String, u64> {

@@ -10,8 +10,6 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::Fault;
-use crate::process::Switches;
-use crate::target::Forgot;
 
 /// Errors and wrong bytes of which the text is kept.
 pub const TOLD_MAX: usize = 8;
@@ -58,11 +56,9 @@ pub struct PhaseOutcome {
     pub calls: BTreeMap<String, u64>,
     /// Of these processes, user and system.
     pub cpu_seconds: f64,
-    /// Of these processes.
+    /// How often a thread of these processes left the processor, to wait or because others were to have it.
     #[serde(default)]
-    pub switches: Switches,
-    /// How much the clients had forgotten before the phase, if they should.
-    pub forgot: Option<Forgot>,
+    pub switches: u64,
     /// Why it ended before its work was done.
     pub stopped: Option<Stop>,
 }
@@ -100,8 +96,6 @@ pub struct Interval {
     pub bytes_written: u64,
     pub units: u64,
     pub errors: u64,
-    /// Longest response (in a closed loop: longest touch) that ended here, microseconds.
-    pub slowest_us: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -237,9 +231,7 @@ impl PhaseOutcome {
         self.verification.merge(other.verification);
         add_counts(&mut self.calls, other.calls);
         self.cpu_seconds += other.cpu_seconds;
-        self.switches = self.switches + other.switches;
-        // What all forgot is what the one forgot that forgot least.
-        self.forgot = self.forgot.max(other.forgot);
+        self.switches = self.switches.saturating_add(other.switches);
         self.stopped = self.stopped.max(other.stopped);
     }
 }
@@ -270,7 +262,6 @@ impl ThroughputSeries {
             mine.bytes_written = mine.bytes_written.saturating_add(theirs.bytes_written);
             mine.units = mine.units.saturating_add(theirs.units);
             mine.errors = mine.errors.saturating_add(theirs.errors);
-            mine.slowest_us = mine.slowest_us.max(theirs.slowest_us);
         }
     }
 }

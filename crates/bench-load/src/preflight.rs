@@ -35,25 +35,15 @@ pub async fn check_target(target: &dyn Target, job: &LoadJob, new_bytes: u64) ->
     if can.read_only {
         return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
     }
-    let one_file = |phase: &LoadPhase| {
-        let layout = phase.layout(job);
-        phase.work.operation.writes()
-            && layout.files == 1
-            && !layout.private
-            && job.fleet.workers_in_all() > 1
-    };
-    if !can.parallel_write && job.phases.iter().any(one_file) {
-        return wrong("it does not let several writers write one file; write a file each".to_owned());
-    }
     if can.whole_files
         && let Some(why) = job.phases.iter().find_map(|phase| writes_blocks_alone(phase, phase.layout(job)))
     {
         return wrong(why);
     }
-    if let Some(space) = target.space().await? {
+    if let Some(available) = target.space().await? {
         let wanted = new_bytes as f64 * ROOM_SPARE;
-        if wanted > space.available as f64 {
-            let (wanted, free) = (wanted / f64::from(1 << 20), space.available as f64 / f64::from(1 << 20));
+        if wanted > available as f64 {
+            let (wanted, free) = (wanted / f64::from(1 << 20), available as f64 / f64::from(1 << 20));
             return wrong(format!(
                 "{wanted:.0} MiB are needed, {free:.0} MiB are free; make it smaller with --scale"
             ));

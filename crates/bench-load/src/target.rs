@@ -22,7 +22,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 pub use url::from_url;
@@ -54,31 +53,8 @@ impl CallCounter {
 pub struct Capabilities {
     /// Nothing can be written; known only where the target can tell without trying.
     pub read_only: bool,
-    /// Several writers may write parts of one file at the same time (SFMW).
-    pub parallel_write: bool,
     /// A file is replaced as a whole, or in blocks that all come: no block of it alone is written.
     pub whole_files: bool,
-}
-
-/// Room on the target, bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TargetSpace {
-    /// Free to us.
-    pub available: u64,
-    /// As large as it is.
-    pub total: u64,
-}
-
-/// The part of its knowledge that a client dropped in [`Client::forget`]; the later the less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Forgot {
-    /// The next open costs what it costs after a fresh mount.
-    Everything,
-    /// File contents are dropped, names and attributes stay in the kernel (which only root can empty).
-    Contents,
-    /// There is no knowledge to drop, or no way to drop it.
-    Nothing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +86,8 @@ pub trait Target: Send + Sync + 'static {
 
     fn capabilities(&self) -> Capabilities;
 
-    /// Room for new data; `None` where the target does not tell.
-    async fn space(&self) -> Result<Option<TargetSpace>>;
+    /// Bytes that are free to us; `None` where the target does not tell.
+    async fn space(&self) -> Result<Option<u64>>;
 
     /// Whether this process can hold so many clients; `Config` with what to do otherwise.
     fn room_for(&self, _clients: u32) -> Result<()> {
@@ -143,8 +119,8 @@ pub trait Client: Send + Sync + 'static {
     /// Removes an empty directory.
     async fn rmdir(&self, path: &str) -> Result<()>;
 
-    /// Drops what the client knows, and tells how much that was.
-    async fn forget(&self) -> Result<Forgot>;
+    /// Drops what the client itself knows of names: the next open costs what it costs after a fresh mount.
+    fn forget(&self) {}
 
     /// Calls to the far side since the client was made; empty where they are not ours to count.
     fn calls(&self) -> Calls {

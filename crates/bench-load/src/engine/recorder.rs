@@ -76,10 +76,7 @@ impl PhaseOutcome {
         if let Some(response) = intended {
             self.response.record(response);
         }
-        let slow = u64::try_from(intended.unwrap_or(took).as_micros()).unwrap_or(u64::MAX);
-        let entry = self.entry(interval);
-        entry.units += 1;
-        entry.slowest_us = entry.slowest_us.max(slow);
+        self.entry(interval).units += 1;
     }
 
     pub(super) fn entry(&mut self, interval: usize) -> &mut Interval {

@@ -57,6 +57,10 @@ enum TouchEnd {
 pub(super) async fn work(run: Arc<GroupRun>, client: Arc<dyn Client>, here: usize, worker: u32) {
     let number = run.job.fleet.first_client.saturating_add(u32::try_from(here).unwrap_or(u32::MAX));
     for (index, phase) in run.phases.iter().enumerate() {
+        // Before the first phase all forgot together.
+        if index > 0 && phase.phase.forget {
+            client.forget();
+        }
         let mut at_work = LoadWorker {
             run: &run,
             phase,
@@ -68,11 +72,6 @@ pub(super) async fn work(run: Arc<GroupRun>, client: Arc<dyn Client>, here: usiz
             progress_every: PROGRESS_FIRST,
             progress_last: run.start,
         };
-        // Before the first phase all forgot together.
-        if index > 0 && phase.phase.forget {
-            let forgot = client.forget().await.map(drop);
-            at_work.note_failure(forgot);
-        }
         at_work.go().await;
     }
 }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use types::Result;
 
-use super::{Calls, Client, EntryStatus, Forgot, TargetEntry, TargetFile};
+use super::{Calls, Client, EntryStatus, TargetEntry, TargetFile};
 
 /// What the calls of a client and of its files go through.
 pub trait CallGuard: Send + Sync + 'static {
@@ -84,8 +84,8 @@ impl<G: CallGuard> Client for GuardedClient<G> {
     }
 
     /// No call: it is the client's own knowledge.
-    async fn forget(&self) -> Result<Forgot> {
-        self.inner.forget().await
+    fn forget(&self) {
+        self.inner.forget();
     }
 
     fn calls(&self) -> Calls {

@@ -8,7 +8,7 @@ use origin::emulated::{EmulatedService, ServiceClient, ServiceLimits};
 use types::Result;
 
 use super::guarded::{CallGuard, GuardedClient};
-use super::{Calls, Capabilities, Client, Target, TargetSpace};
+use super::{Calls, Capabilities, Client, Target};
 
 /// The name by which a busy answer is counted among a client's calls.
 pub const BUSY_CALL: &str = "busy";
@@ -35,7 +35,7 @@ impl Target for LimitedTarget {
         self.inner.capabilities()
     }
 
-    async fn space(&self) -> Result<Option<TargetSpace>> {
+    async fn space(&self) -> Result<Option<u64>> {
         self.inner.space().await
     }
 

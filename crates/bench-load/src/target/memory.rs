@@ -12,8 +12,7 @@ use bytes::{Bytes, BytesMut};
 use types::{Error, ErrorKind, Result};
 
 use super::{
-    Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
-    components, split_last,
+    Capabilities, Client, EntryKind, EntryStatus, Target, TargetEntry, TargetFile, components, split_last,
 };
 use crate::locked;
 
@@ -63,13 +62,11 @@ impl Target for MemoryTarget {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { read_only: false, parallel_write: true, whole_files: false }
+        Capabilities { read_only: false, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<TargetSpace>> {
-        let total = self.0.capacity;
-        let available = total.saturating_sub(self.0.used.load(Ordering::Relaxed));
-        Ok(Some(TargetSpace { available, total }))
+    async fn space(&self) -> Result<Option<u64>> {
+        Ok(Some(self.0.capacity.saturating_sub(self.0.used.load(Ordering::Relaxed))))
     }
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
@@ -170,10 +167,6 @@ impl Client for MemoryTarget {
         }
         nodes.remove(&path);
         Ok(())
-    }
-
-    async fn forget(&self) -> Result<Forgot> {
-        Ok(Forgot::Nothing)
     }
 }
 

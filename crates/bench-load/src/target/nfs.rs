@@ -19,8 +19,7 @@ use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
 use super::server::Transfer;
 use super::{
-    CallCounter, Calls, Client, EntryKind, EntryStatus, Forgot, TargetEntry, TargetFile, components,
-    split_last,
+    CallCounter, Calls, Client, EntryKind, EntryStatus, TargetEntry, TargetFile, components, split_last,
 };
 use crate::locked;
 
@@ -196,9 +195,8 @@ impl Client for NfsClient {
         }
     }
 
-    async fn forget(&self) -> Result<Forgot> {
+    fn forget(&self) {
         locked(&self.0.names).clear();
-        Ok(Forgot::Everything)
     }
 
     fn calls(&self) -> Calls {

@@ -19,8 +19,8 @@ use origin_object::{Config, ObjectStore, open_store};
 use types::{Error, ErrorKind, Result};
 
 use super::{
-    CallCounter, Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry,
-    TargetFile, TargetSpace, components, parse_size, room_for_connections, split_last, without_options,
+    CallCounter, Calls, Capabilities, Client, EntryKind, EntryStatus, Target, TargetEntry, TargetFile,
+    components, parse_size, room_for_connections, split_last, without_options,
 };
 use file::{BucketReader, BucketWriter};
 use names::NameCache;
@@ -74,11 +74,11 @@ impl Target for ObjectTarget {
 
     fn capabilities(&self) -> Capabilities {
         // Whether it can be written shows only when it is tried.
-        Capabilities { read_only: false, parallel_write: true, whole_files: true }
+        Capabilities { read_only: false, whole_files: true }
     }
 
     /// A bucket has no end.
-    async fn space(&self) -> Result<Option<TargetSpace>> {
+    async fn space(&self) -> Result<Option<u64>> {
         Ok(None)
     }
 
@@ -258,9 +258,8 @@ impl Client for ObjectClient {
         self.0.by.call("DELETE", self.0.store().delete(&prefix, None)).await
     }
 
-    async fn forget(&self) -> Result<Forgot> {
+    fn forget(&self) {
         self.0.names.forget();
-        Ok(Forgot::Everything)
     }
 
     fn calls(&self) -> Calls {

@@ -3,7 +3,7 @@
 //! Calls block, so they run on threads, as many at a time as [`DirectoryOptions::threads`] allows. The kernel caches on
 //! the client's side: by default the pages of a file are dropped when it is opened and after it was written, so
 //! that a read is not measured from the client's own memory unknowingly. Names and attributes cannot be dropped
-//! without root; [`Client::forget`] says so.
+//! without root.
 
 mod file;
 
@@ -15,10 +15,7 @@ use rustix::fs::{Access, StatVfsMountFlags};
 use tokio::sync::Semaphore;
 use types::{Error, ErrorKind, Result};
 
-use super::{
-    Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
-    components,
-};
+use super::{Capabilities, Client, EntryKind, EntryStatus, Target, TargetEntry, TargetFile, components};
 use file::PosixFile;
 
 /// The options of a directory as a target.
@@ -99,14 +96,13 @@ impl Target for PosixTarget {
         let mounted_so = rustix::fs::statvfs(&self.shared.root)
             .is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
         let denied = rustix::fs::access(&self.shared.root, Access::WRITE_OK).is_err();
-        Capabilities { read_only: mounted_so || denied, parallel_write: true, whole_files: false }
+        Capabilities { read_only: mounted_so || denied, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<TargetSpace>> {
+    async fn space(&self) -> Result<Option<u64>> {
         self.on_path("ask free space of", "", |root| {
             let stat = rustix::fs::statvfs(root)?;
-            let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-            Ok(Some(TargetSpace { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }))
+            Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
         })
         .await
     }
@@ -182,11 +178,6 @@ impl Client for PosixTarget {
 
     async fn rmdir(&self, path: &str) -> Result<()> {
         self.on_path("remove directory", path, |path| std::fs::remove_dir(path)).await
-    }
-
-    async fn forget(&self) -> Result<Forgot> {
-        let contents = self.shared.options.drop_pages || self.shared.options.direct;
-        Ok(if contents { Forgot::Contents } else { Forgot::Nothing })
     }
 }
 

@@ -11,7 +11,7 @@ use origin_nfs::NfsOrigin;
 use types::{Error, ErrorKind, Result};
 
 use super::nfs::NfsClient;
-use super::{Capabilities, Client, Target, TargetSpace, parse_size, room_for_connections, without_options};
+use super::{Capabilities, Client, Target, parse_size, room_for_connections, without_options};
 
 /// The calls by which files of a service are read and written.
 #[derive(Clone, Copy, Debug)]
@@ -120,13 +120,12 @@ impl Target for ServerTarget {
 
     fn capabilities(&self) -> Capabilities {
         // Whether it can be written shows only when it is tried.
-        Capabilities { read_only: false, parallel_write: true, whole_files: false }
+        Capabilities { read_only: false, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<TargetSpace>> {
+    async fn space(&self) -> Result<Option<u64>> {
         let origin = self.connect(0).await?;
-        let stat = origin.statfs(&origin.root().await?.reference).await?;
-        Ok(Some(TargetSpace { available: stat.bytes_available, total: stat.bytes_total }))
+        Ok(Some(origin.statfs(&origin.root().await?.reference).await?.bytes_available))
     }
 
     fn room_for(&self, clients: u32) -> Result<()> {

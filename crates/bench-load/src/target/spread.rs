@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use types::{Error, ErrorKind, Result};
 
-use super::{Capabilities, Client, Target, TargetSpace};
+use super::{Capabilities, Client, Target};
 
 pub struct SpreadTarget {
     ways: Vec<Arc<dyn Target>>,
@@ -36,17 +36,11 @@ impl Target for SpreadTarget {
 
     /// What all of them can.
     fn capabilities(&self) -> Capabilities {
-        let all = self.ways.iter().map(|way| way.capabilities());
-        all.fold(Capabilities { read_only: false, parallel_write: true, whole_files: false }, |sum, way| {
-            Capabilities {
-                read_only: sum.read_only || way.read_only,
-                parallel_write: sum.parallel_write && way.parallel_write,
-                whole_files: sum.whole_files || way.whole_files,
-            }
-        })
+        let any = |is: fn(Capabilities) -> bool| self.ways.iter().any(|way| is(way.capabilities()));
+        Capabilities { read_only: any(|way| way.read_only), whole_files: any(|way| way.whole_files) }
     }
 
-    async fn space(&self) -> Result<Option<TargetSpace>> {
+    async fn space(&self) -> Result<Option<u64>> {
         self.way(0)?.space().await
     }
 

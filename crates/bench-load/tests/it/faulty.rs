@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bench_load::target::guarded::{CallGuard, GuardedClient};
 use bench_load::target::memory::MemoryTarget;
-use bench_load::target::{Capabilities, Client, Target, TargetSpace};
+use bench_load::target::{Capabilities, Client, Target};
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
@@ -21,8 +21,6 @@ pub enum Fault {
     FailFrom(u64),
     /// It says that nothing can be written.
     ReadOnly,
-    /// It says that a file can have one writer.
-    OneWriter,
     /// Each read takes so long.
     Slow(Duration),
 }
@@ -85,15 +83,10 @@ impl Target for Faulty {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let fault = self.shared.fault;
-        Capabilities {
-            read_only: fault == Fault::ReadOnly,
-            parallel_write: fault != Fault::OneWriter,
-            whole_files: false,
-        }
+        Capabilities { read_only: self.shared.fault == Fault::ReadOnly, whole_files: false }
     }
 
-    async fn space(&self) -> Result<Option<TargetSpace>> {
+    async fn space(&self) -> Result<Option<u64>> {
         self.inner.space().await
     }
 

@@ -9,7 +9,7 @@ use bench_load::engine::{LoadJob, LoadLimits, LocalGate, Progress, run};
 use bench_load::outcome::Stop;
 use bench_load::process;
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
-use bench_load::target::{Forgot, clients};
+use bench_load::target::clients;
 use types::ErrorKind;
 
 use crate::engine::phase;
@@ -60,7 +60,7 @@ async fn opening_and_reading_cost_the_calls_of_a_kernel_client() {
     assert_eq!(cost(client.calls()), [("getattr", 1), ("lookup", 1)], "the directory is known");
     assert_eq!(client.list("d00001").await.expect("listed").len(), 4);
     assert_eq!(cost(client.calls()), [("lookup", 1), ("readdir", 1)]);
-    assert_eq!(client.forget().await.expect("forgotten"), Forgot::Everything);
+    client.forget();
     client.open("d00000/f00000001").await.expect("opened");
     assert_eq!(cost(client.calls()), [("getattr", 1), ("lookup", 2)], "as after a fresh mount");
 }
@@ -75,7 +75,6 @@ async fn an_epoch_over_nfs_is_verified_and_its_calls_are_counted() {
     let outcome = run(&job, &three, &LocalGate, &Arc::default()).await.expect("ran");
     let read = &outcome.phases[0];
     assert_eq!((read.faults(), read.bytes_read), (vec![], 3 * 4_000_000));
-    assert_eq!(read.forgot, Some(Forgot::Everything));
     assert_eq!((read.calls["getattr"], read.calls["read"]), (120, 120), "files fit one READ of 128 KiB");
     assert_eq!(read.calls["lookup"], 150, "ten directories and forty files, asked for by one worker of two");
     let walk = LoadJob { phases: vec![phase("walk", LoadWork::walk())], ..job.clone() };

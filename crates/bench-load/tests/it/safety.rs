@@ -116,13 +116,6 @@ async fn a_target_that_cannot_take_the_job_is_refused_before_it_begins() {
     refused(check_target(&*faulty(Fault::ReadOnly), &job, 50_000).await.expect_err("read-only"), told);
     let reading = LoadJob { phases: vec![phase("read", LoadWork::mfmr())], ..job.clone() };
     check_target(&*faulty(Fault::ReadOnly), &reading, 0).await.expect("reading is fine");
-    job.layout = Layout { files: 1, private: false, ..job.layout };
-    job.phases = vec![phase("write", LoadWork::sfmw())];
-    refused(
-        check_target(&*faulty(Fault::OneWriter), &job, 5000).await.expect_err("many"),
-        "write a file each",
-    );
-    check_target(&*faulty(Fault::ReadOnly), &reading, 0).await.expect("reading is fine");
 }
 
 #[tokio::test]
