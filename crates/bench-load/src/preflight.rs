@@ -26,21 +26,20 @@ fn writes_blocks_alone(phase: &LoadPhase, layout: &Layout) -> Option<String> {
 /// Whether the target can take the job, before anything is done: one line that says what would. Ask in one
 /// process; `new_bytes` is what will be written where nothing is yet.
 pub async fn check_target(target: &dyn Target, job: &LoadJob, new_bytes: u64) -> Result<()> {
-    let wrong =
-        |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", target.describe())));
-    let can = target.capabilities();
     if !job.writes() && new_bytes == 0 {
         return Ok(());
     }
-    if can.read_only {
+    let about = target.about().await?;
+    let wrong = |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", about.url)));
+    if about.read_only {
         return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
     }
-    if can.whole_files
+    if about.whole_files
         && let Some(why) = job.phases.iter().find_map(|phase| writes_blocks_alone(phase, phase.layout(job)))
     {
         return wrong(why);
     }
-    if let Some(available) = target.space().await? {
+    if let Some(available) = about.available {
         let wanted = new_bytes as f64 * ROOM_SPARE;
         if wanted > available as f64 {
             let (wanted, free) = (wanted / f64::from(1 << 20), available as f64 / f64::from(1 << 20));

@@ -48,13 +48,17 @@ impl CallCounter {
     }
 }
 
-/// What a target can do, as far as it is known before trying.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
+/// What is known of a target before anything is tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetAbout {
+    /// For reports; without secrets.
+    pub url: String,
     /// Nothing can be written; known only where the target can tell without trying.
     pub read_only: bool,
     /// A file is replaced as a whole, or in blocks that all come: no block of it alone is written.
     pub whole_files: bool,
+    /// Bytes that are free to us; `None` where the target does not tell.
+    pub available: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,13 +85,7 @@ pub struct TargetEntry {
 
 #[async_trait]
 pub trait Target: Send + Sync + 'static {
-    /// Its URL, for reports; without secrets.
-    fn describe(&self) -> String;
-
-    fn capabilities(&self) -> Capabilities;
-
-    /// Bytes that are free to us; `None` where the target does not tell.
-    async fn space(&self) -> Result<Option<u64>>;
+    async fn about(&self) -> Result<TargetAbout>;
 
     /// Whether this process can hold so many clients; `Config` with what to do otherwise.
     fn room_for(&self, _clients: u32) -> Result<()> {

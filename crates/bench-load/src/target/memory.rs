@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use types::{Error, ErrorKind, Result};
 
 use super::{
-    Capabilities, Client, EntryKind, EntryStatus, Target, TargetEntry, TargetFile, components, split_last,
+    Client, EntryKind, EntryStatus, Target, TargetAbout, TargetEntry, TargetFile, components, split_last,
 };
 use crate::locked;
 
@@ -57,16 +57,9 @@ impl MemoryTarget {
 
 #[async_trait]
 impl Target for MemoryTarget {
-    fn describe(&self) -> String {
-        "memory:".to_owned()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { read_only: false, whole_files: false }
-    }
-
-    async fn space(&self) -> Result<Option<u64>> {
-        Ok(Some(self.0.capacity.saturating_sub(self.0.used.load(Ordering::Relaxed))))
+    async fn about(&self) -> Result<TargetAbout> {
+        let available = self.0.capacity.saturating_sub(self.0.used.load(Ordering::Relaxed));
+        Ok(TargetAbout { url: "memory:".to_owned(), available: Some(available), ..TargetAbout::default() })
     }
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {

@@ -19,7 +19,7 @@ use origin_object::{Config, ObjectStore, open_store};
 use types::{Error, ErrorKind, Result};
 
 use super::{
-    CallCounter, Calls, Capabilities, Client, EntryKind, EntryStatus, Target, TargetEntry, TargetFile,
+    CallCounter, Calls, Client, EntryKind, EntryStatus, Target, TargetAbout, TargetEntry, TargetFile,
     components, parse_size, room_for_connections, split_last, without_options,
 };
 use file::{BucketReader, BucketWriter};
@@ -68,18 +68,9 @@ impl ObjectTarget {
 
 #[async_trait]
 impl Target for ObjectTarget {
-    fn describe(&self) -> String {
-        self.config.url()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // Whether it can be written shows only when it is tried.
-        Capabilities { read_only: false, whole_files: true }
-    }
-
-    /// A bucket has no end.
-    async fn space(&self) -> Result<Option<u64>> {
-        Ok(None)
+    /// A bucket has no end; whether it can be written shows only when it is tried.
+    async fn about(&self) -> Result<TargetAbout> {
+        Ok(TargetAbout { url: self.config.url(), whole_files: true, ..TargetAbout::default() })
     }
 
     fn room_for(&self, clients: u32) -> Result<()> {

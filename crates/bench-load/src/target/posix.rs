@@ -15,7 +15,7 @@ use rustix::fs::{Access, StatVfsMountFlags};
 use tokio::sync::Semaphore;
 use types::{Error, ErrorKind, Result};
 
-use super::{Capabilities, Client, EntryKind, EntryStatus, Target, TargetEntry, TargetFile, components};
+use super::{Client, EntryKind, EntryStatus, Target, TargetAbout, TargetEntry, TargetFile, components};
 use file::PosixFile;
 
 /// The options of a directory as a target.
@@ -87,22 +87,16 @@ impl SharedDirectory {
 
 #[async_trait]
 impl Target for PosixTarget {
-    fn describe(&self) -> String {
+    async fn about(&self) -> Result<TargetAbout> {
         let direct = if self.shared.options.direct { "?direct=1" } else { "" };
-        format!("file://{}{direct}", self.shared.root.display())
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let mounted_so = rustix::fs::statvfs(&self.shared.root)
-            .is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
-        let denied = rustix::fs::access(&self.shared.root, Access::WRITE_OK).is_err();
-        Capabilities { read_only: mounted_so || denied, whole_files: false }
-    }
-
-    async fn space(&self) -> Result<Option<u64>> {
+        let url = format!("file://{}{direct}", self.shared.root.display());
         self.on_path("ask free space of", "", |root| {
             let stat = rustix::fs::statvfs(root)?;
-            Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
+            let mounted_so = stat.f_flag.contains(StatVfsMountFlags::RDONLY);
+            let denied = rustix::fs::access(root, Access::WRITE_OK).is_err();
+            let available = stat.f_bavail.saturating_mul(stat.f_frsize);
+            let read_only = mounted_so || denied;
+            Ok(TargetAbout { url, read_only, whole_files: false, available: Some(available) })
         })
         .await
     }

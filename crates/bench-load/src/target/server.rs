@@ -11,7 +11,7 @@ use origin_nfs::NfsOrigin;
 use types::{Error, ErrorKind, Result};
 
 use super::nfs::NfsClient;
-use super::{Capabilities, Client, Target, parse_size, room_for_connections, without_options};
+use super::{Client, Target, TargetAbout, parse_size, room_for_connections, without_options};
 
 /// The calls by which files of a service are read and written.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +95,13 @@ impl ServerTarget {
         Ok(Arc::new(ServerTarget { service, transfer }))
     }
 
+    fn url(&self) -> String {
+        match &self.service {
+            FileService::Nfs(config) => config.url(),
+            FileService::Share(config) => config.url(),
+        }
+    }
+
     async fn connect(&self, id: u32) -> Result<Arc<dyn Origin>> {
         let connected: Result<Arc<dyn Origin>> = match &self.service {
             FileService::Nfs(config) => NfsOrigin::connect(config.clone()).await.map(|origin| origin as _),
@@ -103,7 +110,7 @@ impl ServerTarget {
             }
         };
         connected.map_err(|error| {
-            let message = format!("{id} of {}", self.describe());
+            let message = format!("{id} of {}", self.url());
             Error::new(error.kind(), "connect client", message).with_source(error)
         })
     }
@@ -111,21 +118,11 @@ impl ServerTarget {
 
 #[async_trait]
 impl Target for ServerTarget {
-    fn describe(&self) -> String {
-        match &self.service {
-            FileService::Nfs(config) => config.url(),
-            FileService::Share(config) => config.url(),
-        }
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // Whether it can be written shows only when it is tried.
-        Capabilities { read_only: false, whole_files: false }
-    }
-
-    async fn space(&self) -> Result<Option<u64>> {
+    async fn about(&self) -> Result<TargetAbout> {
         let origin = self.connect(0).await?;
-        Ok(Some(origin.statfs(&origin.root().await?.reference).await?.bytes_available))
+        let available = origin.statfs(&origin.root().await?.reference).await?.bytes_available;
+        // Whether it can be written shows only when it is tried.
+        Ok(TargetAbout { url: self.url(), available: Some(available), ..TargetAbout::default() })
     }
 
     fn room_for(&self, clients: u32) -> Result<()> {

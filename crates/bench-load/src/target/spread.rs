@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use types::{Error, ErrorKind, Result};
 
-use super::{Capabilities, Client, Target};
+use super::{Client, Target, TargetAbout};
 
 pub struct SpreadTarget {
     ways: Vec<Arc<dyn Target>>,
@@ -29,19 +30,16 @@ impl SpreadTarget {
 
 #[async_trait]
 impl Target for SpreadTarget {
-    fn describe(&self) -> String {
-        let ways: Vec<String> = self.ways.iter().map(|way| way.describe()).collect();
-        format!("spread:{}", ways.join(" "))
-    }
-
     /// What all of them can.
-    fn capabilities(&self) -> Capabilities {
-        let any = |is: fn(Capabilities) -> bool| self.ways.iter().any(|way| is(way.capabilities()));
-        Capabilities { read_only: any(|way| way.read_only), whole_files: any(|way| way.whole_files) }
-    }
-
-    async fn space(&self) -> Result<Option<u64>> {
-        self.way(0)?.space().await
+    async fn about(&self) -> Result<TargetAbout> {
+        let ways = try_join_all(self.ways.iter().map(|way| way.about())).await?;
+        let urls: Vec<&str> = ways.iter().map(|way| way.url.as_str()).collect();
+        Ok(TargetAbout {
+            url: format!("spread:{}", urls.join(" ")),
+            read_only: ways.iter().any(|way| way.read_only),
+            whole_files: ways.iter().any(|way| way.whole_files),
+            available: ways.first().and_then(|way| way.available),
+        })
     }
 
     /// Each way is asked for all clients: what is limited is this process's, and the ways are alike.

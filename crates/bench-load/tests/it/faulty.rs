@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bench_load::target::guarded::{CallGuard, GuardedClient};
 use bench_load::target::memory::MemoryTarget;
-use bench_load::target::{Capabilities, Client, Target};
+use bench_load::target::{Client, Target, TargetAbout};
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
@@ -78,16 +78,9 @@ impl Shared {
 
 #[async_trait]
 impl Target for Faulty {
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { read_only: self.shared.fault == Fault::ReadOnly, whole_files: false }
-    }
-
-    async fn space(&self) -> Result<Option<u64>> {
-        self.inner.space().await
+    async fn about(&self) -> Result<TargetAbout> {
+        let read_only = self.shared.fault == Fault::ReadOnly;
+        Ok(TargetAbout { read_only, ..self.inner.about().await? })
     }
 
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {

@@ -48,7 +48,7 @@ async fn one_file_of_a_share_that_many_write_has_all_their_bytes() {
 async fn many_files_of_a_share_are_written_read_listed_and_removed() {
     let (share, keys) = (StandIn::start(&["show"]).await, tempfile::tempdir().expect("a directory"));
     let (target, three) = three(&share, keys.path()).await;
-    assert!(target.space().await.expect("told").is_some_and(|available| available > 0));
+    assert!(target.about().await.expect("told").available.is_some_and(|available| available > 0));
     let dir = RunDir::create(&*three[0], "t").await.expect("made");
     let sizes = Sizes::Spread { min: 1, max: 300_000 };
     let layout = Layout { files: 20, sizes, files_per_directory: 7, private: false };

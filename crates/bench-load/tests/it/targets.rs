@@ -25,7 +25,7 @@ pub async fn behaves(target: &Arc<dyn Target>) {
     writes_and_reads(&*one, &*two).await;
     names_are_found_and_missed(&*one, &*two).await;
     tree_goes_again(&*one).await;
-    assert!(target.space().await.expect("space").is_none_or(|available| available > 0));
+    assert!(target.about().await.expect("told").available.is_none_or(|available| available > 0));
 }
 
 async fn writes_and_reads(one: &dyn Client, two: &dyn Client) {
@@ -112,7 +112,11 @@ async fn tree_goes_again(one: &dyn Client) {
 async fn memory_behaves_and_has_an_end() {
     let memory: Arc<dyn Target> = MemoryTarget::new(1 << 20);
     behaves(&memory).await;
-    assert_eq!(memory.space().await.expect("told"), Some(1 << 20), "removed files give their room back");
+    assert_eq!(
+        memory.about().await.expect("told").available,
+        Some(1 << 20),
+        "removed files give their room back"
+    );
     let client = memory.client(0).await.expect("a client");
     let file = client.create("large").await.expect("created");
     file.write(0, vec![1; 900_000].into()).await.expect("fits");

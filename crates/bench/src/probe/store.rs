@@ -45,7 +45,7 @@ pub async fn measure(config: &Config) -> Result<LocalProbe> {
     if config.write {
         operations.push(("PUT of 4 KiB", puts(&*client, config).await?));
     }
-    let (kind, small) = (format!("the store {}", target.describe()), "objects");
+    let (kind, small) = (format!("the store {}", target.about().await?.url), "objects");
     Ok(LocalProbe { kind, small, server, advice: ADVICE, operations, files: objects.len() })
 }
 
