@@ -66,9 +66,8 @@ pub struct MemberIdentity<'a> {
 
 /// The coordinator's side. An error says why the connection is none of this run's.
 pub async fn admit(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
-    timeout(HANDSHAKE_MAX, challenge(stream, token))
-        .await
-        .unwrap_or_else(|_| Err("it said nothing in time".into()))
+    let challenged = timeout(HANDSHAKE_MAX, challenge(stream, token)).await;
+    challenged.unwrap_or_else(|_| Err("it said nothing in time".into()))
 }
 
 async fn challenge(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::admission::Applicant;
-use crate::clock::{FleetClock, nanoseconds};
+use crate::clock::nanoseconds;
 use crate::options::FleetOptions;
 use crate::protocol::{Collective, HEARTBEAT, Message, PAYLOAD_MAX, RankPlace};
 use crate::rounds::{CollectiveRounds, Complete};
@@ -54,7 +54,8 @@ pub struct FleetCoordinator {
     /// The ranks that this process has started or called, and where.
     started: BTreeMap<u32, String>,
     options: FleetOptions,
-    clock: FleetClock,
+    /// The fleet's time counts from here.
+    epoch: Instant,
     events: mpsc::Receiver<Event>,
     /// For what brings events: connections, timers.
     sender: mpsc::Sender<Event>,
@@ -75,7 +76,7 @@ impl FleetCoordinator {
     /// `rank_0` is the outbox to this process's own rank.
     pub fn new(
         (size, started): (u32, BTreeMap<u32, String>),
-        (options, clock): (FleetOptions, FleetClock),
+        (options, epoch): (FleetOptions, Instant),
         (sender, events): (mpsc::Sender<Event>, mpsc::Receiver<Event>),
         (place, rank_0): (RankPlace, mpsc::Sender<Message>),
         on_complete: Box<dyn FnOnce() + Send>,
@@ -85,7 +86,7 @@ impl FleetCoordinator {
             size,
             started,
             options,
-            clock,
+            epoch,
             events,
             sender,
             peers: BTreeMap::from([(0, own)]),
@@ -234,8 +235,7 @@ impl FleetCoordinator {
     fn answer(&mut self, rank: u32, message: Message, arrived: Instant) -> Result<(), String> {
         match message {
             Message::Ping { sent } => {
-                let received = self.clock.local(arrived);
-                let answered = self.clock.local(Instant::now());
+                let (received, answered) = (self.time_at(arrived), self.time_at(Instant::now()));
                 self.tell(rank, Message::Pong { sent, received, answered })
             }
             Message::Enter { round, step, round_trip, payload } => {
@@ -263,7 +263,7 @@ impl FleetCoordinator {
                 let travel = Duration::from_nanos(round_trip).saturating_mul(2);
                 let ranks = GO_LEAD_PER_RANK.saturating_mul(self.size);
                 let lead = GO_LEAD.saturating_add(ranks).saturating_add(travel).min(GO_LEAD_MAX);
-                self.clock.local(Instant::now()).saturating_add(nanoseconds(lead))
+                self.time_at(Instant::now() + lead)
             }
             _ => 0,
         };
@@ -276,6 +276,11 @@ impl FleetCoordinator {
         // Of a broadcast rank 0's; nothing is given to other steps.
         payloads.truncate(1);
         self.tell_all(&Message::Done { round, start, parts: payloads })
+    }
+
+    /// Of the fleet, in nanoseconds.
+    fn time_at(&self, instant: Instant) -> u64 {
+        nanoseconds(instant.saturating_duration_since(self.epoch))
     }
 
     fn tell_all(&self, message: &Message) -> Result<(), String> {

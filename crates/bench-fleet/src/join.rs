@@ -239,10 +239,9 @@ impl ProcessRole {
         on_complete: Box<dyn FnOnce() + Send>,
     ) {
         let (own, link) = loopback(&events.0, &self.place);
-        let clock = FleetClock::exact(self.epoch);
         let (planned, rank_0) = ((self.size, started), (self.place.clone(), own));
         let coordinator =
-            FleetCoordinator::new(planned, (self.options.clone(), clock), events, rank_0, on_complete);
+            FleetCoordinator::new(planned, (self.options.clone(), self.epoch), events, rank_0, on_complete);
         let agent = self.agent(link);
         // At an early end the coordinator tells the others first, then our agent.
         tokio::join!(coordinator.run(), agent.run());

@@ -16,15 +16,15 @@
 //! ranks from processes that have Slurm ranks of their own; unless both agree, which is `srun` with a PMI plugin.
 
 mod hosts;
-mod mpi;
+mod launchers;
 mod own;
-mod slurm;
 
 use std::path::PathBuf;
 
 use types::{Error, ErrorKind, Result};
 
 pub use hosts::quote;
+pub use launchers::node_name;
 pub use own::{COORDINATOR, RANK, SIZE, TOKEN, TOKEN_ON_STDIN};
 
 use crate::options::{Environment, FleetOptions, RANKS_MAX};
@@ -88,15 +88,9 @@ pub fn detect(options: &FleetOptions, this_host: &str) -> Result<Option<Launch>>
     }
 }
 
-/// What the launcher calls this machine, if it has a name of its own for it.
-pub fn node_name(environment: &Environment) -> Option<&str> {
-    slurm::node_name(environment)
-}
-
 /// What the launcher's variables say, if there is one.
 fn launcher(environment: &Environment) -> Option<LauncherRank> {
-    let (mpi, slurm) = (mpi::found(environment), slurm::found(environment));
-    match (mpi, slurm) {
+    match (launchers::mpi(environment), launchers::slurm(environment)) {
         (Some(mpi), Some(slurm)) if (mpi.rank, mpi.size) == (slurm.rank, slurm.size) => Some(slurm),
         (mpi, slurm) => mpi.or(slurm),
     }
@@ -148,11 +142,6 @@ fn check_size(what: &'static str, size: u32) -> Result<()> {
         return Err(Error::new(ErrorKind::Config, what, format!("asks for more than {RANKS_MAX} ranks")));
     }
     Ok(())
-}
-
-/// What may be in a file's name, of an id that a launcher made up.
-fn plain(id: &str) -> String {
-    id.chars().filter(|c| c.is_ascii_alphanumeric()).take(64).collect()
 }
 
 #[cfg(test)]

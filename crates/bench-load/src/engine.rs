@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
-use crate::data::{GENERATOR, SeededData};
+use crate::data::SeededData;
 use crate::locked;
 use crate::outcome::{LoadOutcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{ArrivalSchedule, LoadPace};
@@ -301,7 +301,7 @@ pub async fn run(
             break;
         }
     }
-    Ok(LoadOutcome { generator: GENERATOR, processes: 1, phases, rss_max_bytes: process::rss_max_bytes() })
+    Ok(LoadOutcome { phases, rss_max_bytes: process::rss_max_bytes() })
 }
 
 /// What comes before a phase ends as a phase does, but it is not worth an outcome.

@@ -16,10 +16,6 @@ pub const TOLD_MAX: usize = 8;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadOutcome {
-    /// Of the data that was written and compared.
-    pub generator: u16,
-    /// Processes whose measurements are in here.
-    pub processes: u32,
     pub phases: Vec<PhaseOutcome>,
     /// Most memory that one of the processes held, since it began, bytes.
     pub rss_max_bytes: u64,
@@ -95,7 +91,6 @@ pub struct Interval {
     pub bytes_read: u64,
     pub bytes_written: u64,
     pub units: u64,
-    pub errors: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,11 +157,10 @@ impl LoadOutcome {
     /// Adds what another process measured in the same run.
     pub fn merge(&mut self, other: LoadOutcome) -> Result<()> {
         let names = |outcome: &LoadOutcome| outcome.phases.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
-        if self.generator != other.generator || names(self) != names(&other) {
+        if names(self) != names(&other) {
             let reason = "the processes did not run the same phases with the same program; start one binary";
             return Err(Error::new(ErrorKind::Config, "merge outcomes", reason));
         }
-        self.processes = self.processes.saturating_add(other.processes);
         self.rss_max_bytes = self.rss_max_bytes.max(other.rss_max_bytes);
         for (phase, other) in self.phases.iter_mut().zip(other.phases) {
             phase.merge(other);
@@ -261,7 +255,6 @@ impl ThroughputSeries {
             mine.bytes_read = mine.bytes_read.saturating_add(theirs.bytes_read);
             mine.bytes_written = mine.bytes_written.saturating_add(theirs.bytes_written);
             mine.units = mine.units.saturating_add(theirs.units);
-            mine.errors = mine.errors.saturating_add(theirs.errors);
         }
     }
 }

@@ -155,12 +155,9 @@ pub trait TargetFile: Send + Sync + 'static {
     /// May return before the bytes are durable.
     async fn write(&self, offset: u64, data: Bytes) -> Result<()>;
 
-    /// Returns when all that was written is durable.
-    async fn sync(&self) -> Result<()>;
-
-    /// Ends the use; a file that was written is durable afterwards.
+    /// Ends the use; what was written is durable when this returns.
     async fn close(&self) -> Result<()> {
-        self.sync().await
+        Ok(())
     }
 }
 

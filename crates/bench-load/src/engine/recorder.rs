@@ -79,7 +79,7 @@ impl PhaseOutcome {
         self.entry(interval).units += 1;
     }
 
-    pub(super) fn entry(&mut self, interval: usize) -> &mut Interval {
+    fn entry(&mut self, interval: usize) -> &mut Interval {
         let intervals = &mut self.series.intervals;
         if intervals.len() <= interval {
             intervals.resize(interval + 1, Interval::default());

@@ -439,12 +439,8 @@ impl LoadWorker<'_> {
     /// Puts down the error of what failed.
     fn note_failure(&self, done: Result<()>) {
         let Err(error) = done else { return };
-        let at = self.run.start.elapsed();
-        let mut shard = self.shard();
-        shard.entry(self.phase.recorder.interval(at)).errors += 1;
         let kind = format!("{:?}", error.kind());
-        shard.errors.record(&kind, || format!("client {}: {error}", self.number));
-        drop(shard);
+        self.shard().errors.record(&kind, || format!("client {}: {error}", self.number));
         self.run.progress.errors.fetch_add(1, Ordering::Relaxed);
         if self.run.errors.fetch_add(1, Ordering::Relaxed) >= self.run.job.limits.errors {
             self.run.stop(Stop::Errors);

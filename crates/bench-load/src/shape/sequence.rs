@@ -112,12 +112,8 @@ impl Sequence {
     }
 
     /// Numbers in all.
-    pub fn len(&self) -> u64 {
+    pub fn numbers(&self) -> u64 {
         self.epoch.saturating_mul(self.epochs)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Which numbers worker `worker` of client `client` takes.
@@ -137,7 +133,7 @@ impl Sequence {
 
     /// The n-th number of a part; `None` after its last.
     pub fn number(&self, part: &SequencePart, n: u64) -> Option<u64> {
-        let SequencePart::Own { within, step } = part else { return (n < self.len()).then_some(n) };
+        let SequencePart::Own { within, step } = part else { return (n < self.numbers()).then_some(n) };
         let each = (within.end - within.start).div_ceil(*step);
         let (epoch, inside) = (n.checked_div(each)?, n % each.max(1));
         let number = within.start.checked_add(inside.checked_mul(*step)?)?;

@@ -119,10 +119,6 @@ impl<G: CallGuard> TargetFile for GuardedFile<G> {
         self.guard.call("write", &self.path, bytes, self.inner.write(offset, data)).await
     }
 
-    async fn sync(&self) -> Result<()> {
-        self.guard.call("sync", &self.path, 0, self.inner.sync()).await
-    }
-
     /// A call if something was written, which services commit. What was read needs no end.
     async fn close(&self) -> Result<()> {
         match self.written.load(Ordering::Relaxed) {

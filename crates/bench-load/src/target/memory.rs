@@ -192,11 +192,6 @@ impl TargetFile for OpenMemoryFile {
         used.fetch_sub(self.extents.write(offset, data), Ordering::Relaxed);
         Ok(())
     }
-
-    /// Memory is as durable as it gets.
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// Ends a piece at `at` where one lies across it.

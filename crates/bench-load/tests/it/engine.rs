@@ -1,5 +1,6 @@
 //! The engine over memory: what is measured, what is found wrong, and that every run ends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -462,7 +463,8 @@ async fn outcomes_of_processes_travel_as_json_and_add_up() {
     let text = serde_json::to_string(&b.expect("ran")).expect("serialised");
     let mut all = a.expect("ran");
     all.merge(serde_json::from_str(&text).expect("parsed")).expect("the same phases");
-    assert_eq!(all.processes, 2);
+    let clients: BTreeSet<u32> = all.phases[1].spans.iter().map(|span| span.client).collect();
+    assert_eq!(clients, BTreeSet::from([0, 1, 2, 3]));
     let [write, read] = all.phases.as_slice() else { panic!("two phases") };
     assert_eq!((write.bytes_written, write.units), (640_000, 16));
     assert_eq!((read.bytes_read, read.unit.len(), read.service["open"].len()), (4 * 640_000, 64, 64));

@@ -64,7 +64,6 @@ async fn writes_and_reads(one: &dyn Client, two: &dyn Client) {
     let again = one.create("tried/deeper/file").await.expect("opened to write, as it is");
     again.write(100, Bytes::from_static(b"over")).await.expect("written");
     assert_eq!(again.read(98, 8).await.expect("read"), [&whole[98..100], b"over", &whole[104..106]].concat());
-    again.sync().await.expect("durable");
     again.close().await.expect("closed");
     let after = two.open("tried/deeper/file").await.expect("opened");
     assert_eq!(after.size(), SIZE as u64, "what was there stays");

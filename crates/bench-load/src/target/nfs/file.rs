@@ -156,7 +156,7 @@ impl TargetFile for NfsFile {
         Ok(())
     }
 
-    async fn sync(&self) -> Result<()> {
+    async fn close(&self) -> Result<()> {
         self.writes.commit().await.map_err(|e| self.shared.client.changed(e, &self.path))
     }
 }

@@ -36,10 +36,6 @@ impl TargetFile for BucketReader {
     async fn write(&self, _offset: u64, _data: Bytes) -> Result<()> {
         Err(Error::new(ErrorKind::NotSupported, "write to an object that was opened to be read", &self.key))
     }
-
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
 }
 
 pub(super) struct BucketWriter {
@@ -69,10 +65,6 @@ impl TargetFile for BucketWriter {
     }
 
     /// An object is durable when it is complete.
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
     async fn close(&self) -> Result<()> {
         if !self.shared && self.upload.finish(&self.client.by).await? {
             self.client.stored(&self.path, Some(self.size()));

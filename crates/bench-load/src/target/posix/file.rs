@@ -88,7 +88,10 @@ impl TargetFile for PosixFile {
         self.block(move |file| file.write(offset, &data)).await
     }
 
-    async fn sync(&self) -> Result<()> {
+    async fn close(&self) -> Result<()> {
+        if !self.written.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
         let drop_pages = self.shared.options.drop_pages;
         self.block(move |file| {
             file.file.sync_all().map_err(file.failed("sync"))?;
@@ -98,13 +101,6 @@ impl TargetFile for PosixFile {
             Ok(())
         })
         .await
-    }
-
-    async fn close(&self) -> Result<()> {
-        match self.written.swap(false, Ordering::AcqRel) {
-            true => self.sync().await,
-            false => Ok(()),
-        }
     }
 }
 
