@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::{GENERATOR, SeededData};
-use crate::engine::{Files, LoadJob, LoadPhase, LocalGate, run};
+use crate::engine::{LoadJob, LoadPhase, LocalGate, run};
 use crate::outcome::LoadOutcome;
 use crate::safety::{RunDir, read_small, write_small};
 use crate::shape::{ClientSet, Layout, LoadWork, TouchUnit};
@@ -50,7 +50,7 @@ struct Description {
 #[derive(Clone, Copy, Debug)]
 pub struct DataSetDir<'a> {
     pub dir: &'a RunDir,
-    /// As [`Files::directory`]. Empty: the run's directory itself.
+    /// As of [`crate::engine::Files`]. Empty: the run's directory itself.
     pub directory: &'a str,
 }
 
@@ -180,17 +180,15 @@ async fn lay_out(
     // Few large files are written by several workers each.
     let unit = if dataset.layout.files < fleet.workers_in_all() { TouchUnit::Block } else { TouchUnit::File };
     let work = LoadWork { unit, block_bytes, ..LoadWork::mfmw() };
-    let files = Files { directory: place.directory.to_owned(), layout: dataset.layout.clone() };
     let phase = LoadPhase {
         name: "lay out".to_owned(),
         work,
-        files: Some(files),
         version: dataset.version,
         forget: false,
         ..LoadPhase::default()
     };
     let job = LoadJob {
-        root: place.dir.path(),
+        root: place.path(),
         layout: dataset.layout.clone(),
         content: dataset.content,
         fleet,

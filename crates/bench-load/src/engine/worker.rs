@@ -45,14 +45,6 @@ struct Open {
 /// The runtime's timer rounds up to the next millisecond; the rest is waited for precisely.
 const FINE_WAIT: Duration = Duration::from_millis(3);
 
-/// The end of a touch that did not fail.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TouchEnd {
-    Whole,
-    /// The run was stopped in the middle.
-    Stopped,
-}
-
 /// Worker `worker` of the client that is number `here` in this process, in all phases of the run.
 pub(super) async fn work(run: Arc<GroupRun>, client: Arc<dyn Client>, here: usize, worker: u32) {
     let number = run.job.fleet.first_client.saturating_add(u32::try_from(here).unwrap_or(u32::MAX));
@@ -221,7 +213,7 @@ impl LoadWorker<'_> {
     async fn unit(&mut self, number: u64, touch: Touch, intended: Option<Instant>) {
         let began = Instant::now();
         match self.touch(number, touch).await {
-            Ok(TouchEnd::Whole) => {
+            Ok(true) => {
                 let now = Instant::now();
                 let interval = self.phase.recorder.interval(now - self.run.start);
                 let response = intended.map(|intended| now.saturating_duration_since(intended));
@@ -234,7 +226,7 @@ impl LoadWorker<'_> {
                 self.run.progress.units.fetch_add(1, Ordering::Relaxed);
                 self.span(|span| span.units += 1);
             }
-            Ok(TouchEnd::Stopped) => {}
+            Ok(false) => {}
             Err(error) => {
                 // Its state is unknown.
                 self.open = None;
@@ -254,7 +246,8 @@ impl LoadWorker<'_> {
         }
     }
 
-    async fn touch(&mut self, number: u64, touch: Touch) -> Result<TouchEnd> {
+    /// False if the run was stopped in the middle.
+    async fn touch(&mut self, number: u64, touch: Touch) -> Result<bool> {
         match touch {
             Touch::Read(part) => return self.move_data(number, part, false).await,
             Touch::Write(part) => return self.move_data(number, part, true).await,
@@ -265,16 +258,16 @@ impl LoadWorker<'_> {
                 self.list(directory).await?;
                 for file in self.phase.layout.files_of(directory) {
                     if self.run.stopped().is_some() {
-                        return Ok(TouchEnd::Stopped);
+                        return Ok(false);
                     }
                     self.stat(file).await?;
                 }
             }
         }
-        Ok(TouchEnd::Whole)
+        Ok(true)
     }
 
-    async fn move_data(&mut self, number: u64, part: FilePart, write: bool) -> Result<TouchEnd> {
+    async fn move_data(&mut self, number: u64, part: FilePart, write: bool) -> Result<bool> {
         let FilePart { file, offset: mut at, length } = part;
         let end = at.saturating_add(length);
         let work = &self.phase.phase.work;
@@ -287,7 +280,7 @@ impl LoadWorker<'_> {
         let opened = self.opened(file, write).await?;
         while at < end {
             if self.run.stopped().is_some() {
-                return Ok(TouchEnd::Stopped);
+                return Ok(false);
             }
             let block = FilePart { file, offset: at, length: work.block_bytes.min(end - at) };
             match write {
@@ -308,7 +301,7 @@ impl LoadWorker<'_> {
         if whole {
             self.close().await?;
         }
-        Ok(TouchEnd::Whole)
+        Ok(true)
     }
 
     async fn opened(&mut self, number: u64, write: bool) -> Result<Arc<dyn TargetFile>> {

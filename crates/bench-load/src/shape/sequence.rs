@@ -209,31 +209,26 @@ impl Sequence {
     }
 
     fn mixed(&self, mix: Mix, number: u64, part: FilePart) -> Touch {
+        let directory = self.layout.directory_of(part.file);
+        let block_bytes = self.work.block_bytes.max(1);
+        let blocks = part.length.div_ceil(block_bytes).max(1);
+        let at = mix_all(&[self.seed, RANGE, number]) % blocks * block_bytes;
+        let range = FilePart { offset: part.offset + at, length: block_bytes.min(part.length - at), ..part };
+        let weighted = [
+            (mix.read, Touch::Read(part)),
+            (mix.write, Touch::Write(part)),
+            (mix.stat, Touch::Stat(part.file)),
+            (mix.list, Touch::List(directory)),
+            (mix.delete, Touch::Delete(directory)),
+        ];
         let mut drawn = mix_all(&[self.seed, MIXTURE, number]) % mix.sum().max(1);
-        let mut is = |weight: u32| match drawn.checked_sub(weight.into()) {
-            Some(rest) => {
-                drawn = rest;
-                false
+        for (weight, touch) in weighted {
+            match drawn.checked_sub(weight.into()) {
+                Some(rest) => drawn = rest,
+                None => return touch,
             }
-            None => true,
-        };
-        if is(mix.read) {
-            Touch::Read(part)
-        } else if is(mix.write) {
-            Touch::Write(part)
-        } else if is(mix.stat) {
-            Touch::Stat(part.file)
-        } else if is(mix.list) {
-            Touch::List(self.layout.directory_of(part.file))
-        } else if is(mix.delete) {
-            Touch::Delete(self.layout.directory_of(part.file))
-        } else {
-            let block_bytes = self.work.block_bytes.max(1);
-            let blocks = part.length.div_ceil(block_bytes).max(1);
-            let at = mix_all(&[self.seed, RANGE, number]) % blocks * block_bytes;
-            let (offset, length) = (part.offset + at, block_bytes.min(part.length - at));
-            Touch::Read(FilePart { offset, length, ..part })
         }
+        Touch::Read(range)
     }
 }
 

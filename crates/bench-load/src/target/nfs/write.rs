@@ -82,12 +82,9 @@ impl Writes {
 impl State {
     /// Waits until at most so many are under way; then the error of one that failed.
     async fn settle_to(&mut self, most: usize) -> Result<()> {
-        loop {
-            let done = match self.under_way.try_join_next() {
-                None if self.under_way.len() > most => self.under_way.join_next().await,
-                done => done,
-            };
-            let Some(done) = done else { break };
+        while self.under_way.len() > most
+            && let Some(done) = self.under_way.join_next().await
+        {
             self.learn(done.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "write", e))));
         }
         self.error.take().map_or(Ok(()), Err)
