@@ -180,13 +180,8 @@ async fn lay_out(
     // Few large files are written by several workers each.
     let unit = if dataset.layout.files < fleet.workers_in_all() { TouchUnit::Block } else { TouchUnit::File };
     let work = LoadWork { unit, block_bytes, ..LoadWork::mfmw() };
-    let phase = LoadPhase {
-        name: "lay out".to_owned(),
-        work,
-        version: dataset.version,
-        forget: false,
-        ..LoadPhase::default()
-    };
+    let phase =
+        LoadPhase { name: "lay out".to_owned(), work, version: dataset.version, ..LoadPhase::default() };
     let job = LoadJob {
         root: place.path(),
         layout: dataset.layout.clone(),

@@ -61,10 +61,9 @@ pub struct LoadPhase {
     pub version: u32,
     /// Share of what is read that is compared with what it should be, percent. Default 100.
     pub verify_percent: u8,
-    /// Clients forget what they know before it. Default true: no phase profits from the one before unknowingly.
-    pub forget: bool,
-    /// Workers wait for each other before it. Default true. Without, each worker goes on from the phase before
-    /// (as sob does), times count from that one's start, and CPU and calls are counted there.
+    /// Workers wait for each other before it, and clients forget what they know. Default true: no phase profits from the one
+    /// before unknowingly. Without, each worker goes on from the phase before (as sob does), times count from that one's
+    /// start, and CPU and calls are counted there.
     pub barrier: bool,
 }
 
@@ -100,7 +99,6 @@ impl Default for LoadPhase {
             pace: LoadPace::default(),
             version: 1,
             verify_percent: 100,
-            forget: true,
             barrier: true,
         }
     }
@@ -292,9 +290,7 @@ pub async fn run(
         for phase in group.iter().filter(|phase| phase.work.operation.writes()) {
             in_time(&job, make_directories(&job, phase, clients)).await?;
         }
-        if group.first().is_some_and(|first| first.forget) {
-            clients.iter().for_each(|client| client.forget());
-        }
+        clients.iter().for_each(|client| client.forget());
         phases.extend(run_group(&job, group, clients, gate, progress).await?);
         // What stopped one phase for good leaves nothing for the next.
         if phases.iter().any(|p| matches!(p.stopped, Some(Stop::Hung | Stop::Errors))) {

@@ -48,11 +48,7 @@ const FINE_WAIT: Duration = Duration::from_millis(3);
 /// Worker `worker` of the client that is number `here` in this process, in all phases of the run.
 pub(super) async fn work(run: Arc<GroupRun>, client: Arc<dyn Client>, here: usize, worker: u32) {
     let number = run.job.fleet.first_client.saturating_add(u32::try_from(here).unwrap_or(u32::MAX));
-    for (index, phase) in run.phases.iter().enumerate() {
-        // Before the first phase all forgot together.
-        if index > 0 && phase.phase.forget {
-            client.forget();
-        }
+    for phase in &run.phases {
         let mut at_work = LoadWorker {
             run: &run,
             phase,

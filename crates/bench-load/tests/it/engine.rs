@@ -436,7 +436,7 @@ async fn without_a_barrier_each_worker_goes_on_from_one_phase_to_the_next() {
     let pace = LoadPace::Closed { think_s: 0.0, stagger: Some(Stagger { group: 1, every_s: 2.0 }) };
     let own = Layout { files: 4, sizes: Sizes::Equal(10_000), files_per_directory: 0, private: true };
     let write = LoadPhase { pace, ..phase("write", small(LoadWork::mfmw())) };
-    let read = LoadPhase { barrier: false, forget: false, ..phase("read", small(LoadWork::mfmr())) };
+    let read = LoadPhase { barrier: false, ..phase("read", small(LoadWork::mfmr())) };
     let mut job = LoadJob { layout: own, ..job(vec![write, read]) };
     job.fleet.workers = 1;
     let outcome = done(&job, &clients).await;
