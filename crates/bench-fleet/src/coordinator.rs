@@ -64,11 +64,9 @@ pub struct FleetCoordinator {
     /// Each ends when it has written what is in an outbox, and that is gone.
     writers: JoinSet<()>,
     rounds: CollectiveRounds,
-    /// All ranks have come.
-    complete: bool,
     /// All ranks have said that they are done.
     finished: bool,
-    /// Told when all ranks have come: nobody else needs to be let in or to find us.
+    /// Told when all ranks have come, and gone since: nobody else needs to be let in or to find us.
     on_complete: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -92,7 +90,6 @@ impl FleetCoordinator {
             peers: BTreeMap::from([(0, own)]),
             writers: JoinSet::new(),
             rounds: CollectiveRounds::new(size),
-            complete: false,
             finished: false,
             on_complete: Some(on_complete),
         }
@@ -127,7 +124,7 @@ impl FleetCoordinator {
                 // What has arrived counts before what time says.
                 biased;
                 Some(event) = self.events.recv() => self.on(event)?,
-                () = &mut deadline, if !self.complete => return Err(self.missing()),
+                () = &mut deadline, if self.on_complete.is_some() => return Err(self.missing()),
                 _ = tick.tick() => {
                     // After a pause of this very process everybody else seems to have been silent.
                     if last_tick.elapsed() < HEARTBEAT * 3 {
@@ -222,13 +219,9 @@ impl FleetCoordinator {
     }
 
     fn look_whether_complete(&mut self) -> Result<(), String> {
-        if self.complete || u32::try_from(self.peers.len()) != Ok(self.size) {
-            return Ok(());
-        }
-        self.complete = true;
-        if let Some(tell) = self.on_complete.take() {
-            tell();
-        }
+        let all_came = u32::try_from(self.peers.len()) == Ok(self.size);
+        let Some(tell) = self.on_complete.take_if(|_| all_came) else { return Ok(()) };
+        tell();
         self.tell_all(&Message::Roster(self.peers.values().map(|peer| peer.place.clone()).collect()))
     }
 
@@ -239,10 +232,9 @@ impl FleetCoordinator {
                 self.tell(rank, Message::Pong { sent, received, answered })
             }
             Message::Enter { round, step, round_trip, payload } => {
-                let entered = if self.complete {
-                    self.rounds.enter(rank, round, step, round_trip, payload)
-                } else {
-                    Err("it went on before all ranks were here".into())
+                let entered = match self.on_complete {
+                    None => self.rounds.enter(rank, round, step, round_trip, payload),
+                    Some(_) => Err("it went on before all ranks were here".into()),
                 };
                 match entered {
                     Ok(None) => Ok(()),
