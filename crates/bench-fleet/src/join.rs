@@ -72,7 +72,7 @@ impl Fleet {
         let launch = detect(&options, &host)?;
         let rank = launch.as_ref().map_or(0, |launch| launch.rank);
         let host = node_name(&options.environment).map_or(host, str::to_owned);
-        let site = site_of(options.site.as_deref(), &host, rank)?;
+        let site = site_of(options.launch.site.as_deref(), &host, rank)?;
         let place = RankPlace { rank, host, site, process: std::process::id() };
         let Some(Launch { size, meeting, .. }) = launch else { return Ok(Member::alone(place)) };
         let play = async move |role: ProcessRole| match rank {
@@ -266,7 +266,7 @@ impl ProcessRole {
 
     /// On loopback if no other machine is in the run; on any port, unless we were told one.
     async fn listen(&self, meeting: &Meeting) -> Result<TcpListener> {
-        let told = self.options.coordinator.as_ref();
+        let told = self.options.launch.coordinator.as_ref();
         let (near, told) = match meeting {
             Meeting::Starts(starts) => (starts.iter().all(|start| start.host.is_none()), told),
             Meeting::File { one_machine, .. } => (*one_machine, told),
@@ -285,7 +285,7 @@ impl ProcessRole {
     }
 
     fn ways_in(&self, port: u16, meeting: &Meeting) -> Vec<String> {
-        match (&self.options.coordinator, meeting) {
+        match (&self.options.launch.coordinator, meeting) {
             (Some(told), _) => vec![told.clone()],
             (None, Meeting::File { one_machine: true, .. }) => vec![format!("127.0.0.1:{port}")],
             // The address by which ssh's own connection reached the host is the best guess.

@@ -97,7 +97,7 @@ fn launcher(environment: &Environment) -> Option<LauncherRank> {
 }
 
 fn started_by_us(options: &FleetOptions, this_host: &str) -> Result<Option<Vec<RankStart>>> {
-    match (options.procs, &options.hosts) {
+    match (options.launch.procs, &options.launch.hosts) {
         (Some(_), Some(_)) => {
             let what = "cannot go together: give a host's processes as HOST:N";
             Err(Error::new(ErrorKind::Config, "--procs and --hosts", what))
@@ -119,11 +119,11 @@ fn started(options: &FleetOptions, found: LauncherRank) -> Result<Launch> {
         let what = format!("gives this process the rank {} of {}", found.rank, found.size);
         return Err(Error::new(ErrorKind::Config, found.launcher, what));
     }
-    let meeting = match &options.coordinator {
+    let meeting = match &options.launch.coordinator {
         Some(address) => Meeting::At(vec![address.clone()]),
         None => {
             let one_machine = found.one_machine;
-            let dir = match (&options.rendezvous, one_machine) {
+            let dir = match (&options.launch.rendezvous, one_machine) {
                 (Some(dir), _) => dir.clone(),
                 (None, true) => std::env::temp_dir(),
                 (None, false) => PathBuf::from("."),

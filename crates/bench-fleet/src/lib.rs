@@ -60,6 +60,6 @@ mod wire;
 pub use clock::{FleetInstant, Skew};
 pub use join::{CalledAgent, Fleet, Seat};
 pub use member::{Barrier, Member, said_by_rank_0};
-pub use options::{Environment, FleetOptions};
+pub use options::{Environment, FleetOptions, LaunchArgs};
 pub use protocol::RankPlace;
 pub use token::{RunToken, random_bytes};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew, frame};
+use bench_fleet::{Barrier, Fleet, FleetOptions, LaunchArgs, Member, RankPlace, Skew, frame};
 use bench_load::engine::{self, LoadJob, PhaseGate};
 use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
@@ -18,7 +18,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::LaunchArgs;
 use crate::progress::ProgressLine;
 use crate::results::ResultBuilder;
 
@@ -160,15 +159,7 @@ pub async fn gather<T: Serialize + DeserializeOwned>(member: &Member, own: &T) -
 
 impl Ranks {
     async fn join(args: &LaunchArgs) -> Result<Ranks> {
-        let options = FleetOptions {
-            procs: args.procs,
-            hosts: args.hosts.clone(),
-            coordinator: args.coordinator.clone(),
-            rendezvous: args.rendezvous.clone(),
-            site: args.site.clone(),
-            ssh: args.ssh.split_whitespace().map(str::to_owned).collect(),
-            ..FleetOptions::of_this_process()?
-        };
+        let options = FleetOptions { launch: args.clone(), ..FleetOptions::of_this_process()? };
         Ok(Ranks { member: Fleet::join(options).await?, wrong: Mutex::default() })
     }
 
