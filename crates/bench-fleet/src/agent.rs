@@ -180,7 +180,7 @@ impl Agent {
             }
             Some(Arrival::Message(message, at)) => {
                 self.heard = self.heard.max(at);
-                self.on_message(*message, at)
+                self.on_message(message, at)
             }
         }
     }
@@ -277,9 +277,7 @@ impl Agent {
         }
         let ended = async {
             while let Some(arrival) = self.link.arrivals.recv().await {
-                if let Arrival::Message(message, _) = arrival
-                    && let Message::Ended { reason } = *message
-                {
+                if let Arrival::Message(Message::Ended { reason }, _) = arrival {
                     return Some(reason);
                 }
             }

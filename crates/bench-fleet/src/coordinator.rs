@@ -144,7 +144,7 @@ impl FleetCoordinator {
             Event::Candidate(candidate) => self.meet(*candidate),
             Event::Arrived(rank, Arrival::Message(message, at)) => {
                 self.hear(rank, at);
-                self.answer(rank, *message, at)
+                self.answer(rank, message, at)
             }
             Event::Arrived(rank, Arrival::Bytes) => {
                 self.hear(rank, Instant::now());

@@ -314,7 +314,7 @@ fn loopback(events: &mpsc::Sender<Event>, place: &RankPlace) -> (mpsc::Sender<Me
     let events = events.clone();
     tokio::spawn(async move {
         while let Some(message) = said.recv().await {
-            let arrival = Arrival::Message(Box::new(message), Instant::now());
+            let arrival = Arrival::Message(message, Instant::now());
             if events.send(Event::Arrived(0, arrival)).await.is_err() {
                 return;
             }
@@ -323,7 +323,7 @@ fn loopback(events: &mpsc::Sender<Event>, place: &RankPlace) -> (mpsc::Sender<Me
     });
     tokio::spawn(async move {
         while let Some(message) = heard.recv().await {
-            if sender.send(Arrival::Message(Box::new(message), Instant::now())).await.is_err() {
+            if sender.send(Arrival::Message(message, Instant::now())).await.is_err() {
                 return;
             }
         }

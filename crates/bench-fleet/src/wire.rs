@@ -21,7 +21,7 @@ const READ_BYTES: usize = 64 << 10;
 /// What a link brings.
 #[derive(Debug)]
 pub enum Arrival {
-    Message(Box<Message>, Instant),
+    Message(Message, Instant),
     /// Some of a message: the peer is alive.
     Bytes,
     /// Nothing comes after it.
@@ -48,7 +48,7 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     }
 
     /// The next message with its payload, or why there is none. Safe to cancel: all state is in the reader.
-    pub async fn next(&mut self) -> Result<Box<Message>, String> {
+    pub async fn next(&mut self) -> Result<Message, String> {
         loop {
             if let Some(message) = self.advance().await? {
                 return Ok(message);
@@ -57,7 +57,7 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     }
 
     /// A whole message, or some bytes of one.
-    async fn advance(&mut self) -> Result<Option<Box<Message>>, String> {
+    async fn advance(&mut self) -> Result<Option<Message>, String> {
         let frame_max = self.message_max.saturating_add(self.payload_max);
         if let Some((message, payload)) =
             take_frame::<Message>(&mut self.arrived, frame_max).map_err(|e| e.to_string())?
@@ -65,7 +65,7 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             if payload.len() > self.payload_max {
                 return Err(format!("it sent more than {} bytes at once", self.payload_max));
             }
-            return message.with(payload).map(|message| Some(Box::new(message)));
+            return message.with(payload).map(Some);
         }
         self.arrived.reserve(READ_BYTES);
         match self.stream.read_buf(&mut self.arrived).await {
@@ -139,7 +139,7 @@ mod tests {
         let sent = gather((0..2_500_000_u32).map(|i| (i % 253) as u8).collect());
         let mut reader = reader_of(sent.clone());
         reader.trust(2_500_000);
-        assert_eq!(*reader.next().await.unwrap(), sent);
+        assert_eq!(reader.next().await.unwrap(), sent);
         assert_eq!(reader.next().await.unwrap_err(), "its connection closed");
     }
 

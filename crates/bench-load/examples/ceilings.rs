@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bench_load::ceiling::ceiling;
 use bench_load::engine::{LoadJob, LoadPhase, LocalGate, run};
 use bench_load::pace::{Arrivals, LoadPace};
+use bench_load::safety::RunDir;
 use bench_load::shape::{Layout, LoadOperation, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_load::target::{clients, from_url};
 
@@ -21,6 +22,7 @@ async fn main() -> types::Result<()> {
     }
     let target = from_url("memory:")?;
     let one = clients(&target, 0, 1).await?;
+    let dir = RunDir::create(&*one[0], "ceilings").await?;
     for per_second in [100.0, 1000.0, 5000.0] {
         let draws = (per_second * 2.0) as u64;
         let work = LoadWork {
@@ -32,6 +34,7 @@ async fn main() -> types::Result<()> {
         let write =
             LoadWork { operation: LoadOperation::Write, share: Sharing::Client, ..LoadWork::default() };
         let mut job = LoadJob {
+            root: dir.path(),
             layout: Layout { files: 1, sizes: Sizes::Equal(1 << 20), ..Layout::default() },
             phases: vec![LoadPhase { name: "write".to_owned(), work: write, ..LoadPhase::default() }],
             ..LoadJob::default()

@@ -92,9 +92,9 @@ pub async fn prepare_at(
     if !place.directory.is_empty() {
         client.mkdir(&place.path()).await?;
     }
-    put(&**client, place, &describe_as(dataset, false)).await?;
+    write_small(&**client, &place.description(), &describe_as(dataset, false)).await?;
     let outcome = lay_out(dataset, place, clients, block_bytes).await?;
-    put(&**client, place, &describe_as(dataset, true)).await?;
+    write_small(&**client, &place.description(), &describe_as(dataset, true)).await?;
     Ok(Some(outcome))
 }
 
@@ -123,11 +123,6 @@ async fn describe(client: &dyn Client, place: DataSetDir<'_>) -> Result<Option<D
     serde_json::from_slice(&text)
         .map(Some)
         .map_err(|_| other_data(place, "a description that cannot be read"))
-}
-
-async fn put(client: &dyn Client, place: DataSetDir<'_>, description: &Description) -> Result<()> {
-    let text = serde_json::to_vec(description).expect("a description is plain data");
-    write_small(client, &place.description(), text).await
 }
 
 fn other_data(place: DataSetDir<'_>, what: &str) -> Error {

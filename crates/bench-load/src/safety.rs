@@ -80,8 +80,7 @@ impl RunDir {
             return Err(foreign(&path, "is there and holds something, but no marker of a bench"));
         }
         let marker = Marker { forebay_bench: MARKER_SCHEMA, id: dir.id.clone() };
-        let text = serde_json::to_vec(&marker).expect("a marker is plain data");
-        let wrote = write_small(client, &dir.marker(), text).await;
+        let wrote = write_small(client, &dir.marker(), &marker).await;
         wrote.map_err(|error| not_writable(error, &path))?;
         Ok(dir)
     }
@@ -147,13 +146,13 @@ pub(crate) async fn read_small(client: &dyn Client, path: &str) -> Result<Bytes>
     Ok(text)
 }
 
-/// Replaces a small file; readers may find it missing for a moment.
-pub(crate) async fn write_small(client: &dyn Client, path: &str, text: Vec<u8>) -> Result<()> {
+/// Replaces a small file with plain data as JSON; readers may find it missing for a moment.
+pub(crate) async fn write_small(client: &dyn Client, path: &str, data: &impl Serialize) -> Result<()> {
     match client.remove(path).await {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let file = client.create(path).await?;
-    file.write(0, text.into()).await?;
+    file.write(0, serde_json::to_vec(data).expect("plain data is JSON").into()).await?;
     file.close().await
 }
