@@ -322,7 +322,7 @@ impl FleetCoordinator {
     }
 
     fn lost(&self, rank: u32, how: &str) -> String {
-        let waiting = self.rounds.waiting().map(|(step, _)| format!(" while others were at {step}"));
+        let waiting = self.rounds.waiting().map(|step| format!(" while others were at {step}"));
         format!("{} was lost{}: {how}", self.describe(rank), waiting.unwrap_or_default())
     }
 

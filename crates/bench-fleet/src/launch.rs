@@ -108,7 +108,7 @@ fn started_by_us(options: &FleetOptions, this_host: &str) -> Result<Option<Vec<R
             let ranks = 1..procs.min(RANKS_MAX + 1);
             Ok(Some(ranks.map(|rank| RankStart { rank, host: None }).collect()))
         }
-        (None, Some(hosts)) => Ok(Some(hosts::plan(&hosts::parse_hosts(hosts)?, this_host))),
+        (None, Some(hosts)) => hosts::plan(hosts, this_host).map(Some),
         (None, None) => Ok(None),
     }
 }

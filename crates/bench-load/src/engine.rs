@@ -19,7 +19,7 @@ use relay::RelayClock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::SeededData;
@@ -342,7 +342,7 @@ async fn run_group(
             workers.spawn(worker::work(Arc::clone(&run), Arc::clone(client), here, worker));
         }
     }
-    let stopped = wait(&run, &mut workers).await?;
+    let stopped = wait(&run, workers).await?;
     if let Some(client) = clients.first() {
         client.give_up();
     }
@@ -352,34 +352,35 @@ async fn run_group(
     if let Some(first) = outcomes.first_mut() {
         first.cpu_seconds = process::cpu_seconds() - cpu_before;
         first.switches = Threads::of_us().since(&threads_before);
-        first.calls = difference(calls(clients), &calls_before);
+        first.calls = calls(clients);
+        for (name, count) in &mut first.calls {
+            *count = count.saturating_sub(calls_before.get(name).copied().unwrap_or(0));
+        }
+        first.calls.retain(|_, count| *count > 0);
     }
     Ok(outcomes)
 }
 
 /// Waits until all workers have ended, by themselves or not; why they did not end by themselves.
-async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<Option<Stop>> {
-    let give_up = run.deadline + Duration::from_secs_f64(run.job.limits.grace_s);
-    loop {
-        let over = Instant::now() >= run.deadline;
-        if over {
-            run.stop(if run.job.limits.asked { Stop::Asked } else { Stop::Time });
-        }
-        tokio::select! {
-            ended = workers.join_next() => match ended {
-                None => return Ok(run.stopped()),
-                Some(Err(error)) if error.is_panic() => {
-                    return Err(Error::new(ErrorKind::Io, "run a worker", error));
-                }
-                Some(_) => {}
-            },
-            () = tokio::time::sleep_until(run.deadline), if !over => {}
-            () = tokio::time::sleep_until(give_up) => {
-                workers.shutdown().await;
-                return Ok(Some(Stop::Hung));
+async fn wait(run: &GroupRun, mut workers: JoinSet<()>) -> Result<Option<Stop>> {
+    let all_ended = async |workers: &mut JoinSet<()>| {
+        while let Some(ended) = workers.join_next().await {
+            if let Err(error) = ended {
+                return Err(Error::new(ErrorKind::Io, "run a worker", error));
             }
         }
+        Ok(run.stopped())
+    };
+    if let Ok(ended) = timeout_at(run.deadline, all_ended(&mut workers)).await {
+        return ended;
     }
+    run.stop(if run.job.limits.asked { Stop::Asked } else { Stop::Time });
+    let give_up = run.deadline + Duration::from_secs_f64(run.job.limits.grace_s);
+    if let Ok(ended) = timeout_at(give_up, all_ended(&mut workers)).await {
+        return ended;
+    }
+    workers.shutdown().await;
+    Ok(Some(Stop::Hung))
 }
 
 /// Whether the phase writes files by several workers each, and these files are there only when they are committed.
@@ -467,12 +468,4 @@ fn calls(clients: &[Arc<dyn Client>]) -> BTreeMap<String, u64> {
         *sum.entry(name.to_owned()).or_default() += count;
     }
     sum
-}
-
-fn difference(mut after: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    for (name, count) in &mut after {
-        *count = count.saturating_sub(before.get(name).copied().unwrap_or(0));
-    }
-    after.retain(|_, count| *count > 0);
-    after
 }
