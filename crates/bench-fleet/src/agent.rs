@@ -3,7 +3,7 @@
 //! It keeps the clock, passes the member's steps on, and knows first when the run has ended. How it ended is one
 //! reason in words, which every call of the member then returns.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -85,7 +85,7 @@ pub struct CoordinatorLink {
 
 pub struct Agent {
     link: CoordinatorLink,
-    clock: Arc<Mutex<FleetClock>>,
+    clock: Arc<FleetClock>,
     ends: Ends,
     options: FleetOptions,
     round: u64,
@@ -101,12 +101,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(
-        link: CoordinatorLink,
-        clock: Arc<Mutex<FleetClock>>,
-        ends: Ends,
-        options: FleetOptions,
-    ) -> Agent {
+    pub fn new(link: CoordinatorLink, clock: Arc<FleetClock>, ends: Ends, options: FleetOptions) -> Agent {
         Agent {
             link,
             clock,
@@ -188,10 +183,8 @@ impl Agent {
     fn on_message(&mut self, message: Message, arrived: Instant) -> Result<(), String> {
         match message {
             Message::Pong { sent, received, answered } => {
-                let mut clock = self.clock();
-                let arrived = clock.local(arrived);
-                clock.learn(Exchange { sent, received, answered, arrived });
-                drop(clock);
+                let arrived = self.clock.local(arrived);
+                self.clock.learn(Exchange { sent, received, answered, arrived });
                 if let Some(left) = self.exchanges_left.checked_sub(1) {
                     self.exchanges_left = left;
                     self.ping();
@@ -204,7 +197,7 @@ impl Agent {
             }
             Message::Done { round, start, parts } => {
                 self.finished = matches!(self.step, Some((Collective::Finish, _)));
-                let start = self.clock().instant_of(start, Instant::now());
+                let start = self.clock.instant_of(start, Instant::now());
                 self.step_is_over(round, StepOutcome { start, parts })?;
             }
             Message::Ended { reason } => {
@@ -238,7 +231,7 @@ impl Agent {
                     (0..BARRIER_EXCHANGES).for_each(|_| self.ping());
                 }
                 self.step = Some((step.clone(), answer));
-                let round_trip = self.clock().round_trip();
+                let round_trip = self.clock.round_trip();
                 self.say(Message::Enter { round: self.round, step, round_trip, payload })
             }
             MemberRequest::Abort { reason } => Err(reason),
@@ -252,7 +245,7 @@ impl Agent {
     /// Heartbeats leave room for what matters: one that does not fit was not needed.
     fn ping(&self) {
         if self.link.outbox.capacity() > QUEUE / 2 {
-            let sent = self.clock().local(Instant::now());
+            let sent = self.clock.local(Instant::now());
             let _ = self.link.outbox.try_send(Message::Ping { sent });
         }
     }
@@ -286,10 +279,6 @@ impl Agent {
         let ended = timeout(ABORT_WAIT, ended).await.ok().flatten();
         self.said |= ended.is_some();
         ended.unwrap_or_else(|| reason.to_owned())
-    }
-
-    fn clock(&self) -> std::sync::MutexGuard<'_, FleetClock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,6 +6,7 @@
 //! exchange with the smallest one is used. An older one counts for less, as clocks drift.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -69,7 +70,7 @@ struct Estimate {
 
 pub struct FleetClock {
     epoch: Instant,
-    estimates: VecDeque<Estimate>,
+    estimates: Mutex<VecDeque<Estimate>>,
     /// The coordinator's own process: nothing to estimate.
     exact: bool,
 }
@@ -91,12 +92,12 @@ impl Exchange {
 impl FleetClock {
     /// Of a member that learns the coordinator's time by exchanges.
     pub fn starting_at(epoch: Instant) -> FleetClock {
-        FleetClock { epoch, estimates: VecDeque::with_capacity(EXCHANGES), exact: false }
+        FleetClock { epoch, estimates: Mutex::default(), exact: false }
     }
 
     /// Of the coordinator's own process.
     pub fn exact(epoch: Instant) -> FleetClock {
-        FleetClock { epoch, estimates: VecDeque::new(), exact: true }
+        FleetClock { epoch, estimates: Mutex::default(), exact: true }
     }
 
     /// Nanoseconds of this process's clock.
@@ -104,17 +105,22 @@ impl FleetClock {
         nanoseconds(instant.saturating_duration_since(self.epoch))
     }
 
-    pub fn learn(&mut self, exchange: Exchange) {
+    fn estimates(&self) -> MutexGuard<'_, VecDeque<Estimate>> {
+        self.estimates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn learn(&self, exchange: Exchange) {
         let Some(estimate) = exchange.estimate() else { return };
-        if self.estimates.len() == EXCHANGES {
-            self.estimates.pop_front();
+        let mut estimates = self.estimates();
+        estimates.push_back(estimate);
+        if estimates.len() > EXCHANGES {
+            estimates.pop_front();
         }
-        self.estimates.push_back(estimate);
     }
 
     /// The shortest round trip seen lately, in nanoseconds: how long a message takes when nothing is in its way.
     pub fn round_trip(&self) -> u64 {
-        self.estimates.iter().map(|e| e.round_trip).min().unwrap_or(0)
+        self.estimates().iter().map(|e| e.round_trip).min().unwrap_or(0)
     }
 
     /// `instant` in the fleet's time. Before the first exchange the error has no bound.
@@ -137,7 +143,8 @@ impl FleetClock {
             return (0, 0);
         }
         let aged = |e: &Estimate| e.error.saturating_add(local.abs_diff(e.at) / DRIFT);
-        let best = self.estimates.iter().min_by_key(|e| aged(e));
+        let estimates = self.estimates();
+        let best = estimates.iter().min_by_key(|e| aged(e));
         best.map_or((0, u64::MAX), |e| (e.offset, aged(e)))
     }
 }
@@ -161,7 +168,7 @@ mod tests {
     fn the_true_offset_lies_within_the_bound_whatever_the_directions_cost() {
         for (there, back) in [(1000, 1000), (10, 90_000), (90_000, 10), (0, 0)] {
             let epoch = Instant::now();
-            let mut clock = FleetClock::starting_at(epoch);
+            let clock = FleetClock::starting_at(epoch);
             clock.learn(exchange(1_000_000, 7_000_000, there, back));
             let stamp = clock.stamp(epoch + Duration::from_nanos(1_100_000));
             let error = stamp.at.abs_diff(Duration::from_nanos(8_100_000));
@@ -173,7 +180,7 @@ mod tests {
     #[test]
     fn the_shortest_exchange_counts_until_it_is_old() {
         let epoch = Instant::now();
-        let mut clock = FleetClock::starting_at(epoch);
+        let clock = FleetClock::starting_at(epoch);
         clock.learn(exchange(1000, 500, 100, 100));
         clock.learn(exchange(5000, 900, 40_000, 40_000));
         assert_eq!(clock.stamp(epoch + Duration::from_nanos(6000)).at, Duration::from_nanos(6500));
@@ -186,7 +193,7 @@ mod tests {
     #[test]
     fn an_instant_goes_to_the_fleets_time_and_back() {
         let epoch = Instant::now();
-        let mut clock = FleetClock::starting_at(epoch);
+        let clock = FleetClock::starting_at(epoch);
         clock.learn(exchange(1000, 77_000, 100, 100));
         let instant = epoch + Duration::from_micros(300);
         let at = nanoseconds(clock.stamp(instant).at);
@@ -196,7 +203,7 @@ mod tests {
     #[test]
     fn times_that_cannot_be_are_not_learnt() {
         let epoch = Instant::now();
-        let mut clock = FleetClock::starting_at(epoch);
+        let clock = FleetClock::starting_at(epoch);
         clock.learn(Exchange { sent: 10, received: 5, answered: 4, arrived: 20 });
         clock.learn(Exchange { sent: 10, received: 5, answered: 500, arrived: 20 });
         clock.learn(Exchange { sent: 10, received: 0, answered: u64::MAX, arrived: 9 });

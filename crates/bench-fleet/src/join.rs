@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ struct ProcessRole {
     options: FleetOptions,
     place: RankPlace,
     size: u32,
-    clock: Arc<Mutex<FleetClock>>,
+    clock: Arc<FleetClock>,
     epoch: Instant,
     ends: Ends,
 }
@@ -122,7 +122,7 @@ impl Fleet {
         let rank = place.rank;
         let epoch = Instant::now();
         let clock = if rank == 0 { FleetClock::exact(epoch) } else { FleetClock::starting_at(epoch) };
-        let clock = Arc::new(Mutex::new(clock));
+        let clock = Arc::new(clock);
         let (requests, theirs) = mpsc::channel(QUEUE);
         let (ending, ended) = watch::channel(None);
         let (joined, roster) = oneshot::channel();

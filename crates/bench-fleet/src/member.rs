@@ -4,7 +4,7 @@
 //! step is not to be cancelled half way. A run of one process has the same interface, and no sockets or threads.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const BARRIER_NAME_MAX: usize = 200;
 pub struct Member {
     pub(crate) roster: Vec<RankPlace>,
     pub(crate) rank: u32,
-    pub(crate) clock: Arc<Mutex<FleetClock>>,
+    pub(crate) clock: Arc<FleetClock>,
     /// None if the run is this process alone.
     pub(crate) fleet: Option<AgentHandle>,
 }
@@ -64,7 +64,7 @@ pub fn said_by_rank_0(error: &Error) -> bool {
 
 impl Member {
     pub(crate) fn alone(place: RankPlace) -> Member {
-        let clock = Arc::new(Mutex::new(FleetClock::exact(Instant::now())));
+        let clock = Arc::new(FleetClock::exact(Instant::now()));
         Member { roster: vec![place], rank: 0, clock, fleet: None }
     }
 
@@ -88,13 +88,12 @@ impl Member {
 
     /// `instant` in the fleet's time, which is comparable between ranks within the bounds of the errors.
     pub fn stamp(&self, instant: Instant) -> FleetInstant {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner).stamp(instant)
+        self.clock.stamp(instant)
     }
 
     /// When this process's clock shows what the fleet's does at `at`: the reverse of [`Member::stamp`].
     pub fn instant(&self, at: Duration) -> Instant {
-        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.instant_of(nanoseconds(at), Instant::now())
+        self.clock.instant_of(nanoseconds(at), Instant::now())
     }
 
     /// Wait for all ranks, then return at one scheduled instant on all.
