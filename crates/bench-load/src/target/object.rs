@@ -141,9 +141,9 @@ impl BucketClientState {
             let name = |key: &str| key.strip_prefix(prefix).unwrap_or(key).trim_end_matches('/').to_owned();
             // A key that ends with a slash is a directory's marker, and none of its names.
             let objects = page.objects.into_iter().filter(|object| !object.key.ends_with('/'));
-            listed.objects.extend(objects.map(|object| (name(&object.key), object.size)));
-            listed.directories.extend(page.prefixes.iter().map(|prefix| name(prefix)));
-            if listed.objects.len() + listed.directories.len() > most {
+            listed.0.extend(objects.map(|object| (name(&object.key), object.size)));
+            listed.1.extend(page.prefixes.iter().map(|prefix| name(prefix)));
+            if listed.0.len() + listed.1.len() > most {
                 return Ok(None);
             }
             match page.next {
@@ -157,7 +157,7 @@ impl BucketClientState {
     async fn size_of(&self, path: &str) -> Result<Option<u64>> {
         let (directory, name) = split_last(path);
         let prefix = self.prefix(directory)?;
-        let list = async |most| Ok(self.list(&prefix, most).await?.map(|listed| listed.objects));
+        let list = async |most| Ok(self.list(&prefix, most).await?.map(|(objects, _)| objects));
         match self.names.size_of(&prefix, name, list).await? {
             Some(size) => Ok(Some(size)),
             // Others may have stored it since.
@@ -188,11 +188,8 @@ impl BucketClientState {
     }
 }
 
-#[derive(Default)]
-struct ListedDirectory {
-    objects: HashMap<String, u64>,
-    directories: Vec<String>,
-}
+/// Objects with their sizes, and directories.
+type ListedDirectory = (HashMap<String, u64>, Vec<String>);
 
 fn not_found(operation: &'static str, path: &str) -> Error {
     Error::new(ErrorKind::NotFound, operation, path)
@@ -230,10 +227,11 @@ impl Client for ObjectClient {
     }
 
     async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
-        let listed = self.0.list(&self.0.prefix(path)?, usize::MAX).await?.unwrap_or_default();
+        let listed = self.0.list(&self.0.prefix(path)?, usize::MAX).await?;
+        let (objects, directories) = listed.unwrap_or_default();
         let entry = |kind| move |name| TargetEntry { name, kind: Some(kind) };
-        let directories = listed.directories.into_iter().map(entry(EntryKind::Directory));
-        Ok(listed.objects.into_keys().map(entry(EntryKind::File)).chain(directories).collect())
+        let directories = directories.into_iter().map(entry(EntryKind::Directory));
+        Ok(objects.into_keys().map(entry(EntryKind::File)).chain(directories).collect())
     }
 
     async fn remove(&self, path: &str) -> Result<()> {

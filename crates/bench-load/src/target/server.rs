@@ -5,9 +5,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use origin::Origin;
-use origin_azfile::AzFileOrigin;
-use origin_nfs::NfsOrigin;
+use origin::{Origin, OriginConfig};
 use types::{Error, ErrorKind, Result};
 
 use super::nfs::NfsClient;
@@ -65,14 +63,12 @@ const RANGE_MIN: u64 = 64 << 10;
 const SHARE_CONNECTIONS: u64 = 8;
 
 pub struct ServerTarget {
-    service: FileService,
+    config: Box<dyn OriginConfig>,
     transfer: Transfer,
-}
-
-/// Which service, and how it is reached.
-enum FileService {
-    Nfs(origin_nfs::Config),
-    Share(origin_azfile::Config),
+    /// Descriptors that one client needs.
+    connections: u64,
+    /// A range can only be put inside a file.
+    sized: bool,
 }
 
 impl ServerTarget {
@@ -84,33 +80,22 @@ impl ServerTarget {
         if !several {
             config.nconnect = 1;
         }
-        Ok(Arc::new(ServerTarget { service: FileService::Nfs(config), transfer }))
+        // And a short-lived one for MOUNT while a client connects.
+        let connections = config.nconnect as u64 + 1;
+        Ok(Arc::new(ServerTarget { config: Box::new(config), transfer, connections, sized: false }))
     }
 
     /// Besides what `origin-azfile` takes, the options of [`Transfer`].
     pub fn azfile(url: &str) -> Result<Arc<ServerTarget>> {
         let whole = Transfer { read_size: RANGE_MAX, write_size: RANGE_MAX, ..LINUX };
         let (transfer, rest) = whole.with_options_of(url, RANGE_MIN..=u64::from(RANGE_MAX))?;
-        let service = FileService::Share(origin_azfile::Config::from_url(&rest)?);
-        Ok(Arc::new(ServerTarget { service, transfer }))
-    }
-
-    fn url(&self) -> String {
-        match &self.service {
-            FileService::Nfs(config) => config.url(),
-            FileService::Share(config) => config.url(),
-        }
+        let config = Box::new(origin_azfile::Config::from_url(&rest)?);
+        Ok(Arc::new(ServerTarget { config, transfer, connections: SHARE_CONNECTIONS, sized: true }))
     }
 
     async fn connect(&self, id: u32) -> Result<Arc<dyn Origin>> {
-        let connected: Result<Arc<dyn Origin>> = match &self.service {
-            FileService::Nfs(config) => NfsOrigin::connect(config.clone()).await.map(|origin| origin as _),
-            FileService::Share(config) => {
-                AzFileOrigin::connect(config.clone()).await.map(|origin| origin as _)
-            }
-        };
-        connected.map_err(|error| {
-            let message = format!("{id} of {}", self.url());
+        self.config.connect().await.map_err(|error| {
+            let message = format!("{id} of {}", self.config.url());
             Error::new(error.kind(), "connect client", message).with_source(error)
         })
     }
@@ -122,21 +107,14 @@ impl Target for ServerTarget {
         let origin = self.connect(0).await?;
         let available = origin.statfs(&origin.root().await?.reference).await?.bytes_available;
         // Whether it can be written shows only when it is tried.
-        Ok(TargetAbout { url: self.url(), available: Some(available), ..TargetAbout::default() })
+        Ok(TargetAbout { url: self.config.url(), available: Some(available), ..TargetAbout::default() })
     }
 
     fn room_for(&self, clients: u32) -> Result<()> {
-        let each = match &self.service {
-            // A descriptor for each connection, and a short-lived one for MOUNT while a client connects.
-            FileService::Nfs(config) => config.nconnect as u64 + 1,
-            FileService::Share(_) => SHARE_CONNECTIONS,
-        };
-        room_for_connections(clients, each)
+        room_for_connections(clients, self.connections)
     }
 
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
-        // A range can only be put inside a file of a share.
-        let sized = matches!(self.service, FileService::Share(_));
-        Ok(Arc::new(NfsClient::of(self.connect(id).await?, self.transfer, sized).await?))
+        Ok(Arc::new(NfsClient::of(self.connect(id).await?, self.transfer, self.sized).await?))
     }
 }
