@@ -9,18 +9,12 @@ use crate::target::Target;
 /// Room that must be left besides the data: directories, and what others write meanwhile.
 const ROOM_SPARE: f64 = 1.05;
 
-/// Why a phase does not write each file as a whole, or all of its blocks once in each epoch.
-fn writes_blocks_alone(phase: &LoadPhase, layout: &Layout) -> Option<String> {
+/// Whether a phase writes otherwise than each file as a whole, or all of its blocks once in each epoch.
+fn writes_blocks_alone(phase: &LoadPhase, layout: &Layout) -> bool {
     let work = &phase.work;
-    if !work.operation.writes() || work.unit == TouchUnit::File {
-        return None;
-    }
     let shared = layout.private || matches!(work.share, Sharing::Split | Sharing::Interleaved);
-    let once = matches!(work.amount, Amount::Epochs(_)) && shared;
-    (!once || work.operation != LoadOperation::Write).then(|| {
-        "its files are replaced as a whole, and blocks of them cannot be written alone; write whole files (--unit file)"
-            .to_owned()
-    })
+    let once = matches!(work.amount, Amount::Epochs(_)) && shared && work.operation == LoadOperation::Write;
+    work.operation.writes() && work.unit == TouchUnit::Block && !once
 }
 
 /// Whether the target can take the job, before anything is done: one line that says what would. Ask in one
@@ -34,10 +28,9 @@ pub async fn check_target(target: &dyn Target, job: &LoadJob, new_bytes: u64) ->
     if about.read_only {
         return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
     }
-    if about.whole_files
-        && let Some(why) = job.phases.iter().find_map(|phase| writes_blocks_alone(phase, phase.layout(job)))
-    {
-        return wrong(why);
+    if about.whole_files && job.phases.iter().any(|phase| writes_blocks_alone(phase, phase.layout(job))) {
+        let why = "its files are replaced as a whole, and blocks of them cannot be written alone; write whole files (--unit file)";
+        return wrong(why.to_owned());
     }
     if let Some(available) = about.available {
         let wanted = new_bytes as f64 * ROOM_SPARE;

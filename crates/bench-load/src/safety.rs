@@ -6,8 +6,6 @@
 
 mod cleanup;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
@@ -106,16 +104,6 @@ impl RunDir {
             Some(marker) if marker.forebay_bench == MARKER_SCHEMA && marker.id == self.id => Ok(()),
             _ => Err(foreign(&self.path(), "has a marker, but not the one of this run")),
         }
-    }
-
-    /// Removes what runs made in the directory, and the directory if nothing else is in it. `Config`, and
-    /// nothing removed, if the marker is missing.
-    pub async fn cleanup(&self, clients: &[Arc<dyn Client>]) -> Result<Cleanup> {
-        let client = clients
-            .first()
-            .ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "there is no client to do it with"))?;
-        self.must_be_ours(&**client).await?;
-        cleanup::remove(self, &**client, clients).await
     }
 }
 

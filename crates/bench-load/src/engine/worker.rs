@@ -215,8 +215,11 @@ impl LoadWorker<'_> {
                 let response = intended.map(|intended| now.saturating_duration_since(intended));
                 let mut shard = self.shard();
                 shard.unit_done(interval, now - began, response);
-                if let Some(bytes) = self.file_of_several_sizes(touch) {
-                    shard.of_size(bytes, now - began);
+                if let Touch::Read(file) | Touch::Write(file) = touch
+                    && self.phase.phase.work.unit == TouchUnit::File
+                    && self.phase.layout.differ_in_size()
+                {
+                    shard.of_size(file.length, now - began);
                 }
                 drop(shard);
                 self.run.progress.units.fetch_add(1, Ordering::Relaxed);
@@ -228,17 +231,6 @@ impl LoadWorker<'_> {
                 self.open = None;
                 self.note_failure(Err(error));
             }
-        }
-    }
-
-    /// The size of the whole file that the touch moves, if files differ in size.
-    fn file_of_several_sizes(&self, touch: Touch) -> Option<u64> {
-        let (least, most) = self.phase.layout.size_limits();
-        match touch {
-            Touch::Read(part) | Touch::Write(part) => {
-                (least < most && self.phase.phase.work.unit == TouchUnit::File).then_some(part.length)
-            }
-            _ => None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::{StreamExt, stream};
-use types::Result;
+use types::{Error, ErrorKind, Result};
 
 use super::{MARKER, RunDir};
 use crate::dataset::DESCRIPTION;
@@ -51,19 +51,24 @@ impl Cleanup {
     }
 }
 
-/// The caller has seen the marker. `client` is the first of the clients.
-pub async fn remove(dir: &RunDir, client: &dyn Client, clients: &[Arc<dyn Client>]) -> Result<Cleanup> {
-    let began = Instant::now();
-    let mut done = Cleanup::default();
-    let root = dir.path();
-    // Depth first; the marker is the last to go, so that a cleanup cut short can be taken up again.
-    below(client, clients, &root, 0, &mut done).await?;
-    if done.complete() {
-        done.files += done.removed(client.remove(&dir.marker()).await);
-        done.directories += done.removed(client.rmdir(&root).await);
+impl RunDir {
+    /// Removes what runs made in the directory, and the directory if nothing else is in it. `Config`, and
+    /// nothing removed, if the marker is missing.
+    pub async fn cleanup(&self, clients: &[Arc<dyn Client>]) -> Result<Cleanup> {
+        let none = || Error::new(ErrorKind::Config, "clean up", "there is no client to do it with");
+        let client = &**clients.first().ok_or_else(none)?;
+        self.must_be_ours(client).await?;
+        let (began, root) = (Instant::now(), self.path());
+        let mut done = Cleanup::default();
+        // Depth first; the marker is the last to go, so that a cleanup cut short can be taken up again.
+        below(client, clients, &root, 0, &mut done).await?;
+        if done.complete() {
+            done.files += done.removed(client.remove(&self.marker()).await);
+            done.directories += done.removed(client.rmdir(&root).await);
+        }
+        done.seconds = began.elapsed().as_secs_f64();
+        Ok(done)
     }
-    done.seconds = began.elapsed().as_secs_f64();
-    Ok(done)
 }
 
 async fn below(

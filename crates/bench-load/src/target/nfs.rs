@@ -79,9 +79,9 @@ impl NfsClientState {
         locked(&self.names).get(path).and_then(|cell| cell.get().cloned())
     }
 
-    async fn lookup(&self, dir: &Reference, name: &str) -> Result<Object> {
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
         self.calls.count("lookup");
-        self.origin.lookup(dir, &Name::new(name.as_bytes().to_vec())?).await
+        self.origin.lookup(dir, name).await
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
@@ -94,10 +94,6 @@ impl NfsClientState {
         self.origin.change(&change).await
     }
 
-    async fn make(&self, change: Change) -> Result<Object> {
-        self.change(change).await?.made()
-    }
-
     /// Where the path leads, asking for what is not known.
     async fn walk(&self, path: &str) -> Result<Reference> {
         let mut at = self.root.clone();
@@ -108,7 +104,8 @@ impl NfsClientState {
             }
             walked.push_str(name);
             let cell = self.cell(&walked);
-            let ask = async || Ok(self.lookup(&at, name).await?.reference);
+            let name = Name::new(name.as_bytes().to_vec())?;
+            let ask = async || Ok(self.lookup(&at, &name).await?.reference);
             let found: Result<&Reference> = cell.get_or_try_init(ask).await;
             at = found.map_err(|e| named(e, path))?.clone();
         }
@@ -206,7 +203,7 @@ impl Client for NfsClient {
     async fn mkdir(&self, path: &str) -> Result<()> {
         let (dir, name) = self.0.parent(path).await?;
         let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
-        match self.0.make(Change::Mkdir { dir, name, set }).await {
+        match self.0.change(Change::Mkdir { dir, name, set }).await.and_then(Changed::made) {
             Ok(made) => self.0.remember(path, &made.reference),
             Err(error) if answer_is(&error, ErrorKind::Exists) => {
                 if self.stat(path).await?.kind != EntryKind::Directory {
@@ -223,18 +220,15 @@ impl Client for NfsClient {
         let (dir, name) = self.0.parent(path).await?;
         let found = match self.0.known(path) {
             Some(reference) => self.0.getattr(&reference).await,
-            None => {
-                self.0.calls.count("lookup");
-                self.0.origin.lookup(&dir, &name).await
-            }
+            None => self.0.lookup(&dir, &name).await,
         };
         let object = match found {
             Ok(object) if object.attr.is_file() => object,
             Ok(_) => return Err(Error::new(ErrorKind::IsADirectory, "create", path)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {
                 let (how, set) = (CreateHow::Unchecked, SetAttr { mode: Some(0o644), ..SetAttr::default() });
-                let made = self.0.make(Change::Create { dir, name, how, set }).await;
-                made.map_err(|e| self.0.changed(e, path))?
+                let made = self.0.change(Change::Create { dir, name, how, set }).await;
+                made.and_then(Changed::made).map_err(|e| self.0.changed(e, path))?
             }
             Err(error) => return Err(self.0.changed(error, path)),
         };
