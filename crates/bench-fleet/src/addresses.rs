@@ -10,8 +10,7 @@ use nix::net::if_::InterfaceFlags;
 
 /// This machine's name, as the kernel knows it.
 pub fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name.trim().chars().filter(|c| !c.is_control()).take(64).collect();
+    let name = rustix::system::uname().nodename().to_string_lossy().replace(char::is_control, "");
     if name.is_empty() { "unknown".into() } else { name }
 }
 

@@ -66,16 +66,15 @@ pub struct MemberIdentity<'a> {
 
 /// The coordinator's side. An error says why the connection is none of this run's.
 pub async fn admit(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
-    timeout(HANDSHAKE_MAX, challenge(stream, token))
-        .await
-        .unwrap_or_else(|_| Err("it said nothing in time".into()))
+    let challenged = timeout(HANDSHAKE_MAX, challenge(stream, token)).await;
+    challenged.unwrap_or_else(|_| Err("it said nothing in time".into()))
 }
 
 async fn challenge(stream: TcpStream, token: &RunToken) -> Result<Applicant, String> {
     let nonce = random_bytes().map_err(|e| e.to_string())?;
     let mut connection = open(stream)?;
     send(&mut connection, Message::Challenge { version: VERSION, nonce }).await?;
-    let Message::Hello(hello) = *connection.reader.next().await? else {
+    let Message::Hello(hello) = connection.reader.next().await? else {
         return Err("it did not say who it is".into());
     };
     if !token.is_proven(&hello.proof, Side::Member, &nonce, &hello.nonce, &meant(&hello)) {
@@ -102,7 +101,7 @@ pub async fn enter_by(stream: TcpStream, member: &MemberIdentity<'_>) -> Result<
 async fn answer(stream: TcpStream, member: &MemberIdentity<'_>) -> Result<Connection, NotIn> {
     let &MemberIdentity { token, place, size, build } = member;
     let mut connection = open(stream).map_err(NotIn::Try)?;
-    let challenge = *connection.reader.next().await.map_err(NotIn::Try)?;
+    let challenge = connection.reader.next().await.map_err(NotIn::Try)?;
     let Message::Challenge { version, nonce: theirs } = challenge else {
         return Err(NotIn::Try("it is no coordinator".into()));
     };
@@ -117,7 +116,7 @@ async fn answer(stream: TcpStream, member: &MemberIdentity<'_>) -> Result<Connec
     hello.proof = token.prove(Side::Member, &theirs, &nonce, &meant(&hello));
     send(&mut connection, Message::Hello(hello)).await.map_err(NotIn::Try)?;
     let proven = |proof, what: &[u8]| token.is_proven(&proof, Side::FleetCoordinator, &theirs, &nonce, what);
-    match *connection.reader.next().await.map_err(NotIn::Try)? {
+    match connection.reader.next().await.map_err(NotIn::Try)? {
         Message::Welcome { proof } if proven(proof, b"welcome") => Ok(connection),
         Message::Refused { reason, proof } if proven(proof, reason.as_bytes()) => Err(NotIn::Refused(reason)),
         Message::Refused { reason, .. } => Err(NotIn::Try(reason)),

@@ -3,17 +3,16 @@
 //! It keeps the clock, passes the member's steps on, and knows first when the run has ended. How it ended is one
 //! reason in words, which every call of the member then returns.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::clock::{Exchange, FleetClock, nanoseconds};
+use crate::clock::{Exchange, FleetClock};
 use crate::options::FleetOptions;
-use crate::protocol::{Collective, Message, RankPlace, Skew};
+use crate::protocol::{Collective, HEARTBEAT, Message, RankPlace};
 use crate::terminate::told_to_end;
 use crate::wire::{Arrival, QUEUE};
 
@@ -21,17 +20,12 @@ use crate::wire::{Arrival, QUEUE};
 const FIRST_EXCHANGES: u32 = 8;
 /// Exchanges before each barrier: its start is as exact as the clock is then.
 const BARRIER_EXCHANGES: u32 = 4;
-/// Barriers whose skew is remembered.
-const SKEWS: usize = 1024;
 /// A launcher that lost a rank tells the others to end at once; a moment later the coordinator says why.
 const REASON_WAIT: Duration = Duration::from_millis(500);
 /// A launcher may kill all ranks as soon as one has ended, so the others give rank 0 the time to say why.
 const AFTER_RANK_0: Duration = Duration::from_millis(200);
 /// The longest wait for the answer to an abort.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
-
-/// The least time between heartbeats: more of them would be a load.
-pub const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Why a run ended early; the same on all ranks.
 #[derive(Clone, Debug)]
@@ -60,16 +54,14 @@ impl std::error::Error for RunEnded {}
 pub enum MemberRequest {
     /// Take a step together with all ranks.
     Enter { step: Collective, payload: Bytes, answer: oneshot::Sender<StepOutcome> },
-    /// Tell the coordinator when the member went on after a barrier.
-    Woke { round: u64, at: Instant },
     /// End the run.
     Abort { reason: String },
 }
 
-/// The outcome of a step.
-pub enum StepOutcome {
-    Go { round: u64, start: Instant },
-    Done { payload: Bytes, parts: Vec<Bytes> },
+/// The outcome of a step: when to go on, and what it brought this rank.
+pub struct StepOutcome {
+    pub start: Instant,
+    pub parts: Vec<Bytes>,
 }
 
 /// The agent's ends of the channels between it and the member.
@@ -77,8 +69,6 @@ pub struct Ends {
     pub requests: mpsc::Receiver<MemberRequest>,
     /// Why the run has ended early, once it has.
     pub ending: watch::Sender<Option<RunEnded>>,
-    /// Of the last barriers, in their order.
-    pub skews: watch::Sender<VecDeque<Skew>>,
     /// Until all ranks have come.
     pub joined: Option<oneshot::Sender<Vec<RankPlace>>>,
 }
@@ -95,7 +85,7 @@ pub struct CoordinatorLink {
 
 pub struct Agent {
     link: CoordinatorLink,
-    clock: Arc<Mutex<FleetClock>>,
+    clock: Arc<FleetClock>,
     ends: Ends,
     options: FleetOptions,
     round: u64,
@@ -111,12 +101,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(
-        link: CoordinatorLink,
-        clock: Arc<Mutex<FleetClock>>,
-        ends: Ends,
-        options: FleetOptions,
-    ) -> Agent {
+    pub fn new(link: CoordinatorLink, clock: Arc<FleetClock>, ends: Ends, options: FleetOptions) -> Agent {
         Agent {
             link,
             clock,
@@ -148,7 +133,7 @@ impl Agent {
 
     async fn take_part(&mut self) -> Result<(), String> {
         let mut terminate = self.options.catch_terminate.then(told_to_end).flatten();
-        let mut tick = interval(self.options.heartbeat.max(HEARTBEAT_MIN));
+        let mut tick = interval(HEARTBEAT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_tick = Instant::now();
         let mut told_to_end: Option<Instant> = None;
@@ -161,14 +146,13 @@ impl Agent {
                     return Err("it was told to end (SIGTERM) by the launcher or the batch system".into());
                 }
                 request = self.ends.requests.recv() => match request {
-                    Some(MemberRequest::Abort { reason }) => return Err(reason),
                     Some(request) => self.on_request(request)?,
                     None => return Err("it left the run before the end".into()),
                 },
                 () = received(&mut terminate), if told_to_end.is_none() => told_to_end = Some(Instant::now()),
                 _ = tick.tick() => {
                     // After a pause of this very process the coordinator seems to have been silent.
-                    if last_tick.elapsed() < self.options.heartbeat * 3 {
+                    if last_tick.elapsed() < HEARTBEAT * 3 {
                         self.look_for_silence()?;
                     } else {
                         self.heard = Instant::now();
@@ -191,7 +175,7 @@ impl Agent {
             }
             Some(Arrival::Message(message, at)) => {
                 self.heard = self.heard.max(at);
-                self.on_message(*message, at)
+                self.on_message(message, at)
             }
         }
     }
@@ -199,10 +183,8 @@ impl Agent {
     fn on_message(&mut self, message: Message, arrived: Instant) -> Result<(), String> {
         match message {
             Message::Pong { sent, received, answered } => {
-                let mut clock = self.clock();
-                let arrived = clock.local(arrived);
-                clock.learn(Exchange { sent, received, answered, arrived });
-                drop(clock);
+                let arrived = self.clock.local(arrived);
+                self.clock.learn(Exchange { sent, received, answered, arrived });
                 if let Some(left) = self.exchanges_left.checked_sub(1) {
                     self.exchanges_left = left;
                     self.ping();
@@ -213,15 +195,11 @@ impl Agent {
                     let _ = joined.send(places);
                 }
             }
-            Message::Go { round, at } => {
-                let start = self.clock().instant_of(at, Instant::now());
-                self.step_is_over(round, StepOutcome::Go { round, start })?;
-            }
-            Message::Done { round, payload, parts } => {
+            Message::Done { round, start, parts } => {
                 self.finished = matches!(self.step, Some((Collective::Finish, _)));
-                self.step_is_over(round, StepOutcome::Done { payload, parts })?;
+                let start = self.clock.instant_of(start, Instant::now());
+                self.step_is_over(round, StepOutcome { start, parts })?;
             }
-            Message::Skew(skew) => self.keep_skew(skew),
             Message::Ended { reason } => {
                 (self.told, self.said) = (true, true);
                 return Err(reason);
@@ -243,15 +221,6 @@ impl Agent {
         }
     }
 
-    fn keep_skew(&mut self, skew: Skew) {
-        self.ends.skews.send_modify(|skews| {
-            if skews.len() == SKEWS {
-                skews.pop_front();
-            }
-            skews.push_back(skew);
-        });
-    }
-
     fn on_request(&mut self, request: MemberRequest) -> Result<(), String> {
         match request {
             MemberRequest::Enter { step, payload, answer } => {
@@ -262,15 +231,10 @@ impl Agent {
                     (0..BARRIER_EXCHANGES).for_each(|_| self.ping());
                 }
                 self.step = Some((step.clone(), answer));
-                let round_trip = self.clock().round_trip();
+                let round_trip = self.clock.round_trip();
                 self.say(Message::Enter { round: self.round, step, round_trip, payload })
             }
-            MemberRequest::Woke { round, at } => {
-                let stamp = self.clock().stamp(at);
-                let (at, error) = (nanoseconds(stamp.at), nanoseconds(stamp.error_bound));
-                self.say(Message::Woke { round, at, error })
-            }
-            MemberRequest::Abort { .. } => Ok(()),
+            MemberRequest::Abort { reason } => Err(reason),
         }
     }
 
@@ -281,7 +245,7 @@ impl Agent {
     /// Heartbeats leave room for what matters: one that does not fit was not needed.
     fn ping(&self) {
         if self.link.outbox.capacity() > QUEUE / 2 {
-            let sent = self.clock().local(Instant::now());
+            let sent = self.clock.local(Instant::now());
             let _ = self.link.outbox.try_send(Message::Ping { sent });
         }
     }
@@ -306,9 +270,7 @@ impl Agent {
         }
         let ended = async {
             while let Some(arrival) = self.link.arrivals.recv().await {
-                if let Arrival::Message(message, _) = arrival
-                    && let Message::Ended { reason } = *message
-                {
+                if let Arrival::Message(Message::Ended { reason }, _) = arrival {
                     return Some(reason);
                 }
             }
@@ -317,10 +279,6 @@ impl Agent {
         let ended = timeout(ABORT_WAIT, ended).await.ok().flatten();
         self.said |= ended.is_some();
         ended.unwrap_or_else(|| reason.to_owned())
-    }
-
-    fn clock(&self) -> std::sync::MutexGuard<'_, FleetClock> {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -100,13 +100,13 @@ fn local(rank: u32, orders: &Orders<'_>) -> Result<Child> {
 }
 
 fn remote(rank: u32, host: &str, orders: &Orders<'_>) -> Result<Child> {
-    let ssh = &orders.options.ssh;
-    let Some((program, options)) = ssh.split_first() else {
+    let mut ssh = orders.options.launch.ssh.split_whitespace();
+    let Some(program) = ssh.next() else {
         return Err(Error::new(ErrorKind::Config, "--ssh", "is no command"));
     };
     let mut command = Command::new(program);
     // No questions: there may be nobody to answer, and rank 0's terminal is not for passwords of many hosts.
-    command.args(options).args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", host]);
+    command.args(ssh).args(["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", host]);
     command.arg(remote_line(rank, orders)?);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
     command.spawn().map_err(|e| Error::io("reach a host by", program, e))

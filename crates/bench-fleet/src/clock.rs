@@ -6,7 +6,10 @@
 //! exchange with the smallest one is used. An older one counts for less, as clocks drift.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
 
 /// Quartz is specified within 50 parts in a million; two of them may run apart at twice that.
 const DRIFT: u64 = 10_000; // one part in this many
@@ -14,12 +17,35 @@ const DRIFT: u64 = 10_000; // one part in this many
 const EXCHANGES: usize = 32;
 
 /// An instant in the fleet's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetInstant {
     /// Since the coordinator's clock began.
     pub at: Duration,
     /// The true time lies within this, both ways.
     pub error_bound: Duration,
+}
+
+/// The distance in time at which the ranks really left a barrier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skew {
+    pub name: String,
+    /// From the first rank to the last.
+    pub spread: Duration,
+    /// The clocks may make the spread wrong by this much, both ways.
+    pub error_bound: Duration,
+}
+
+impl Skew {
+    /// From when each rank left, in their order.
+    pub fn of(name: &str, woke: &[FleetInstant]) -> Skew {
+        let times = || woke.iter().map(|woke| woke.at);
+        let spread = times().max().unwrap_or_default() - times().min().unwrap_or_default();
+        // The first and the last may both be wrong, each by its own bound; the two worst are the bound of all pairs.
+        let mut errors: Vec<Duration> = woke.iter().map(|woke| woke.error_bound).collect();
+        errors.sort_unstable_by(|a, b| b.cmp(a));
+        let error_bound = errors.iter().take(2).sum();
+        Skew { name: name.to_owned(), spread, error_bound }
+    }
 }
 
 /// Times of one question and its answer, all in one unit: `sent` and `arrived` of the asker's clock, `received` and `answered`
@@ -44,7 +70,7 @@ struct Estimate {
 
 pub struct FleetClock {
     epoch: Instant,
-    estimates: VecDeque<Estimate>,
+    estimates: Mutex<VecDeque<Estimate>>,
     /// The coordinator's own process: nothing to estimate.
     exact: bool,
 }
@@ -66,12 +92,12 @@ impl Exchange {
 impl FleetClock {
     /// Of a member that learns the coordinator's time by exchanges.
     pub fn starting_at(epoch: Instant) -> FleetClock {
-        FleetClock { epoch, estimates: VecDeque::with_capacity(EXCHANGES), exact: false }
+        FleetClock { epoch, estimates: Mutex::default(), exact: false }
     }
 
     /// Of the coordinator's own process.
     pub fn exact(epoch: Instant) -> FleetClock {
-        FleetClock { epoch, estimates: VecDeque::new(), exact: true }
+        FleetClock { epoch, estimates: Mutex::default(), exact: true }
     }
 
     /// Nanoseconds of this process's clock.
@@ -79,17 +105,22 @@ impl FleetClock {
         nanoseconds(instant.saturating_duration_since(self.epoch))
     }
 
-    pub fn learn(&mut self, exchange: Exchange) {
+    fn estimates(&self) -> MutexGuard<'_, VecDeque<Estimate>> {
+        self.estimates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn learn(&self, exchange: Exchange) {
         let Some(estimate) = exchange.estimate() else { return };
-        if self.estimates.len() == EXCHANGES {
-            self.estimates.pop_front();
+        let mut estimates = self.estimates();
+        estimates.push_back(estimate);
+        if estimates.len() > EXCHANGES {
+            estimates.pop_front();
         }
-        self.estimates.push_back(estimate);
     }
 
     /// The shortest round trip seen lately, in nanoseconds: how long a message takes when nothing is in its way.
     pub fn round_trip(&self) -> u64 {
-        self.estimates.iter().map(|e| e.round_trip).min().unwrap_or(0)
+        self.estimates().iter().map(|e| e.round_trip).min().unwrap_or(0)
     }
 
     /// `instant` in the fleet's time. Before the first exchange the error has no bound.
@@ -112,7 +143,8 @@ impl FleetClock {
             return (0, 0);
         }
         let aged = |e: &Estimate| e.error.saturating_add(local.abs_diff(e.at) / DRIFT);
-        let best = self.estimates.iter().min_by_key(|e| aged(e));
+        let estimates = self.estimates();
+        let best = estimates.iter().min_by_key(|e| aged(e));
         best.map_or((0, u64::MAX), |e| (e.offset, aged(e)))
     }
 }
@@ -136,7 +168,7 @@ mod tests {
     fn the_true_offset_lies_within_the_bound_whatever_the_directions_cost() {
         for (there, back) in [(1000, 1000), (10, 90_000), (90_000, 10), (0, 0)] {
             let epoch = Instant::now();
-            let mut clock = FleetClock::starting_at(epoch);
+            let clock = FleetClock::starting_at(epoch);
             clock.learn(exchange(1_000_000, 7_000_000, there, back));
             let stamp = clock.stamp(epoch + Duration::from_nanos(1_100_000));
             let error = stamp.at.abs_diff(Duration::from_nanos(8_100_000));
@@ -148,7 +180,7 @@ mod tests {
     #[test]
     fn the_shortest_exchange_counts_until_it_is_old() {
         let epoch = Instant::now();
-        let mut clock = FleetClock::starting_at(epoch);
+        let clock = FleetClock::starting_at(epoch);
         clock.learn(exchange(1000, 500, 100, 100));
         clock.learn(exchange(5000, 900, 40_000, 40_000));
         assert_eq!(clock.stamp(epoch + Duration::from_nanos(6000)).at, Duration::from_nanos(6500));
@@ -161,7 +193,7 @@ mod tests {
     #[test]
     fn an_instant_goes_to_the_fleets_time_and_back() {
         let epoch = Instant::now();
-        let mut clock = FleetClock::starting_at(epoch);
+        let clock = FleetClock::starting_at(epoch);
         clock.learn(exchange(1000, 77_000, 100, 100));
         let instant = epoch + Duration::from_micros(300);
         let at = nanoseconds(clock.stamp(instant).at);
@@ -171,12 +203,24 @@ mod tests {
     #[test]
     fn times_that_cannot_be_are_not_learnt() {
         let epoch = Instant::now();
-        let mut clock = FleetClock::starting_at(epoch);
+        let clock = FleetClock::starting_at(epoch);
         clock.learn(Exchange { sent: 10, received: 5, answered: 4, arrived: 20 });
         clock.learn(Exchange { sent: 10, received: 5, answered: 500, arrived: 20 });
         clock.learn(Exchange { sent: 10, received: 0, answered: u64::MAX, arrived: 9 });
         assert_eq!(clock.stamp(epoch).error_bound, Duration::from_nanos(u64::MAX));
         clock.learn(Exchange { sent: 0, received: u64::MAX, answered: u64::MAX, arrived: u64::MAX });
         let _ = (clock.stamp(epoch), clock.instant_of(u64::MAX, epoch), clock.instant_of(0, epoch));
+    }
+
+    #[test]
+    fn the_skew_is_from_the_first_to_the_last_with_the_two_worst_errors() {
+        let woke = [(1_000_000, 0), (1_000_300, 7), (1_000_100, 5)].map(|(at, error)| FleetInstant {
+            at: Duration::from_nanos(at),
+            error_bound: Duration::from_nanos(error),
+        });
+        let skew = Skew::of("go", &woke);
+        assert_eq!((skew.spread, skew.error_bound), (Duration::from_nanos(300), Duration::from_nanos(12)));
+        assert_eq!(skew.name, "go");
+        assert_eq!(Skew::of("alone", &woke[..1]).spread, Duration::ZERO);
     }
 }

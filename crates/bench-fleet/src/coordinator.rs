@@ -7,16 +7,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::admission::Applicant;
-use crate::agent::HEARTBEAT_MIN;
-use crate::clock::{FleetClock, nanoseconds};
+use crate::clock::nanoseconds;
 use crate::options::FleetOptions;
-use crate::protocol::{Collective, Message, RankPlace};
+use crate::protocol::{Collective, HEARTBEAT, Message, PAYLOAD_MAX, RankPlace};
 use crate::rounds::{CollectiveRounds, Complete};
 use crate::wire::{Arrival, QUEUE, write_all};
 
@@ -49,8 +47,6 @@ struct Participant {
     place: RankPlace,
     outbox: mpsc::Sender<Message>,
     heard: Instant,
-    /// None for rank 0.
-    writer: Option<JoinHandle<()>>,
 }
 
 pub struct FleetCoordinator {
@@ -58,18 +54,19 @@ pub struct FleetCoordinator {
     /// The ranks that this process has started or called, and where.
     started: BTreeMap<u32, String>,
     options: FleetOptions,
-    clock: FleetClock,
+    /// The fleet's time counts from here.
+    epoch: Instant,
     events: mpsc::Receiver<Event>,
     /// For what brings events: connections, timers.
     sender: mpsc::Sender<Event>,
     /// The ranks that are here.
     peers: BTreeMap<u32, Participant>,
+    /// Each ends when it has written what is in an outbox, and that is gone.
+    writers: JoinSet<()>,
     rounds: CollectiveRounds,
-    /// All ranks have come.
-    complete: bool,
     /// All ranks have said that they are done.
     finished: bool,
-    /// Told when all ranks have come: nobody else needs to be let in or to find us.
+    /// Told when all ranks have come, and gone since: nobody else needs to be let in or to find us.
     on_complete: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -77,22 +74,22 @@ impl FleetCoordinator {
     /// `rank_0` is the outbox to this process's own rank.
     pub fn new(
         (size, started): (u32, BTreeMap<u32, String>),
-        (options, clock): (FleetOptions, FleetClock),
+        (options, epoch): (FleetOptions, Instant),
         (sender, events): (mpsc::Sender<Event>, mpsc::Receiver<Event>),
         (place, rank_0): (RankPlace, mpsc::Sender<Message>),
         on_complete: Box<dyn FnOnce() + Send>,
     ) -> FleetCoordinator {
-        let own = Participant { place, outbox: rank_0, heard: Instant::now(), writer: None };
+        let own = Participant { place, outbox: rank_0, heard: Instant::now() };
         FleetCoordinator {
             size,
             started,
             options,
-            clock,
+            epoch,
             events,
             sender,
             peers: BTreeMap::from([(0, own)]),
+            writers: JoinSet::new(),
             rounds: CollectiveRounds::new(size),
-            complete: false,
             finished: false,
             on_complete: Some(on_complete),
         }
@@ -100,37 +97,25 @@ impl FleetCoordinator {
 
     /// Until the run is over, one way or the other, and all ranks know.
     pub async fn run(mut self) {
-        let ended = self.hold_together().await;
-        if let Err(reason) = &ended {
-            let reason: String = reason.chars().take(REASON_MAX).collect();
+        let ended = self.hold_together().await.map_err(|reason| {
             tracing::debug!(reason, "the run has ended early");
-            for (_, peer) in self.peers.range(1..) {
-                let _ = peer.outbox.try_send(Message::Ended { reason: reason.clone() });
+            Message::Ended { reason: reason.chars().take(REASON_MAX).collect() }
+        });
+        for peer in self.peers.split_off(&1).into_values() {
+            if let Err(last_words) = &ended {
+                let _ = peer.outbox.try_send(last_words.clone());
             }
-            self.say_farewell().await;
-            self.tell(0, Message::Ended { reason }).ok();
-        } else {
-            self.say_farewell().await;
         }
-    }
-
-    /// Give what is under way to the other ranks the time to get there.
-    async fn say_farewell(&mut self) {
-        // Without its outbox a writer ends when it has written all.
-        let writers: Vec<_> = self.peers.split_off(&1).into_values().filter_map(|peer| peer.writer).collect();
-        let all = async {
-            for writer in writers {
-                let _ = writer.await;
-            }
-        };
-        let _ = timeout(FAREWELL, all).await;
+        let _ = timeout(FAREWELL, std::mem::take(&mut self.writers).join_all()).await;
+        if let Err(last_words) = ended {
+            let _ = self.tell(0, last_words);
+        }
     }
 
     async fn hold_together(&mut self) -> Result<(), String> {
         let deadline = tokio::time::sleep(self.options.join_deadline);
         tokio::pin!(deadline);
-        let period = self.options.heartbeat.max(HEARTBEAT_MIN);
-        let mut tick = interval(period);
+        let mut tick = interval(HEARTBEAT);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_tick = Instant::now();
         self.look_whether_complete()?;
@@ -139,10 +124,10 @@ impl FleetCoordinator {
                 // What has arrived counts before what time says.
                 biased;
                 Some(event) = self.events.recv() => self.on(event)?,
-                () = &mut deadline, if !self.complete => return Err(self.missing()),
+                () = &mut deadline, if self.on_complete.is_some() => return Err(self.missing()),
                 _ = tick.tick() => {
                     // After a pause of this very process everybody else seems to have been silent.
-                    if last_tick.elapsed() < period * 3 {
+                    if last_tick.elapsed() < HEARTBEAT * 3 {
                         self.look_for_the_silent()?;
                     } else {
                         self.forgive_silence();
@@ -159,7 +144,7 @@ impl FleetCoordinator {
             Event::Candidate(candidate) => self.meet(*candidate),
             Event::Arrived(rank, Arrival::Message(message, at)) => {
                 self.hear(rank, at);
-                self.answer(rank, *message, at)
+                self.answer(rank, message, at)
             }
             Event::Arrived(rank, Arrival::Bytes) => {
                 self.hear(rank, Instant::now());
@@ -218,46 +203,38 @@ impl FleetCoordinator {
         let place = candidate.hello.place.clone();
         let rank = place.rank;
         let (mut connection, events) = (candidate.connection, self.sender.clone());
-        connection.reader.trust(self.options.payload_bytes_max);
+        connection.reader.trust(PAYLOAD_MAX);
         tokio::spawn(connection.reader.run(events, move |arrival| Event::Arrived(rank, arrival)));
         let (outbox, messages) = mpsc::channel(QUEUE);
-        let writer = tokio::spawn(write_all(connection.writer, messages, self.options.silence_max));
-        let peer = Participant { place, outbox, heard: Instant::now(), writer: Some(writer) };
-        self.peers.insert(rank, peer);
+        self.writers.spawn(write_all(connection.writer, messages, self.options.silence_max));
+        self.peers.insert(rank, Participant { place, outbox, heard: Instant::now() });
         self.tell(rank, welcome)?;
         self.look_whether_complete()
     }
 
-    fn refuse(&self, candidate: Applicant, reason: &str) {
-        let message = candidate.refusal(reason);
+    fn refuse(&mut self, candidate: Applicant, reason: &str) {
         let (outbox, messages) = mpsc::channel(1);
-        let _ = outbox.try_send(message);
-        tokio::spawn(write_all(candidate.connection.writer, messages, FAREWELL));
+        let _ = outbox.try_send(candidate.refusal(reason));
+        self.writers.spawn(write_all(candidate.connection.writer, messages, FAREWELL));
     }
 
     fn look_whether_complete(&mut self) -> Result<(), String> {
-        if self.complete || u32::try_from(self.peers.len()) != Ok(self.size) {
-            return Ok(());
-        }
-        self.complete = true;
-        if let Some(tell) = self.on_complete.take() {
-            tell();
-        }
+        let all_came = u32::try_from(self.peers.len()) == Ok(self.size);
+        let Some(tell) = self.on_complete.take_if(|_| all_came) else { return Ok(()) };
+        tell();
         self.tell_all(&Message::Roster(self.peers.values().map(|peer| peer.place.clone()).collect()))
     }
 
     fn answer(&mut self, rank: u32, message: Message, arrived: Instant) -> Result<(), String> {
         match message {
             Message::Ping { sent } => {
-                let received = self.clock.local(arrived);
-                let answered = self.clock.local(Instant::now());
+                let (received, answered) = (self.time_at(arrived), self.time_at(Instant::now()));
                 self.tell(rank, Message::Pong { sent, received, answered })
             }
             Message::Enter { round, step, round_trip, payload } => {
-                let entered = if self.complete {
-                    self.rounds.enter(rank, round, step, round_trip, payload)
-                } else {
-                    Err("it went on before all ranks were here".into())
+                let entered = match self.on_complete {
+                    None => self.rounds.enter(rank, round, step, round_trip, payload),
+                    Some(_) => Err("it went on before all ranks were here".into()),
                 };
                 match entered {
                     Ok(None) => Ok(()),
@@ -265,41 +242,37 @@ impl FleetCoordinator {
                     Err(wrong) => Err(format!("{} is out of step: {wrong}", self.describe(rank))),
                 }
             }
-            Message::Woke { round, at, error } => match self.rounds.woke(rank, round, at, error) {
-                Some(skew) => self.tell_all(&Message::Skew(skew)),
-                None => Ok(()),
-            },
             Message::Abort { reason } => Err(format!("{} ended the run: {reason}", self.describe(rank))),
             other => Err(format!("{} said what only a coordinator says: {other:?}", self.describe(rank))),
         }
     }
 
     /// All have entered a step.
-    fn go_on(&mut self, complete: Complete) -> Result<(), String> {
-        let round = complete.round;
-        let mut payloads = complete.payloads.into_iter();
-        let done = |payload, parts| Message::Done { round, payload, parts };
-        match complete.step {
+    fn go_on(&mut self, Complete { round, step, mut payloads, round_trip }: Complete) -> Result<(), String> {
+        let start = match step {
             Collective::Barrier { .. } => {
                 // Half a round trip to the farthest rank; the rest is for one that is slower than it was at its best.
-                let travel = Duration::from_nanos(complete.round_trip).saturating_mul(2);
+                let travel = Duration::from_nanos(round_trip).saturating_mul(2);
                 let ranks = GO_LEAD_PER_RANK.saturating_mul(self.size);
                 let lead = GO_LEAD.saturating_add(ranks).saturating_add(travel).min(GO_LEAD_MAX);
-                let at = self.clock.local(Instant::now()).saturating_add(nanoseconds(lead));
-                self.tell_all(&Message::Go { round, at })
+                self.time_at(Instant::now() + lead)
             }
-            Collective::Gather => {
-                for rank in 1..self.size {
-                    self.tell(rank, done(Bytes::new(), Vec::new()))?;
-                }
-                self.tell(0, done(Bytes::new(), payloads.collect()))
-            }
-            Collective::Broadcast => self.tell_all(&done(payloads.next().unwrap_or_default(), Vec::new())),
-            Collective::Finish => {
-                self.finished = true;
-                self.tell_all(&done(Bytes::new(), Vec::new()))
-            }
+            _ => 0,
+        };
+        self.finished = step == Collective::Finish;
+        if step == Collective::Gather {
+            (1..self.size)
+                .try_for_each(|rank| self.tell(rank, Message::Done { round, start, parts: Vec::new() }))?;
+            return self.tell(0, Message::Done { round, start, parts: payloads });
         }
+        // Of a broadcast rank 0's; nothing is given to other steps.
+        payloads.truncate(1);
+        self.tell_all(&Message::Done { round, start, parts: payloads })
+    }
+
+    /// Of the fleet, in nanoseconds.
+    fn time_at(&self, instant: Instant) -> u64 {
+        nanoseconds(instant.saturating_duration_since(self.epoch))
     }
 
     fn tell_all(&self, message: &Message) -> Result<(), String> {
@@ -349,7 +322,7 @@ impl FleetCoordinator {
     }
 
     fn lost(&self, rank: u32, how: &str) -> String {
-        let waiting = self.rounds.waiting().map(|(step, _)| format!(" while others were at {step}"));
+        let waiting = self.rounds.waiting().map(|step| format!(" while others were at {step}"));
         format!("{} was lost{}: {how}", self.describe(rank), waiting.unwrap_or_default())
     }
 

@@ -1,9 +1,7 @@
 //! Frames of what processes of a run say to each other, as bytes; and one message at a time over a stream.
 //!
 //! ```text
-//! frame:    length u32 BE (of what follows) | kind u8 | body
-//! kind 0:   a message, JSON
-//! kind 1:   a piece of the payload of the message that comes next, raw bytes
+//! frame:    length u32 BE (of what follows) | message, JSON in one line | line feed | payload, raw bytes
 //! ```
 //!
 //! Nothing is sized from a length before that is checked; a body takes memory as it arrives.
@@ -17,44 +15,36 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 const HEAD: usize = 4;
 
-#[derive(Debug, PartialEq)]
-pub enum WireFrame<T> {
-    Message(Box<T>),
-    Piece(Bytes),
-}
-
 /// The error for what a peer must not send.
 fn malformed(why: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("it sent what is not of this protocol: {why}"))
 }
 
-/// The body of a message's frame. The keys of maps in our messages are strings or integers, which JSON can write.
+/// A message as JSON. The keys of maps in our messages are strings or integers, which JSON can write.
 pub fn encode(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).expect("keys of maps are strings or integers")
 }
 
-/// The kinds of frames.
-pub const MESSAGE: u8 = 0;
-pub const PIECE: u8 = 1;
-
-pub fn put_frame(out: &mut BytesMut, kind: u8, body: &[u8]) {
-    let length = u32::try_from(body.len() + 1).expect("we cut longer ones in pieces");
-    out.put_u32(length);
-    out.put_u8(kind);
-    out.put_slice(body);
+pub fn frame_of(message: &impl Serialize, payload: &[u8]) -> Bytes {
+    let message = encode(message);
+    let length = message.len() + 1 + payload.len();
+    let mut out = BytesMut::with_capacity(HEAD + length);
+    out.put_u32(u32::try_from(length).expect("payloads are bounded"));
+    out.put_slice(&message);
+    out.put_u8(b'\n');
+    out.put_slice(payload);
+    out.freeze()
 }
 
-/// Take one frame of at most `max` bytes off the front of what has arrived; none if it is not whole.
-pub fn take_frame<T: DeserializeOwned>(
-    arrived: &mut BytesMut,
-    max: usize,
-) -> io::Result<Option<WireFrame<T>>> {
+/// Take one frame of at most `max` bytes off the front of what has arrived, as its message and payload; none if it is not
+/// whole.
+pub fn take_frame<T: DeserializeOwned>(arrived: &mut BytesMut, max: usize) -> io::Result<Option<(T, Bytes)>> {
     let Some(head) = arrived.first_chunk::<HEAD>() else { return Ok(None) };
     let length = length_of(*head, max)?;
     if arrived.len() < HEAD + length {
         return Ok(None);
     }
-    decode(arrived.split_to(HEAD + length).split_off(HEAD)).map(Some)
+    decode(arrived.split_to(HEAD + length).split_off(HEAD).freeze()).map(Some)
 }
 
 fn length_of(head: [u8; HEAD], max: usize) -> io::Result<usize> {
@@ -66,12 +56,10 @@ fn length_of(head: [u8; HEAD], max: usize) -> io::Result<usize> {
 }
 
 /// What stands behind the length.
-fn decode<T: DeserializeOwned>(mut body: BytesMut) -> io::Result<WireFrame<T>> {
-    match body.split_to(1).first() {
-        Some(&MESSAGE) => Ok(WireFrame::Message(serde_json::from_slice(&body).map_err(malformed)?)),
-        Some(&PIECE) => Ok(WireFrame::Piece(body.freeze())),
-        kind => Err(malformed(format_args!("a frame of kind {kind:?}"))),
-    }
+fn decode<T: DeserializeOwned>(mut body: Bytes) -> io::Result<(T, Bytes)> {
+    let end = body.iter().position(|byte| *byte == b'\n').ok_or_else(|| malformed("a message has no end"))?;
+    let message = serde_json::from_slice(&body.split_to(end)).map_err(malformed)?;
+    Ok((message, body.split_off(1)))
 }
 
 /// One message of at most `max` bytes, and nothing that comes after it.
@@ -87,9 +75,9 @@ pub async fn read_message<T: DeserializeOwned>(
     if body.len() < length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    match decode(BytesMut::from(Bytes::from(body)))? {
-        WireFrame::Message(message) => Ok(*message),
-        WireFrame::Piece(_) => Err(malformed("a piece without its message")),
+    match decode(body.into())? {
+        (message, payload) if payload.is_empty() => Ok(message),
+        _ => Err(malformed("a payload where there is none")),
     }
 }
 
@@ -97,9 +85,7 @@ pub async fn write_message(
     stream: &mut (impl AsyncWrite + Unpin),
     message: &impl Serialize,
 ) -> io::Result<()> {
-    let mut out = BytesMut::new();
-    put_frame(&mut out, MESSAGE, &encode(message));
-    stream.write_all(&out).await
+    stream.write_all(&frame_of(message, &[])).await
 }
 
 #[cfg(test)]
@@ -122,16 +108,17 @@ mod tests {
     async fn what_is_no_message_is_refused() {
         let of =
             async |mut bytes: &'static [u8]| read_message::<u32>(&mut bytes, 100).await.map_err(|e| e.kind());
-        assert_eq!(of(&[0, 0, 0, 2, 0, b'7']).await, Ok(7));
+        assert_eq!(of(b"\0\0\0\x027\n").await, Ok(7));
         for malformed in [
             &b"GET / HTTP/1.1"[..],
             &[0; 4],
-            &[0, 0, 0, 2, 0, b'{'],
-            &[0, 0, 0, 2, 1, b'7'],
-            &[0, 0, 0, 1, 9],
+            b"\0\0\0\x02{\n",
+            b"\0\0\0\x037\n7",
+            b"\0\0\0\x0277",
+            b"\0\0\0\x01\n",
         ] {
             assert_eq!(of(malformed).await, Err(io::ErrorKind::InvalidData), "{malformed:?}");
         }
-        assert_eq!(of(&[0, 0, 0, 2, 0]).await, Err(io::ErrorKind::UnexpectedEof));
+        assert_eq!(of(b"\0\0\0\x027").await, Err(io::ErrorKind::UnexpectedEof));
     }
 }

@@ -1,11 +1,10 @@
 //! Joining a run: find out what this process is, start what it must start, and wait until all ranks are there.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -20,7 +19,7 @@ use crate::coordinator::{Event, FleetCoordinator};
 use crate::launch::{Launch, Meeting, RankStart, detect, node_name};
 use crate::member::{AgentHandle, Member, run_ended};
 use crate::options::FleetOptions;
-use crate::protocol::{Message, RankPlace};
+use crate::protocol::{Message, PAYLOAD_MAX, RankPlace};
 use crate::rendezvous::Left;
 use crate::search::{Given, SSH_CLIENT, find_rank_0};
 use crate::site::site_of;
@@ -37,16 +36,6 @@ const ORDER_MAX: usize = 1 << 20;
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 pub struct Fleet;
-
-/// The way in which a process comes into its run.
-enum WayIn {
-    /// As a launcher or this process's options say.
-    Launched(Meeting),
-    /// It leads a run of agents that it has called, in the order of their ranks.
-    Leads(Vec<CalledAgent>),
-    /// It is such an agent.
-    IsCalled { stream: std::net::TcpStream, token: RunToken },
-}
 
 /// An agent that waits for runs, and has agreed on this connection to be a rank of one.
 pub struct CalledAgent {
@@ -70,8 +59,9 @@ struct ProcessRole {
     options: FleetOptions,
     place: RankPlace,
     size: u32,
-    clock: Arc<Mutex<FleetClock>>,
+    clock: Arc<FleetClock>,
     epoch: Instant,
+    ends: Ends,
 }
 
 impl Fleet {
@@ -82,10 +72,14 @@ impl Fleet {
         let launch = detect(&options, &host)?;
         let rank = launch.as_ref().map_or(0, |launch| launch.rank);
         let host = node_name(&options.environment).map_or(host, str::to_owned);
-        let site = site_of(options.site.as_deref(), &host, rank)?;
+        let site = site_of(options.launch.site.as_deref(), &host, rank)?;
         let place = RankPlace { rank, host, site, process: std::process::id() };
-        let Some(Launch { launcher, size, meeting, .. }) = launch else { return Ok(Member::alone(place)) };
-        Fleet::enlist(WayIn::Launched(meeting), place, size, launcher, options).await
+        let Some(Launch { size, meeting, .. }) = launch else { return Ok(Member::alone(place)) };
+        let play = async move |role: ProcessRole| match rank {
+            0 => role.lead(&meeting).await,
+            _ => role.follow(&meeting).await,
+        };
+        Fleet::enlist(place, size, options, play).await
     }
 
     /// A run of this process by itself, whatever has started it.
@@ -97,7 +91,8 @@ impl Fleet {
     pub async fn lead(agents: Vec<CalledAgent>, options: FleetOptions) -> Result<Member> {
         let size = u32::try_from(agents.len()).unwrap_or(u32::MAX).saturating_add(1);
         let place = Fleet::called_place(0, host_name());
-        Fleet::enlist(WayIn::Leads(agents), place, size, "calls", options).await
+        Fleet::enlist(place, size, options, async move |role: ProcessRole| role.lead_called(agents).await)
+            .await
     }
 
     /// Be a rank of the run of whoever has called this agent on `stream`.
@@ -109,43 +104,50 @@ impl Fleet {
     ) -> Result<Member> {
         let stream = stream.into_std().map_err(|e| Error::io("use the connection of", &seat.name, e))?;
         let place = Fleet::called_place(seat.rank, seat.name.clone());
-        Fleet::enlist(WayIn::IsCalled { stream, token }, place, seat.size, "calls", options).await
+        let play = async move |role: ProcessRole| role.answer_call(stream, &token).await;
+        Fleet::enlist(place, seat.size, options, play).await
     }
 
     fn called_place(rank: u32, name: String) -> RankPlace {
         RankPlace { rank, host: name.clone(), site: name, process: std::process::id() }
     }
 
+    /// Has `play` played on a thread of its own; an error of it is one from before this rank was in the run.
     async fn enlist(
-        entry: WayIn,
         place: RankPlace,
         size: u32,
-        launcher: &'static str,
         options: FleetOptions,
+        play: impl AsyncFnOnce(ProcessRole) -> Result<()> + Send + 'static,
     ) -> Result<Member> {
         let rank = place.rank;
         let epoch = Instant::now();
         let clock = if rank == 0 { FleetClock::exact(epoch) } else { FleetClock::starting_at(epoch) };
-        let clock = Arc::new(Mutex::new(clock));
-        let payload_bytes_max = options.payload_bytes_max;
-        let role = ProcessRole { options, place, size, clock: clock.clone(), epoch };
+        let clock = Arc::new(clock);
         let (requests, theirs) = mpsc::channel(QUEUE);
         let (ending, ended) = watch::channel(None);
-        let (skews, known) = watch::channel(VecDeque::new());
         let (joined, roster) = oneshot::channel();
-        let ends = Ends { requests: theirs, ending, skews, joined: Some(joined) };
+        let ends = Ends { requests: theirs, ending, joined: Some(joined) };
+        let role = ProcessRole { options, place, size, clock: clock.clone(), epoch, ends };
         let (failed, failure) = oneshot::channel();
+        let run = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|e| Error::io("start a runtime for the run", "", e))?;
+            let done = runtime.block_on(play(role));
+            // A name that is being resolved cannot be cancelled, and does not matter any more.
+            runtime.shutdown_background();
+            done
+        };
         let thread = std::thread::Builder::new().name("fleet".into());
         let thread = thread.spawn(move || {
-            if let Err(error) = role.take(entry, ends) {
+            if let Err(error) = run() {
                 let _ = failed.send(error);
             }
         });
         let thread = thread.map_err(|e| Error::io("start a thread for the run", "", e))?;
-        let fleet = AgentHandle { requests, ending: ended, skews: known, thread, payload_bytes_max };
+        let fleet = AgentHandle { requests, ending: ended, thread };
         match roster.await {
             Ok(roster) if u32::try_from(roster.len()) == Ok(size) => {
-                Ok(Member { roster, rank, launcher, clock, fleet: Some(fleet) })
+                Ok(Member { roster, rank, clock, fleet: Some(fleet) })
             }
             Ok(roster) => Err(run_ended(&format!("rank 0 named {} ranks of {size}", roster.len()))),
             Err(_) => match failure.await {
@@ -157,25 +159,8 @@ impl Fleet {
 }
 
 impl ProcessRole {
-    /// The thread. An error is one from before this rank was in the run.
-    fn take(self, entry: WayIn, ends: Ends) -> Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| Error::io("start a runtime for the run", "", e))?;
-        let result = runtime.block_on(async {
-            match entry {
-                WayIn::Launched(meeting) if self.place.rank == 0 => self.lead(&meeting, ends).await,
-                WayIn::Launched(meeting) => self.follow(&meeting, ends).await,
-                WayIn::Leads(agents) => self.lead_called(agents, ends).await,
-                WayIn::IsCalled { stream, token } => self.answer_call(stream, &token, ends).await,
-            }
-        });
-        // A name that is being resolved cannot be cancelled, and does not matter any more.
-        runtime.shutdown_background();
-        result
-    }
-
     /// Rank 0: hold the run together, and be a rank of it.
-    async fn lead(self, meeting: &Meeting, ends: Ends) -> Result<()> {
+    async fn lead(self, meeting: &Meeting) -> Result<()> {
         let token = match meeting {
             Meeting::At(_) => Given::of(&self.options)?.token,
             _ => RunToken::random()?,
@@ -183,7 +168,6 @@ impl ProcessRole {
         let listener = self.listen(meeting).await?;
         let port = listener.local_addr().map_err(|e| Error::io("listen for the other ranks", "", e))?.port();
         let ways = self.ways_in(port, meeting);
-        allow_connections(self.size);
         let (sender, events) = mpsc::channel(EVENTS);
         let left = match meeting {
             Meeting::File { path, .. } => Some(Left::new(path, ways.clone(), &token)?),
@@ -200,20 +184,19 @@ impl ProcessRole {
             door.abort();
             drop(left);
         });
-        self.coordinate(started, (sender, events), on_complete, ends).await;
+        self.coordinate(started, (sender, events), on_complete).await;
         children.end().await;
         Ok(())
     }
 
-    async fn follow(self, meeting: &Meeting, ends: Ends) -> Result<()> {
+    async fn follow(self, meeting: &Meeting) -> Result<()> {
         let (connection, coordinator) = find_rank_0(meeting, &self.options, &self.place, self.size).await?;
-        self.attend(connection, coordinator, self.options.payload_bytes_max, ends).await;
+        self.attend(connection, coordinator, PAYLOAD_MAX).await;
         Ok(())
     }
 
     /// Rank 0 of agents that wait on their connections: the handshake is all that is left.
-    async fn lead_called(self, agents: Vec<CalledAgent>, ends: Ends) -> Result<()> {
-        allow_connections(self.size);
+    async fn lead_called(self, agents: Vec<CalledAgent>) -> Result<()> {
         let (sender, events) = mpsc::channel(EVENTS);
         let names: BTreeMap<u32, String> = (1..).zip(agents.iter().map(|agent| agent.name.clone())).collect();
         for (rank, agent) in (1..).zip(agents) {
@@ -232,17 +215,17 @@ impl ProcessRole {
                 let _ = sender.send(event).await;
             });
         }
-        self.coordinate(names, (sender, events), Box::new(|| {}), ends).await;
+        self.coordinate(names, (sender, events), Box::new(|| {})).await;
         Ok(())
     }
 
-    async fn answer_call(self, stream: std::net::TcpStream, token: &RunToken, ends: Ends) -> Result<()> {
+    async fn answer_call(self, stream: std::net::TcpStream, token: &RunToken) -> Result<()> {
         let stream =
             TcpStream::from_std(stream).map_err(|e| Error::io("use the connection of", "a call", e))?;
         let Self { place, size, options, .. } = &self;
         let member = MemberIdentity { token, place, size: *size, build: &options.build };
         match enter_by(stream, &member).await {
-            Ok(connection) => self.attend(connection, "the caller".to_owned(), ORDER_MAX, ends).await,
+            Ok(connection) => self.attend(connection, "the caller".to_owned(), ORDER_MAX).await,
             Err(NotIn::Try(why) | NotIn::Refused(why)) => return Err(run_ended(&why)),
         }
         Ok(())
@@ -250,43 +233,40 @@ impl ProcessRole {
 
     /// Hold a run together until its end, and be rank 0 of it.
     async fn coordinate(
-        &self,
+        self,
         started: BTreeMap<u32, String>,
         events: (mpsc::Sender<Event>, mpsc::Receiver<Event>),
         on_complete: Box<dyn FnOnce() + Send>,
-        ends: Ends,
     ) {
         let (own, link) = loopback(&events.0, &self.place);
-        let clock = FleetClock::exact(self.epoch);
         let (planned, rank_0) = ((self.size, started), (self.place.clone(), own));
         let coordinator =
-            FleetCoordinator::new(planned, (self.options.clone(), clock), events, rank_0, on_complete);
-        let agent = self.agent(link, ends);
+            FleetCoordinator::new(planned, (self.options.clone(), self.epoch), events, rank_0, on_complete);
+        let agent = self.agent(link);
         // At an early end the coordinator tells the others first, then our agent.
         tokio::join!(coordinator.run(), agent.run());
     }
 
     /// Be a rank over this connection, until the end of the run.
-    async fn attend(&self, connection: Connection, coordinator: String, payload_max: usize, ends: Ends) {
+    async fn attend(self, connection: Connection, coordinator: String, payload_max: usize) {
         let Connection { mut reader, writer } = connection;
         reader.trust(payload_max);
         let (outbox, messages) = mpsc::channel(QUEUE);
         let (sender, arrivals) = mpsc::channel(QUEUE);
         tokio::spawn(reader.run(sender, |arrival| arrival));
         let writer = tokio::spawn(write_all(writer, messages, self.options.silence_max));
-        let agent = self.agent(CoordinatorLink { outbox, arrivals, coordinator, is_near: false }, ends);
-        agent.run().await;
+        self.agent(CoordinatorLink { outbox, arrivals, coordinator, is_near: false }).run().await;
         // With the agent its outbox is gone, so that the writer ends when all is written.
         let _ = tokio::time::timeout(Duration::from_secs(1), writer).await;
     }
 
-    fn agent(&self, link: CoordinatorLink, ends: Ends) -> Agent {
-        Agent::new(link, self.clock.clone(), ends, self.options.clone())
+    fn agent(self, link: CoordinatorLink) -> Agent {
+        Agent::new(link, self.clock, self.ends, self.options)
     }
 
     /// On loopback if no other machine is in the run; on any port, unless we were told one.
     async fn listen(&self, meeting: &Meeting) -> Result<TcpListener> {
-        let told = self.options.coordinator.as_ref();
+        let told = self.options.launch.coordinator.as_ref();
         let (near, told) = match meeting {
             Meeting::Starts(starts) => (starts.iter().all(|start| start.host.is_none()), told),
             Meeting::File { one_machine, .. } => (*one_machine, told),
@@ -305,7 +285,7 @@ impl ProcessRole {
     }
 
     fn ways_in(&self, port: u16, meeting: &Meeting) -> Vec<String> {
-        match (&self.options.coordinator, meeting) {
+        match (&self.options.launch.coordinator, meeting) {
             (Some(told), _) => vec![told.clone()],
             (None, Meeting::File { one_machine: true, .. }) => vec![format!("127.0.0.1:{port}")],
             // The address by which ssh's own connection reached the host is the best guess.
@@ -334,7 +314,7 @@ fn loopback(events: &mpsc::Sender<Event>, place: &RankPlace) -> (mpsc::Sender<Me
     let events = events.clone();
     tokio::spawn(async move {
         while let Some(message) = said.recv().await {
-            let arrival = Arrival::Message(Box::new(message), Instant::now());
+            let arrival = Arrival::Message(message, Instant::now());
             if events.send(Event::Arrived(0, arrival)).await.is_err() {
                 return;
             }
@@ -343,23 +323,12 @@ fn loopback(events: &mpsc::Sender<Event>, place: &RankPlace) -> (mpsc::Sender<Me
     });
     tokio::spawn(async move {
         while let Some(message) = heard.recv().await {
-            if sender.send(Arrival::Message(Box::new(message), Instant::now())).await.is_err() {
+            if sender.send(Arrival::Message(message, Instant::now())).await.is_err() {
                 return;
             }
         }
     });
     (own, CoordinatorLink { outbox, arrivals, coordinator: place.host.clone(), is_near: true })
-}
-
-/// Rank 0 has a connection to each rank, and a pipe to each that it starts; the usual limit is 1024 files.
-fn allow_connections(size: u32) {
-    let needed = 256 + 4 * u64::from(size);
-    let now = getrlimit(Resource::Nofile);
-    if now.current.is_some_and(|current| current < needed) {
-        let current = now.maximum.map_or(needed, |most| most.min(needed));
-        // If it may not be, those for whom there is no room are named as missing.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: now.maximum });
-    }
 }
 
 /// Greet whoever connects; those who know the token become candidates.

@@ -16,15 +16,15 @@
 //! ranks from processes that have Slurm ranks of their own; unless both agree, which is `srun` with a PMI plugin.
 
 mod hosts;
-mod mpi;
+mod launchers;
 mod own;
-mod slurm;
 
 use std::path::PathBuf;
 
 use types::{Error, ErrorKind, Result};
 
 pub use hosts::quote;
+pub use launchers::node_name;
 pub use own::{COORDINATOR, RANK, SIZE, TOKEN, TOKEN_ON_STDIN};
 
 use crate::options::{Environment, FleetOptions, RANKS_MAX};
@@ -32,8 +32,6 @@ use crate::options::{Environment, FleetOptions, RANKS_MAX};
 /// What this process is in a run on many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// In a word, for messages and the record of the run.
-    pub launcher: &'static str,
     pub rank: u32,
     pub size: u32,
     pub meeting: Meeting,
@@ -84,30 +82,22 @@ pub fn detect(options: &FleetOptions, this_host: &str) -> Result<Option<Launch>>
         (None, Some(starts)) if !starts.is_empty() => {
             let size = u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1);
             check_size("--procs or --hosts", size)?;
-            let near = starts.iter().all(|start| start.host.is_none());
-            let launcher = if near { "--procs" } else { "--hosts" };
-            Ok(Some(Launch { launcher, rank: 0, size, meeting: Meeting::Starts(starts) }))
+            Ok(Some(Launch { rank: 0, size, meeting: Meeting::Starts(starts) }))
         }
         (None, _) => Ok(None),
     }
 }
 
-/// What the launcher calls this machine, if it has a name of its own for it.
-pub fn node_name(environment: &Environment) -> Option<&str> {
-    slurm::node_name(environment)
-}
-
 /// What the launcher's variables say, if there is one.
 fn launcher(environment: &Environment) -> Option<LauncherRank> {
-    let (mpi, slurm) = (mpi::found(environment), slurm::found(environment));
-    match (mpi, slurm) {
+    match (launchers::mpi(environment), launchers::slurm(environment)) {
         (Some(mpi), Some(slurm)) if (mpi.rank, mpi.size) == (slurm.rank, slurm.size) => Some(slurm),
         (mpi, slurm) => mpi.or(slurm),
     }
 }
 
 fn started_by_us(options: &FleetOptions, this_host: &str) -> Result<Option<Vec<RankStart>>> {
-    match (options.procs, &options.hosts) {
+    match (options.launch.procs, &options.launch.hosts) {
         (Some(_), Some(_)) => {
             let what = "cannot go together: give a host's processes as HOST:N";
             Err(Error::new(ErrorKind::Config, "--procs and --hosts", what))
@@ -118,7 +108,7 @@ fn started_by_us(options: &FleetOptions, this_host: &str) -> Result<Option<Vec<R
             let ranks = 1..procs.min(RANKS_MAX + 1);
             Ok(Some(ranks.map(|rank| RankStart { rank, host: None }).collect()))
         }
-        (None, Some(hosts)) => Ok(Some(hosts::plan(&hosts::parse_hosts(hosts)?, this_host))),
+        (None, Some(hosts)) => hosts::plan(hosts, this_host).map(Some),
         (None, None) => Ok(None),
     }
 }
@@ -129,11 +119,11 @@ fn started(options: &FleetOptions, found: LauncherRank) -> Result<Launch> {
         let what = format!("gives this process the rank {} of {}", found.rank, found.size);
         return Err(Error::new(ErrorKind::Config, found.launcher, what));
     }
-    let meeting = match &options.coordinator {
+    let meeting = match &options.launch.coordinator {
         Some(address) => Meeting::At(vec![address.clone()]),
         None => {
             let one_machine = found.one_machine;
-            let dir = match (&options.rendezvous, one_machine) {
+            let dir = match (&options.launch.rendezvous, one_machine) {
                 (Some(dir), _) => dir.clone(),
                 (None, true) => std::env::temp_dir(),
                 (None, false) => PathBuf::from("."),
@@ -144,7 +134,7 @@ fn started(options: &FleetOptions, found: LauncherRank) -> Result<Launch> {
             Meeting::File { path: dir.join(name), one_machine }
         }
     };
-    Ok(Launch { launcher: found.launcher, rank: found.rank, size: found.size, meeting })
+    Ok(Launch { rank: found.rank, size: found.size, meeting })
 }
 
 fn check_size(what: &'static str, size: u32) -> Result<()> {
@@ -152,11 +142,6 @@ fn check_size(what: &'static str, size: u32) -> Result<()> {
         return Err(Error::new(ErrorKind::Config, what, format!("asks for more than {RANKS_MAX} ranks")));
     }
     Ok(())
-}
-
-/// What may be in a file's name, of an id that a launcher made up.
-fn plain(id: &str) -> String {
-    id.chars().filter(|c| c.is_ascii_alphanumeric()).take(64).collect()
 }
 
 #[cfg(test)]

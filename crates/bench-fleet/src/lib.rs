@@ -29,8 +29,7 @@
 //!
 //! # The way of a barrier
 //! `Member::barrier` asks its agent, which enters the step at the coordinator. When all ranks have entered, that names an instant of
-//! its clock; each agent turns it into one of its own, each member sleeps until then and says when it woke, and the coordinator tells
-//! all how far apart they were.
+//! its clock; each agent turns it into one of its own, and each member sleeps until then. `Member::skew` gathers when they woke.
 //!
 //! # Invariants
 //! Nobody is in a run who has not proved that they know its token. Every queue and every frame is bounded. A lost rank ends the run
@@ -58,9 +57,9 @@ mod terminate;
 mod token;
 mod wire;
 
-pub use clock::FleetInstant;
+pub use clock::{FleetInstant, Skew};
 pub use join::{CalledAgent, Fleet, Seat};
 pub use member::{Barrier, Member, said_by_rank_0};
-pub use options::{Environment, FleetOptions};
-pub use protocol::{RankPlace, Skew};
+pub use options::{Environment, FleetOptions, LaunchArgs};
+pub use protocol::RankPlace;
 pub use token::{RunToken, random_bytes};

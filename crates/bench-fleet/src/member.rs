@@ -3,9 +3,8 @@
 //! All ranks must call the same steps in the same order; one that does not ends the run with a line that says so. A
 //! step is not to be cancelled half way. A run of one process has the same interface, and no sockets or threads.
 
-use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use types::{Error, ErrorKind, Result};
 
 use crate::agent::{MemberRequest, RunEnded, StepOutcome};
-use crate::clock::{FleetClock, FleetInstant, nanoseconds};
-use crate::protocol::{Collective, RankPlace, Skew};
+use crate::clock::{FleetClock, FleetInstant, Skew, nanoseconds};
+use crate::frame;
+use crate::protocol::{Collective, PAYLOAD_MAX, RankPlace};
 
 /// The last part of the wait for a barrier's end is slept by the thread itself: the runtime's timer counts
 /// milliseconds, and rounds up.
@@ -27,8 +27,7 @@ const BARRIER_NAME_MAX: usize = 200;
 pub struct Member {
     pub(crate) roster: Vec<RankPlace>,
     pub(crate) rank: u32,
-    pub(crate) launcher: &'static str,
-    pub(crate) clock: Arc<Mutex<FleetClock>>,
+    pub(crate) clock: Arc<FleetClock>,
     /// None if the run is this process alone.
     pub(crate) fleet: Option<AgentHandle>,
 }
@@ -36,9 +35,7 @@ pub struct Member {
 pub(crate) struct AgentHandle {
     pub requests: mpsc::Sender<MemberRequest>,
     pub ending: watch::Receiver<Option<RunEnded>>,
-    pub skews: watch::Receiver<VecDeque<Skew>>,
     pub thread: JoinHandle<()>,
-    pub payload_bytes_max: usize,
 }
 
 /// The scheduled start of a phase.
@@ -47,11 +44,8 @@ pub struct Barrier {
     pub name: String,
     /// When all ranks were to go on, of this process's clock.
     pub start: Instant,
-    /// How much later this rank did.
-    pub late: Duration,
-    /// This rank's clock may be wrong by so much against rank 0's, both ways.
-    pub error_bound: Duration,
-    round: u64,
+    /// When this rank did, in the fleet's time.
+    pub woke: FleetInstant,
 }
 
 pub(crate) fn run_ended(reason: &str) -> Error {
@@ -70,8 +64,8 @@ pub fn said_by_rank_0(error: &Error) -> bool {
 
 impl Member {
     pub(crate) fn alone(place: RankPlace) -> Member {
-        let clock = Arc::new(Mutex::new(FleetClock::exact(Instant::now())));
-        Member { roster: vec![place], rank: 0, launcher: "none", clock, fleet: None }
+        let clock = Arc::new(FleetClock::exact(Instant::now()));
+        Member { roster: vec![place], rank: 0, clock, fleet: None }
     }
 
     pub fn rank(&self) -> u32 {
@@ -87,12 +81,6 @@ impl Member {
         self.rank == 0
     }
 
-    /// What started the ranks: `none`, `--procs`, `--hosts`, `mpirun`, `srun`, `environment`. For the record of rank 0;
-    /// on those that it has started it is `environment`.
-    pub fn launcher(&self) -> &'static str {
-        self.launcher
-    }
-
     /// All ranks in order: where they are, and on which site.
     pub fn roster(&self) -> &[RankPlace] {
         &self.roster
@@ -100,78 +88,52 @@ impl Member {
 
     /// `instant` in the fleet's time, which is comparable between ranks within the bounds of the errors.
     pub fn stamp(&self, instant: Instant) -> FleetInstant {
-        self.clock.lock().unwrap_or_else(PoisonError::into_inner).stamp(instant)
+        self.clock.stamp(instant)
     }
 
     /// When this process's clock shows what the fleet's does at `at`: the reverse of [`Member::stamp`].
     pub fn instant(&self, at: Duration) -> Instant {
-        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.instant_of(nanoseconds(at), Instant::now())
+        self.clock.instant_of(nanoseconds(at), Instant::now())
     }
 
     /// Wait for all ranks, then return at one scheduled instant on all.
     pub async fn barrier(&self, name: &str) -> Result<Barrier> {
         let name: String = name.chars().take(BARRIER_NAME_MAX).collect();
-        let (round, start) = match &self.fleet {
-            None => (0, Instant::now()),
-            Some(fleet) => {
-                match fleet.step(Collective::Barrier { name: name.clone() }, Bytes::new()).await? {
-                    StepOutcome::Go { round, start } => (round, start),
-                    StepOutcome::Done { .. } => {
-                        return Err(run_ended("rank 0 answered a barrier with a gather"));
-                    }
-                }
-            }
-        };
+        let start = self.step(Collective::Barrier { name: name.clone() }, Bytes::new()).await?.start;
         let woke = wait_until(start).await;
-        if let Some(fleet) = &self.fleet {
-            fleet.ask(MemberRequest::Woke { round, at: woke }).await?;
-        }
-        let late = woke.saturating_duration_since(start);
-        Ok(Barrier { name, start, late, error_bound: self.stamp(woke).error_bound, round })
+        Ok(Barrier { name, start, woke: self.stamp(woke) })
     }
 
-    /// How far apart the ranks left a barrier. Ask after the phase, as it waits for the last rank's word; the last
-    /// thousand barriers are remembered.
+    /// How far apart the ranks left a barrier: a step of all ranks, for after the phase.
     pub async fn skew(&self, barrier: &Barrier) -> Result<Skew> {
-        let Some(fleet) = &self.fleet else {
-            let (spread, error_bound) = (Duration::ZERO, Duration::ZERO);
-            return Ok(Skew { round: 0, name: barrier.name.clone(), spread, error_bound, last_rank: 0 });
-        };
-        // They come in the order of rounds: one that is older than the last and not there is forgotten.
-        let come = |skews: &VecDeque<Skew>| skews.back().is_some_and(|last| last.round >= barrier.round);
-        let of_barrier =
-            |skews: &VecDeque<Skew>| skews.iter().find(|skew| skew.round == barrier.round).cloned();
-        let mut skews = fleet.skews.clone();
-        let found = skews.wait_for(come).await.map(|skews| of_barrier(&skews));
-        let Ok(skew) = found else { return Err(fleet.ended().await) };
-        skew.ok_or_else(|| {
-            let what = format!("\"{}\" is not known any more", barrier.name);
-            Error::new(ErrorKind::InvalidArgument, "the skew of the barrier", what)
-        })
+        let told = self.gather(frame::encode(&barrier.woke)).await?;
+        let wrong = |e| run_ended(&format!("another rank's word is none: {e}"));
+        let skew = told.map(|told| {
+            let woke: serde_json::Result<Vec<_>> =
+                told.iter().map(|told| serde_json::from_slice(told)).collect();
+            woke.map(|woke| frame::encode(&Skew::of(&barrier.name, &woke)))
+        });
+        let skew = self.broadcast(skew.transpose().map_err(wrong)?.unwrap_or_default()).await?;
+        serde_json::from_slice(&skew).map_err(wrong)
     }
 
     /// Each rank's bytes, in order, on rank 0; nothing on the others. Returns when all ranks have given theirs.
     pub async fn gather(&self, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
-        let Some(fleet) = &self.fleet else { return Ok(Some(vec![bytes])) };
-        fleet.check_length(bytes.len())?;
-        match fleet.step(Collective::Gather, Bytes::from(bytes)).await? {
-            StepOutcome::Done { parts, .. } if self.is_root() => {
-                Ok(Some(parts.into_iter().map(Vec::from).collect()))
-            }
-            StepOutcome::Done { .. } => Ok(None),
-            StepOutcome::Go { .. } => Err(run_ended("rank 0 answered a gather with a barrier")),
-        }
+        let parts = self.step(Collective::Gather, Bytes::from(bytes)).await?.parts;
+        Ok(self.is_root().then(|| parts.into_iter().map(Vec::from).collect()))
     }
 
     /// Rank 0's bytes, on all. What the others give is not looked at.
     pub async fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
-        let Some(fleet) = &self.fleet else { return Ok(bytes) };
         let bytes = if self.is_root() { bytes } else { Vec::new() };
-        fleet.check_length(bytes.len())?;
-        match fleet.step(Collective::Broadcast, Bytes::from(bytes)).await? {
-            StepOutcome::Done { payload, .. } => Ok(Vec::from(payload)),
-            StepOutcome::Go { .. } => Err(run_ended("rank 0 answered a broadcast with a barrier")),
+        let parts = self.step(Collective::Broadcast, Bytes::from(bytes)).await?.parts;
+        Ok(parts.into_iter().next().map(Vec::from).unwrap_or_default())
+    }
+
+    async fn step(&self, step: Collective, payload: Bytes) -> Result<StepOutcome> {
+        match &self.fleet {
+            Some(fleet) => fleet.step(step, payload).await,
+            None => Ok(StepOutcome { start: Instant::now(), parts: vec![payload] }),
         }
     }
 
@@ -212,17 +174,15 @@ impl Member {
 
 impl AgentHandle {
     async fn step(&self, step: Collective, payload: Bytes) -> Result<StepOutcome> {
+        if payload.len() > PAYLOAD_MAX {
+            let what = format!("{} bytes of at most {PAYLOAD_MAX}", payload.len());
+            return Err(Error::new(ErrorKind::InvalidArgument, "give to the other ranks", what));
+        }
         let (answer, answered) = oneshot::channel();
-        self.ask(MemberRequest::Enter { step, payload, answer }).await?;
+        // If the agent is gone, so is the sender of the answer.
+        let _ = self.requests.send(MemberRequest::Enter { step, payload, answer }).await;
         match answered.await {
             Ok(outcome) => Ok(outcome),
-            Err(_) => Err(self.ended().await),
-        }
-    }
-
-    async fn ask(&self, request: MemberRequest) -> Result<()> {
-        match self.requests.send(request).await {
-            Ok(()) => Ok(()),
             Err(_) => Err(self.ended().await),
         }
     }
@@ -233,14 +193,6 @@ impl AgentHandle {
             Some(ended) => error_of(ended),
             None => run_ended("its thread is gone"),
         }
-    }
-
-    fn check_length(&self, length: usize) -> Result<()> {
-        if length > self.payload_bytes_max {
-            let what = format!("{length} bytes of at most {}", self.payload_bytes_max);
-            return Err(Error::new(ErrorKind::InvalidArgument, "give to the other ranks", what));
-        }
-        Ok(())
     }
 
     /// Wait for the thread's end, beside the caller's own tasks.

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
 use types::{Error, Result};
 
 /// The most ranks of a run: each is a connection of rank 0's process, and a place in one frame.
@@ -16,22 +17,41 @@ pub const RANKS_MAX: u32 = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
+/// Run on several processes or machines. Under mpirun and srun nothing of this is needed.
+#[derive(Args, Clone, Debug)]
+pub struct LaunchArgs {
+    /// So many processes on this machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub procs: Option<u32>,
+    /// These machines too, over ssh; processes on each after a colon
+    #[arg(long, value_name = "A,B[:N]")]
+    pub hosts: Option<String>,
+    /// Where the first process listens for the others
+    #[arg(long, value_name = "HOST:PORT")]
+    pub coordinator: Option<String>,
+    // Not under test. None: a temporary directory if the launcher says that all ranks are on one machine, the working
+    // directory if not.
+    /// A directory that all machines see, for finding each other
+    #[arg(long, value_name = "DIR")]
+    pub rendezvous: Option<PathBuf>,
+    /// A label for this process, or for each: 0-1=north,2-3=south
+    #[arg(long, value_name = "LABELS")]
+    pub site: Option<String>,
+    /// The command that reaches a host of --hosts, with its options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
+    pub ssh: String,
+}
+
+impl Default for LaunchArgs {
+    fn default() -> LaunchArgs {
+        let ssh = "ssh".to_owned();
+        LaunchArgs { procs: None, hosts: None, coordinator: None, rendezvous: None, site: None, ssh }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
-    /// `--procs N`: run as N processes on this machine, this one being rank 0. None: as the launcher says, or alone.
-    pub procs: Option<u32>,
-    /// `--hosts a,b[:procs]`: run on these too, over ssh. This machine may be named; it is rank 0's in any case.
-    pub hosts: Option<String>,
-    /// `--coordinator HOST:PORT`: where rank 0 listens, and how the others reach it, instead of a rendezvous file.
-    pub coordinator: Option<String>,
-    /// `--rendezvous DIR`: a directory that all machines see, and that is not under test. None: a temporary directory
-    /// if the launcher says that all ranks are on one machine, the working directory if not.
-    pub rendezvous: Option<PathBuf>,
-    /// `--site`: a label for this rank, or for each: `north`, `n1=north,n*=south`, `0-1=north,2-3=south`. None: the
-    /// host's name.
-    pub site: Option<String>,
-    /// `--ssh`: the command that reaches a host, with its options.
-    pub ssh: Vec<String>,
+    pub launch: LaunchArgs,
     /// What the processes that we start run; this program by default.
     pub program: PathBuf,
     /// Their arguments; those of this process by default. They parse the same options and find their rank first.
@@ -41,13 +61,9 @@ pub struct FleetOptions {
     pub build: String,
     /// How long ranks may take to come. A minute: a batch system starts a step on thousands of nodes in less.
     pub join_deadline: Duration,
-    /// Between heartbeats, which are also what clocks are compared by. A second: clocks drift 0.1 ms in that.
-    pub heartbeat: Duration,
     /// A rank that is silent for so long is lost. A rank whose process ended is lost at once; this is for hosts and
     /// networks, and longer than any turn that a busy machine lets a process wait.
     pub silence_max: Duration,
-    /// The most bytes that a rank may give to a gather, or rank 0 to a broadcast. Rank 0 holds a gather whole.
-    pub payload_bytes_max: usize,
     /// Treat SIGTERM as the end of the run, with a line that says so: launchers send it when a rank was lost. The
     /// process has five seconds to end by itself, then it is ended.
     pub catch_terminate: bool,
@@ -56,20 +72,13 @@ pub struct FleetOptions {
 impl Default for FleetOptions {
     fn default() -> FleetOptions {
         FleetOptions {
-            procs: None,
-            hosts: None,
-            coordinator: None,
-            rendezvous: None,
-            site: None,
-            ssh: vec!["ssh".into()],
+            launch: LaunchArgs::default(),
             program: PathBuf::new(),
             arguments: Vec::new(),
             environment: Environment::default(),
             build: env!("CARGO_PKG_VERSION").into(),
             join_deadline: Duration::from_secs(60),
-            heartbeat: Duration::from_secs(1),
             silence_max: Duration::from_secs(10),
-            payload_bytes_max: 64 << 20,
             catch_terminate: true,
         }
     }

@@ -8,25 +8,28 @@
 //! Ping                           -->  <--  Pong                 from now on; it is the heartbeat too
 //!                                <--       Roster               all ranks are here
 //! Enter { round, step }          -->
-//!                                <--       Go | Done            when all ranks are in the same step
-//! Woke                           -->  <--  Skew                 after a barrier
+//!                                <--       Done                 when all ranks are in the same step
 //! Abort { reason }               -->  <--  Ended { reason }     at any time
 //! ```
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::frame;
+use crate::frame::frame_of;
 use crate::token::{Nonce, Proof};
 
 /// The version of this protocol. Both sides must speak the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The longest frame of a side that has not proved itself.
 pub const STRANGER_FRAME_MAX: usize = 4 << 10;
-/// The longest frame at all: the places of 4096 ranks fit, and a heartbeat never waits long behind a piece.
+/// The longest frame without its payload: the places of 4096 ranks fit.
 pub const FRAME_MAX: usize = 1 << 20;
+/// The most bytes that a rank may give to a gather, or rank 0 to a broadcast. Rank 0 holds a gather whole.
+pub const PAYLOAD_MAX: usize = 64 << 20;
+/// Between heartbeats, which are also what clocks are compared by: clocks drift 0.1 ms in that.
+pub const HEARTBEAT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
@@ -50,25 +53,18 @@ pub enum Message {
         step: Collective,
         /// The member's shortest round trip, nanoseconds.
         round_trip: u64,
-        /// Goes ahead of the message, in frames of its own.
         #[serde(skip)]
         payload: Bytes,
     },
-    /// The barrier ends at this time of the coordinator's clock, nanoseconds.
-    Go { round: u64, at: u64 },
-    /// All ranks have taken the step.
+    /// All ranks have entered the step.
     Done {
         round: u64,
-        #[serde(skip)]
-        payload: Bytes,
-        /// One for each rank, after a gather; never on the wire, as rank 0 is in the coordinator's process.
+        /// When a barrier ends, of the coordinator's clock, nanoseconds; 0 after other steps.
+        start: u64,
+        /// On rank 0, which is in the coordinator's process, what all gave to a gather. One at most goes over the wire.
         #[serde(skip)]
         parts: Vec<Bytes>,
     },
-    /// When the member really went on after a barrier: fleet's time and the bound of its error, nanoseconds.
-    Woke { round: u64, at: u64, error: u64 },
-    /// All ranks have said when they went on.
-    Skew(Skew),
     /// A member ends the run.
     Abort { reason: String },
     /// The run has ended early.
@@ -122,55 +118,45 @@ impl std::fmt::Display for Collective {
     }
 }
 
-/// The distance in time at which the ranks really left a barrier.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Skew {
-    pub round: u64,
-    pub name: String,
-    /// From the first rank to the last.
-    pub spread: Duration,
-    /// The clocks may make the spread wrong by this much, both ways.
-    pub error_bound: Duration,
-    /// The one that left last.
-    pub last_rank: u32,
-}
-
 impl Message {
-    pub fn payload_mut(&mut self) -> Option<&mut Bytes> {
-        match self {
-            Message::Enter { payload, .. } | Message::Done { payload, .. } => Some(payload),
-            _ => None,
-        }
+    pub fn encode(&self) -> Bytes {
+        frame_of(
+            self,
+            match self {
+                Message::Enter { payload, .. } => payload,
+                Message::Done { parts, .. } => parts.first().map_or(&[], |part| part),
+                _ => &[],
+            },
+        )
     }
 
-    /// All its frames: those of the payload, then its own.
-    pub fn encode(mut self) -> Bytes {
-        let json = frame::encode(&self);
-        let payload = self.payload_mut().map(std::mem::take).unwrap_or_default();
-        let mut out = BytesMut::with_capacity(payload.len() + payload.len() / 1000 + json.len() + 64);
-        for piece in payload.chunks(FRAME_MAX - 1) {
-            frame::put_frame(&mut out, frame::PIECE, piece);
+    /// The message with its payload; an error for a payload of a message that has none.
+    pub fn with(mut self, payload: Bytes) -> Result<Message, String> {
+        match &mut self {
+            Message::Enter { payload: place, .. } => *place = payload,
+            Message::Done { parts, .. } => parts.push(payload),
+            _ if payload.is_empty() => {}
+            _ => return Err("it sent a payload with a message that has none".into()),
         }
-        frame::put_frame(&mut out, frame::MESSAGE, &json);
-        out.freeze()
+        Ok(self)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bytes::BufMut;
+    use bytes::{BufMut, BytesMut};
 
     use super::*;
-    use crate::frame::{WireFrame, take_frame};
+    use crate::frame::take_frame;
 
-    fn step() -> Message {
-        Message::Enter { round: 7, step: Collective::Gather, round_trip: 1000, payload: Bytes::new() }
+    fn step(payload: Bytes) -> Message {
+        Message::Enter { round: 7, step: Collective::Gather, round_trip: 1000, payload }
     }
 
-    fn frames(bytes: &[u8]) -> std::io::Result<Vec<WireFrame<Message>>> {
+    fn frames(bytes: &[u8]) -> std::io::Result<Vec<(Message, Bytes)>> {
         let mut arrived = BytesMut::from(bytes);
         let mut found = Vec::new();
-        while let Some(frame) = take_frame(&mut arrived, FRAME_MAX)? {
+        while let Some(frame) = take_frame(&mut arrived, 4 * FRAME_MAX)? {
             found.push(frame);
         }
         Ok(found)
@@ -179,23 +165,17 @@ mod tests {
     #[test]
     fn a_message_comes_back_whatever_its_payload() {
         for length in [0, 1, FRAME_MAX - 2, FRAME_MAX - 1, FRAME_MAX, 3 * FRAME_MAX + 5] {
-            let mut message = step();
-            let bytes: Bytes = (0..length).map(|i| (i % 251) as u8).collect();
-            *message.payload_mut().unwrap() = bytes.clone();
-            let mut found = frames(&message.encode()).unwrap();
-            assert_eq!(found.pop(), Some(WireFrame::Message(Box::new(step()))));
-            let mut joined = Vec::new();
-            for frame in found {
-                let WireFrame::Piece(piece) = frame else { panic!("{frame:?}") };
-                joined.extend_from_slice(&piece);
-            }
-            assert_eq!(joined, bytes);
+            let message = step((0..length).map(|i| (i % 251) as u8).collect());
+            let mut found = frames(&[message.encode(), message.encode()].concat()).unwrap();
+            let (found_last, payload) = found.pop().unwrap();
+            assert_eq!(found_last.with(payload).unwrap(), message);
+            assert_eq!(found.len(), 1);
         }
     }
 
     #[test]
     fn half_a_frame_waits_for_the_rest() {
-        let bytes = step().encode();
+        let bytes = step(Bytes::from_static(b"payload")).encode();
         for cut in 0..bytes.len() {
             let mut half = BytesMut::from(&bytes[..cut]);
             assert_eq!(take_frame::<Message>(&mut half, FRAME_MAX).unwrap(), None);
@@ -209,7 +189,7 @@ mod tests {
         assert!(take_frame::<Message>(&mut long, FRAME_MAX).is_err());
         assert!(frames(&[0, 0, 0, 0]).is_err());
         assert!(frames(&[0, 0, 0, 1, 9]).is_err());
-        assert!(frames(&[0, 0, 0, 3, 0, b'{', b'}']).is_err());
+        assert!(frames(&[0, 0, 0, 3, b'{', b'}', b'\n']).is_err());
         assert!(frames(b"GET / HTTP/1.1\r\n\r\n").is_err());
         assert!(take_frame::<Message>(&mut BytesMut::from(&[0, 0, 32, 0][..]), STRANGER_FRAME_MAX).is_err());
     }

@@ -3,7 +3,6 @@
 //! All ways are tried again and again until the time is over: rank 0 may come later, a file may be an earlier run's, and
 //! an address may be another machine's. Who was started by rank 0 itself stops as soon as that is gone.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -78,7 +77,15 @@ pub async fn find_rank_0(
     while Instant::now() < deadline {
         let ways = match (meeting, &given) {
             (Meeting::At(addresses), Some(given)) => Some((addresses.clone(), given.token.clone())),
-            (Meeting::File { path, .. }, _) => look_in(path, &mut last)?,
+            (Meeting::File { path, .. }, _) => match find(path)? {
+                Some(found) => Some((found.addresses, RunToken::new(found.token)?)),
+                None => {
+                    let path = path.display();
+                    last =
+                        format!("there is no {path}: do all machines see that directory (--rendezvous DIR)?");
+                    None
+                }
+            },
             _ => None,
         };
         if let Some((addresses, token)) = ways {
@@ -100,16 +107,6 @@ pub async fn find_rank_0(
     let (rank, seconds) = (place.rank, options.join_deadline.as_secs_f64());
     let reason = last.trim_end_matches("; ");
     Err(run_ended(&format!("rank {rank} did not find rank 0 within {seconds:.0} s: {reason}")))
-}
-
-/// What rank 0 has left in the file, if it is there yet.
-fn look_in(path: &Path, last: &mut String) -> Result<Option<(Vec<String>, RunToken)>> {
-    let Some(found) = find(path)? else {
-        let path = path.display();
-        *last = format!("there is no {path}: do all machines see that directory (--rendezvous DIR)?");
-        return Ok(None);
-    };
-    Ok(Some((found.addresses, RunToken::new(found.token)?)))
 }
 
 async fn try_way(

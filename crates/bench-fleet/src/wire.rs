@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::frame::{WireFrame, take_frame};
+use crate::frame::take_frame;
 use crate::protocol::{FRAME_MAX, Message};
 
 /// Messages under way to one peer. A peer has at most a step, its heartbeats and an end under way.
@@ -21,42 +21,34 @@ const READ_BYTES: usize = 64 << 10;
 /// What a link brings.
 #[derive(Debug)]
 pub enum Arrival {
-    Message(Box<Message>, Instant),
+    Message(Message, Instant),
     /// Some of a message: the peer is alive.
     Bytes,
     /// Nothing comes after it.
     Lost(String),
 }
 
-/// Reads frames, and joins payloads to their messages.
 pub struct MessageReader<R> {
     stream: R,
     arrived: BytesMut,
-    payload: BytesMut,
-    frame_max: usize,
+    message_max: usize,
     payload_max: usize,
 }
 
 impl<R: AsyncRead + Unpin> MessageReader<R> {
-    /// No payloads, and frames of at most `frame_max` bytes, until [`MessageReader::trust`].
-    pub fn new(stream: R, frame_max: usize) -> MessageReader<R> {
-        MessageReader {
-            stream,
-            arrived: BytesMut::new(),
-            payload: BytesMut::new(),
-            frame_max,
-            payload_max: 0,
-        }
+    /// No payloads, and messages of at most `message_max` bytes, until [`MessageReader::trust`].
+    pub fn new(stream: R, message_max: usize) -> MessageReader<R> {
+        MessageReader { stream, arrived: BytesMut::new(), message_max, payload_max: 0 }
     }
 
     /// The peer has proved itself.
     pub fn trust(&mut self, payload_max: usize) {
-        self.frame_max = FRAME_MAX;
+        self.message_max = FRAME_MAX;
         self.payload_max = payload_max;
     }
 
     /// The next message with its payload, or why there is none. Safe to cancel: all state is in the reader.
-    pub async fn next(&mut self) -> Result<Box<Message>, String> {
+    pub async fn next(&mut self) -> Result<Message, String> {
         loop {
             if let Some(message) = self.advance().await? {
                 return Ok(message);
@@ -64,36 +56,21 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
         }
     }
 
-    /// One frame further, or some bytes.
-    async fn advance(&mut self) -> Result<Option<Box<Message>>, String> {
-        match take_frame(&mut self.arrived, self.frame_max).map_err(|e| e.to_string())? {
-            Some(WireFrame::Message(message)) => self.with_payload(message).map(Some),
-            Some(WireFrame::Piece(piece)) => {
-                if self.payload.len().saturating_add(piece.len()) > self.payload_max {
-                    return Err(format!("it sent more than {} bytes at once", self.payload_max));
-                }
-                self.payload.extend_from_slice(&piece);
-                Ok(None)
+    /// A whole message, or some bytes of one.
+    async fn advance(&mut self) -> Result<Option<Message>, String> {
+        let frame_max = self.message_max.saturating_add(self.payload_max);
+        if let Some((message, payload)) =
+            take_frame::<Message>(&mut self.arrived, frame_max).map_err(|e| e.to_string())?
+        {
+            if payload.len() > self.payload_max {
+                return Err(format!("it sent more than {} bytes at once", self.payload_max));
             }
-            None => self.fill().await.map(|()| None),
+            return message.with(payload).map(Some);
         }
-    }
-
-    fn with_payload(&mut self, mut message: Box<Message>) -> Result<Box<Message>, String> {
-        let payload = self.payload.split().freeze();
-        match message.payload_mut() {
-            Some(place) => *place = payload,
-            None if payload.is_empty() => {}
-            None => return Err("it sent a payload with a message that has none".into()),
-        }
-        Ok(message)
-    }
-
-    async fn fill(&mut self) -> Result<(), String> {
         self.arrived.reserve(READ_BYTES);
         match self.stream.read_buf(&mut self.arrived).await {
             Ok(0) => Err("its connection closed".into()),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(None),
             Err(e) => Err(format!("its connection failed: {e}")),
         }
     }
@@ -158,11 +135,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_payload_longer_than_a_frame_arrives_whole() {
+    async fn a_long_payload_arrives_whole() {
         let sent = gather((0..2_500_000_u32).map(|i| (i % 253) as u8).collect());
         let mut reader = reader_of(sent.clone());
         reader.trust(2_500_000);
-        assert_eq!(*reader.next().await.unwrap(), sent);
+        assert_eq!(reader.next().await.unwrap(), sent);
         assert_eq!(reader.next().await.unwrap_err(), "its connection closed");
     }
 

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::SeededData;
 use crate::dataset::{DataSetDir, Dataset, prepare_at};
-use crate::engine::{Control, LoadJob, LoadLimits, LoadPhase, LocalGate, run};
+use crate::engine::{LoadJob, LoadLimits, LoadPhase, LocalGate, run};
 use crate::safety::RunDir;
 use crate::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use crate::target::memory::MemoryTarget;
@@ -17,13 +16,11 @@ use crate::target::{Target, clients};
 /// Bytes that are read again and again: more than processor caches hold, little enough to be made fast.
 const DATA_BYTES: u64 = 64 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct Ceiling {
     /// Of all workers together, reading blocks from memory and comparing them as the run does.
     pub bytes_per_second: f64,
     pub blocks_per_second: f64,
-    /// User and system time of each GiB.
-    pub cpu_seconds_per_gib: f64,
 }
 
 /// Measured for that many workers and that block size within `seconds` (0.3 is enough on an idle machine).
@@ -53,16 +50,14 @@ pub async fn ceiling(workers: u32, block_bytes: u64, verify_percent: u8, seconds
         phases: vec![LoadPhase { work, verify_percent, ..LoadPhase::default() }],
         limits: LoadLimits { seconds, asked: true, bytes: u64::MAX, ..LoadLimits::default() },
     };
-    let read = run(&job, &one, &LocalGate, &Control::new()).await?.into_first()?;
+    let read = run(&job, &one, &LocalGate, &Arc::default()).await?.into_first()?;
     if let Some(fault) = read.faults().first() {
         return Err(Error::new(ErrorKind::Io, "measure the ceiling", fault));
     }
     // All workers read all the time: from the start to the last one's end.
     let took = read.last_done_s().unwrap_or(seconds).max(1e-6);
-    let bytes = read.bytes_read as f64;
     Ok(Ceiling {
-        bytes_per_second: bytes / took,
+        bytes_per_second: read.bytes_read as f64 / took,
         blocks_per_second: read.units as f64 / took,
-        cpu_seconds_per_gib: read.cpu_seconds / (bytes / f64::from(1 << 30)).max(1e-9),
     })
 }

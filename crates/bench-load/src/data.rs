@@ -86,32 +86,14 @@ pub(crate) fn mix_all(numbers: &[u64]) -> u64 {
 }
 
 impl SeededData {
-    /// Fills `out` with the file's bytes from `offset`.
-    pub fn fill(&self, place: FileVersion, offset: u64, out: &mut [u8]) {
-        let mut at = offset;
-        let mut rest = out;
-        while !rest.is_empty() {
-            let (index, inside) = (at / BLOCK as u64, (at % BLOCK as u64) as usize);
-            let count = rest.len().min(BLOCK - inside);
-            let (now, later) = rest.split_at_mut(count);
-            match <&mut [u8; BLOCK]>::try_from(&mut *now) {
-                Ok(whole) => self.block(place, index, whole),
-                Err(_) => {
-                    let mut block = [0; BLOCK];
-                    self.block(place, index, &mut block);
-                    now.copy_from_slice(&block[inside..inside + count]);
-                }
-            }
-            at = at.saturating_add(count as u64);
-            rest = later;
-        }
-    }
-
     /// `length` bytes of the file from `offset`.
     pub fn generate(&self, place: FileVersion, offset: u64, length: usize) -> Bytes {
-        let mut out = BytesMut::zeroed(length);
-        self.fill(place, offset, &mut out);
-        out.freeze()
+        let inside = (offset % BLOCK as u64) as usize;
+        let mut out = BytesMut::zeroed((inside + length).next_multiple_of(BLOCK));
+        for (index, block) in (offset / BLOCK as u64..).zip(out.as_chunks_mut().0) {
+            self.block(place, index, block);
+        }
+        out.freeze().slice(inside..inside + length)
     }
 
     /// Whether `data` is what the file has at `offset`; the first difference otherwise.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::{GENERATOR, SeededData};
-use crate::engine::{Control, Files, LoadJob, LoadPhase, LocalGate, run};
+use crate::engine::{LoadJob, LoadPhase, LocalGate, run};
 use crate::outcome::LoadOutcome;
 use crate::safety::{RunDir, read_small, write_small};
 use crate::shape::{ClientSet, Layout, LoadWork, TouchUnit};
@@ -37,13 +37,6 @@ pub struct Dataset {
     pub trees: u32,
 }
 
-#[derive(Debug)]
-pub enum Prepared {
-    /// It was there.
-    Reused,
-    Written(Box<LoadOutcome>),
-}
-
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Description {
     schema: u32,
@@ -57,7 +50,7 @@ struct Description {
 #[derive(Clone, Copy, Debug)]
 pub struct DataSetDir<'a> {
     pub dir: &'a RunDir,
-    /// As [`Files::directory`]. Empty: the run's directory itself.
+    /// As of [`crate::engine::Files`]. Empty: the run's directory itself.
     pub directory: &'a str,
 }
 
@@ -74,8 +67,13 @@ impl DataSetDir<'_> {
     }
 }
 
-/// Sees to it that the data set lies in `dir`, by these clients. Call it in one process.
-pub async fn prepare(dataset: &Dataset, dir: &RunDir, clients: &[Arc<dyn Client>]) -> Result<Prepared> {
+/// Sees to it that the data set lies in `dir`, by these clients. Call it in one process. What came of writing it; `None` if it was
+/// there.
+pub async fn prepare(
+    dataset: &Dataset,
+    dir: &RunDir,
+    clients: &[Arc<dyn Client>],
+) -> Result<Option<LoadOutcome>> {
     prepare_at(dataset, DataSetDir { dir, directory: "" }, clients, BLOCK_BYTES).await
 }
 
@@ -85,19 +83,19 @@ pub async fn prepare_at(
     place: DataSetDir<'_>,
     clients: &[Arc<dyn Client>],
     block_bytes: u64,
-) -> Result<Prepared> {
+) -> Result<Option<LoadOutcome>> {
     let client =
         clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "data set", "there is no client"))?;
     if is_there(dataset, place, &**client).await? {
-        return Ok(Prepared::Reused);
+        return Ok(None);
     }
     if !place.directory.is_empty() {
         client.mkdir(&place.path()).await?;
     }
-    put(&**client, place, &describe_as(dataset, false)).await?;
+    write_small(&**client, &place.description(), &describe_as(dataset, false)).await?;
     let outcome = lay_out(dataset, place, clients, block_bytes).await?;
-    put(&**client, place, &describe_as(dataset, true)).await?;
-    Ok(Prepared::Written(Box::new(outcome)))
+    write_small(&**client, &place.description(), &describe_as(dataset, true)).await?;
+    Ok(Some(outcome))
 }
 
 /// Whether it lies there, whole, and need not be written. `Config` if something else does.
@@ -125,11 +123,6 @@ async fn describe(client: &dyn Client, place: DataSetDir<'_>) -> Result<Option<D
     serde_json::from_slice(&text)
         .map(Some)
         .map_err(|_| other_data(place, "a description that cannot be read"))
-}
-
-async fn put(client: &dyn Client, place: DataSetDir<'_>, description: &Description) -> Result<()> {
-    let text = serde_json::to_vec(description).expect("a description is plain data");
-    write_small(client, &place.description(), text).await
 }
 
 fn other_data(place: DataSetDir<'_>, what: &str) -> Error {
@@ -182,24 +175,17 @@ async fn lay_out(
     // Few large files are written by several workers each.
     let unit = if dataset.layout.files < fleet.workers_in_all() { TouchUnit::Block } else { TouchUnit::File };
     let work = LoadWork { unit, block_bytes, ..LoadWork::mfmw() };
-    let files = Files { directory: place.directory.to_owned(), layout: dataset.layout.clone() };
-    let phase = LoadPhase {
-        name: "lay out".to_owned(),
-        work,
-        files: Some(files),
-        version: dataset.version,
-        forget: false,
-        ..LoadPhase::default()
-    };
+    let phase =
+        LoadPhase { name: "lay out".to_owned(), work, version: dataset.version, ..LoadPhase::default() };
     let job = LoadJob {
-        root: place.dir.path(),
+        root: place.path(),
         layout: dataset.layout.clone(),
         content: dataset.content,
         fleet,
         phases: vec![phase],
         ..LoadJob::default()
     };
-    let outcome = run(&job, &clients, &LocalGate, &Control::new()).await?;
+    let outcome = run(&job, &clients, &LocalGate, &Arc::default()).await?;
     match outcome.phases.iter().flat_map(|phase| phase.faults()).next() {
         Some(fault) => {
             Err(Error::new(ErrorKind::Io, "lay out the data set", format!("{}: {fault}", place.path())))

@@ -1,44 +1,38 @@
 //! Runs a job: phases one after the other, each a crowd of workers that begin together and are measured until the
 //! last of them is done.
 //!
-//! A run always ends: workers stop at the time or byte budget, at too many errors or when it is cancelled, and
+//! A run always ends: workers stop at the time or byte budget or at too many errors, and
 //! calls that do not come back are given up after a grace. What was measured until then is returned. Memory is
 //! bounded by workers x block size; nothing is kept per operation.
 
-mod control;
-mod gate;
 mod recorder;
-mod timer;
 mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
+use relay::RelayClock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use types::{Error, ErrorKind, Result};
 
-use crate::data::{GENERATOR, SeededData};
+use crate::data::SeededData;
+use crate::locked;
 use crate::outcome::{LoadOutcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{ArrivalSchedule, LoadPace};
 use crate::process::{self, Threads};
 use crate::safety::RunDir;
 use crate::shape::{ClientSet, Layout, LoadOperation, LoadWork, TouchUnit, below};
-use crate::target::{Client, Forgot, components};
+use crate::target::{Client, components};
 
-pub use control::{Control, Progress};
-pub use gate::{LocalGate, PhaseGate};
 use recorder::Recorder;
-use timer::Timer;
-use worker::LoadWorker;
 
-/// A cancelled run waits this long for calls under way.
-const CANCEL_GRACE: Duration = Duration::from_secs(1);
 /// Directories that are made at the same time.
 const PREPARING_MAX: usize = 32;
 
@@ -67,10 +61,9 @@ pub struct LoadPhase {
     pub version: u32,
     /// Share of what is read that is compared with what it should be, percent. Default 100.
     pub verify_percent: u8,
-    /// Clients forget what they know before it. Default true: no phase profits from the one before unknowingly.
-    pub forget: bool,
-    /// Workers wait for each other before it. Default true. Without, each worker goes on from the phase before
-    /// (as sob does), times count from that one's start, and CPU and calls are counted there.
+    /// Workers wait for each other before it, and clients forget what they know. Default true: no phase profits from the one
+    /// before unknowingly. Without, each worker goes on from the phase before (as sob does), times count from that one's
+    /// start, and CPU and calls are counted there.
     pub barrier: bool,
 }
 
@@ -106,7 +99,6 @@ impl Default for LoadPhase {
             pace: LoadPace::default(),
             version: 1,
             verify_percent: 100,
-            forget: true,
             barrier: true,
         }
     }
@@ -197,17 +189,46 @@ impl LoadJob {
     }
 }
 
+/// Where workers of all processes meet before a phase. Implemented here for one process, and over a fleet of them by
+/// whoever runs one.
+#[async_trait]
+pub trait PhaseGate: Send + Sync {
+    /// Returns when all processes may begin the phase, with the moment, on this process's clock, that all of
+    /// them count from. It may lie a little in the past. Fails if the others will not come.
+    async fn wait(&self, phase: &str) -> Result<Instant>;
+}
+
+/// One process meets itself.
+pub struct LocalGate;
+
+#[async_trait]
+impl PhaseGate for LocalGate {
+    async fn wait(&self, _phase: &str) -> Result<Instant> {
+        Ok(Instant::now())
+    }
+}
+
+/// Sums over all phases of a job so far, of this process. Read them whenever you like.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// In both directions; they count for the job's budget.
+    pub bytes: AtomicU64,
+    pub units: AtomicU64,
+    pub errors: AtomicU64,
+}
+
 /// What all workers of a group of phases share.
 struct GroupRun {
     job: Arc<LoadJob>,
-    control: Arc<Control>,
+    progress: Arc<Progress>,
     /// Of the phases, on this process's clock.
     start: Instant,
     deadline: Instant,
     /// Why it is to end before its work is done. The first reason stands.
     stop: OnceLock<Stop>,
-    /// Moved by this process in all phases.
-    bytes: Arc<AtomicU64>,
+    /// Wakes whoever waits for a scheduled start to some ten microseconds: the runtime's own timer rounds up to the next
+    /// millisecond, which would be the largest part of a fast target's response time.
+    clock: Option<Arc<RelayClock>>,
     errors: AtomicU64,
     phases: Vec<PhaseRun>,
 }
@@ -220,7 +241,7 @@ struct PhaseRun {
     root: String,
     recorder: Recorder,
     /// Of an open loop.
-    schedule: Option<(ArrivalSchedule, Timer)>,
+    schedule: Option<ArrivalSchedule>,
     /// Where all workers of the process meet at the end of each epoch, if several write files that need a commit: one of them
     /// commits then, so that the time of the commits is in the measurement, as often as there are files.
     rounds: Option<Barrier>,
@@ -247,13 +268,13 @@ pub async fn run(
     job: &LoadJob,
     clients: &[Arc<dyn Client>],
     gate: &dyn PhaseGate,
-    control: &Arc<Control>,
+    progress: &Arc<Progress>,
 ) -> Result<LoadOutcome> {
     job.check(clients.len())?;
     let job = Arc::new(job.clone());
     if let (true, Some(client)) = (job.writes(), clients.first()) {
         let dir = RunDir::around(&job.root)?;
-        in_time(&job, control, dir.must_be_ours(&**client)).await?;
+        in_time(&job, dir.must_be_ours(&**client)).await?;
     }
     let in_one_process = clients.len() == job.fleet.clients as usize;
     let of_several = |phase: &&LoadPhase| is_committed(phase, clients) && !phase.layout(&job).private;
@@ -265,40 +286,27 @@ pub async fn run(
         return Err(Error::new(ErrorKind::Config, "job", reason));
     }
     let mut phases = Vec::new();
-    let bytes = Arc::new(AtomicU64::new(0));
-    let mut rest = job.phases.as_slice();
-    while let Some((first, later)) = rest.split_first() {
-        let joined = later.iter().take_while(|phase| !phase.barrier).count();
-        let (group, after) = rest.split_at(1 + joined);
-        rest = after;
+    for group in job.phases.chunk_by(|_, next| !next.barrier) {
         for phase in group.iter().filter(|phase| phase.work.operation.writes()) {
-            in_time(&job, control, make_directories(&job, phase, clients)).await?;
+            in_time(&job, make_directories(&job, phase, clients)).await?;
         }
-        let forgot = if first.forget { Some(in_time(&job, control, forget(clients)).await?) } else { None };
-        let mut done = run_group(&job, group, clients, gate, control, &bytes).await?;
-        if let Some(phase) = done.first_mut() {
-            phase.forgot = forgot;
-        }
-        phases.append(&mut done);
+        clients.iter().for_each(|client| client.forget());
+        phases.extend(run_group(&job, group, clients, gate, progress).await?);
         // What stopped one phase for good leaves nothing for the next.
-        if phases.iter().any(|p| matches!(p.stopped, Some(Stop::Cancelled | Stop::Hung | Stop::Errors))) {
+        if phases.iter().any(|p| matches!(p.stopped, Some(Stop::Hung | Stop::Errors))) {
             break;
         }
     }
-    Ok(LoadOutcome { generator: GENERATOR, processes: 1, phases, rss_max_bytes: process::rss_max_bytes() })
+    Ok(LoadOutcome { phases, rss_max_bytes: process::rss_max_bytes() })
 }
 
 /// What comes before a phase ends as a phase does, but it is not worth an outcome.
-async fn in_time<T>(job: &LoadJob, control: &Control, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn in_time<T>(job: &LoadJob, work: impl Future<Output = Result<T>>) -> Result<T> {
     let seconds = job.limits.seconds + job.limits.grace_s;
-    tokio::select! {
-        done = work => done,
-        () = control.cancelled() => Err(Error::new(ErrorKind::Io, "prepare", "cancelled")),
-        () = tokio::time::sleep(Duration::from_secs_f64(seconds)) => {
-            let reason = format!("the target gave no answer in {seconds} s");
-            Err(Error::new(ErrorKind::Unavailable, "prepare", reason))
-        }
-    }
+    tokio::time::timeout(Duration::from_secs_f64(seconds), work).await.unwrap_or_else(|_| {
+        let reason = format!("the target gave no answer in {seconds} s");
+        Err(Error::new(ErrorKind::Unavailable, "prepare", reason))
+    })
 }
 
 async fn run_group(
@@ -306,33 +314,35 @@ async fn run_group(
     group: &[LoadPhase],
     clients: &[Arc<dyn Client>],
     gate: &dyn PhaseGate,
-    control: &Arc<Control>,
-    bytes: &Arc<AtomicU64>,
+    progress: &Arc<Progress>,
 ) -> Result<Vec<PhaseOutcome>> {
     let name = group.first().map_or("", |phase| phase.name.as_str());
-    let start = tokio::select! {
-        start = gate.wait(name) => start?,
-        () = control.cancelled() => return Err(Error::new(ErrorKind::Io, "cancelled before phase", name)),
-    };
+    let start = gate.wait(name).await?;
     let (cpu_before, calls_before) = (process::cpu_seconds(), calls(clients));
     let threads_before = Threads::of_us();
+    let clock =
+        RelayClock::new().inspect_err(|e| tracing::warn!("an open loop starts up to 1 ms late: {e}")).ok();
+    let mut driver = JoinSet::new();
+    if let Some(clock) = clock.clone() {
+        driver.spawn(async move { clock.run().await });
+    }
     let run = Arc::new(GroupRun {
+        clock,
         deadline: start + Duration::from_secs_f64(job.limits.seconds),
         job: Arc::clone(job),
-        control: Arc::clone(control),
+        progress: Arc::clone(progress),
         start,
         stop: OnceLock::new(),
-        bytes: Arc::clone(bytes),
         errors: AtomicU64::new(0),
         phases: group.iter().map(|phase| PhaseRun::new(job, phase, clients)).collect(),
     });
     let mut workers = JoinSet::new();
     for (here, client) in clients.iter().enumerate() {
         for worker in 0..job.fleet.workers {
-            workers.spawn(LoadWorker::new(&run, client, here, worker).run());
+            workers.spawn(worker::work(Arc::clone(&run), Arc::clone(client), here, worker));
         }
     }
-    let stopped = wait(&run, &mut workers).await?;
+    let stopped = wait(&run, workers).await?;
     if let Some(client) = clients.first() {
         client.give_up();
     }
@@ -342,41 +352,35 @@ async fn run_group(
     if let Some(first) = outcomes.first_mut() {
         first.cpu_seconds = process::cpu_seconds() - cpu_before;
         first.switches = Threads::of_us().since(&threads_before);
-        first.calls = difference(calls(clients), &calls_before);
+        first.calls = calls(clients);
+        for (name, count) in &mut first.calls {
+            *count = count.saturating_sub(calls_before.get(name).copied().unwrap_or(0));
+        }
+        first.calls.retain(|_, count| *count > 0);
     }
     Ok(outcomes)
 }
 
 /// Waits until all workers have ended, by themselves or not; why they did not end by themselves.
-async fn wait(run: &Arc<GroupRun>, workers: &mut JoinSet<()>) -> Result<Option<Stop>> {
-    let grace = Duration::from_secs_f64(run.job.limits.grace_s);
-    let mut give_up = run.deadline + grace;
-    let mut cancelled = false;
-    loop {
-        let over = Instant::now() >= run.deadline;
-        if over {
-            run.stop(if run.job.limits.asked { Stop::Asked } else { Stop::Time });
-        }
-        tokio::select! {
-            ended = workers.join_next() => match ended {
-                None => return Ok(run.stopped()),
-                Some(Err(error)) if error.is_panic() => {
-                    return Err(Error::new(ErrorKind::Io, "run a worker", error));
-                }
-                Some(_) => {}
-            },
-            () = tokio::time::sleep_until(run.deadline), if !over => {}
-            () = tokio::time::sleep_until(give_up) => {
-                workers.shutdown().await;
-                return Ok(if cancelled { run.stopped() } else { Some(Stop::Hung) });
-            }
-            () = run.control.cancelled(), if !cancelled => {
-                cancelled = true;
-                run.stop(Stop::Cancelled);
-                give_up = give_up.min(Instant::now() + CANCEL_GRACE);
+async fn wait(run: &GroupRun, mut workers: JoinSet<()>) -> Result<Option<Stop>> {
+    let all_ended = async |workers: &mut JoinSet<()>| {
+        while let Some(ended) = workers.join_next().await {
+            if let Err(error) = ended {
+                return Err(Error::new(ErrorKind::Io, "run a worker", error));
             }
         }
+        Ok(run.stopped())
+    };
+    if let Ok(ended) = timeout_at(run.deadline, all_ended(&mut workers)).await {
+        return ended;
     }
+    run.stop(if run.job.limits.asked { Stop::Asked } else { Stop::Time });
+    let give_up = run.deadline + Duration::from_secs_f64(run.job.limits.grace_s);
+    if let Ok(ended) = timeout_at(give_up, all_ended(&mut workers)).await {
+        return ended;
+    }
+    workers.shutdown().await;
+    Ok(Some(Stop::Hung))
 }
 
 /// Whether the phase writes files by several workers each, and these files are there only when they are committed.
@@ -395,7 +399,7 @@ impl PhaseRun {
             LoadPace::Open { per_second, arrivals } => {
                 let share = clients_here as f64 / f64::from(job.fleet.clients.max(1));
                 let seed = phase.work.seed ^ u64::from(job.fleet.first_client);
-                Some((ArrivalSchedule::new(per_second * share, arrivals, seed), Timer::start(workers)))
+                Some(ArrivalSchedule::new(per_second * share, arrivals, seed))
             }
         };
         PhaseRun {
@@ -418,7 +422,7 @@ impl PhaseRun {
     /// `end_s` is when everything was over, for those who were cut off.
     fn outcome(&self, end_s: f64, stopped: Option<Stop>) -> PhaseOutcome {
         let take = |span: &Mutex<Option<WorkerSpan>>| {
-            let mut span = span.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+            let mut span = locked(span).take()?;
             if span.cut {
                 span.end_s = end_s;
             }
@@ -458,27 +462,10 @@ async fn make_all(paths: impl Iterator<Item = String>, clients: &[Arc<dyn Client
     stream::iter(making).buffer_unordered(PREPARING_MAX).try_collect().await
 }
 
-/// What all have forgotten at least.
-async fn forget(clients: &[Arc<dyn Client>]) -> Result<Forgot> {
-    let mut forgot = Forgot::Everything;
-    for client in clients {
-        forgot = forgot.max(client.forget().await?);
-    }
-    Ok(forgot)
-}
-
 fn calls(clients: &[Arc<dyn Client>]) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::new();
     for (name, count) in clients.iter().flat_map(|client| client.calls()) {
         *sum.entry(name.to_owned()).or_default() += count;
     }
     sum
-}
-
-fn difference(mut after: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    for (name, count) in &mut after {
-        *count = count.saturating_sub(before.get(name).copied().unwrap_or(0));
-    }
-    after.retain(|_, count| *count > 0);
-    after
 }

@@ -31,3 +31,10 @@ pub mod process;
 pub mod safety;
 pub mod shape;
 pub mod target;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What is in the mutex, after a panic too: every section in this crate leaves it whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

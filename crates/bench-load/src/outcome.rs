@@ -10,18 +10,12 @@ use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::Fault;
-use crate::process::Switches;
-use crate::target::Forgot;
 
 /// Errors and wrong bytes of which the text is kept.
 pub const TOLD_MAX: usize = 8;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadOutcome {
-    /// Of the data that was written and compared.
-    pub generator: u16,
-    /// Processes whose measurements are in here.
-    pub processes: u32,
     pub phases: Vec<PhaseOutcome>,
     /// Most memory that one of the processes held, since it began, bytes.
     pub rss_max_bytes: u64,
@@ -58,11 +52,9 @@ pub struct PhaseOutcome {
     pub calls: BTreeMap<String, u64>,
     /// Of these processes, user and system.
     pub cpu_seconds: f64,
-    /// Of these processes.
+    /// How often a thread of these processes left the processor, to wait or because others were to have it.
     #[serde(default)]
-    pub switches: Switches,
-    /// How much the clients had forgotten before the phase, if they should.
-    pub forgot: Option<Forgot>,
+    pub switches: u64,
     /// Why it ended before its work was done.
     pub stopped: Option<Stop>,
 }
@@ -99,9 +91,6 @@ pub struct Interval {
     pub bytes_read: u64,
     pub bytes_written: u64,
     pub units: u64,
-    pub errors: u64,
-    /// Longest response (in a closed loop: longest touch) that ended here, microseconds.
-    pub slowest_us: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +142,6 @@ pub enum Stop {
     Bytes,
     /// Too many errors.
     Errors,
-    Cancelled,
     /// Calls did not come back when the time was over; they were given up.
     Hung,
 }
@@ -169,11 +157,10 @@ impl LoadOutcome {
     /// Adds what another process measured in the same run.
     pub fn merge(&mut self, other: LoadOutcome) -> Result<()> {
         let names = |outcome: &LoadOutcome| outcome.phases.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
-        if self.generator != other.generator || names(self) != names(&other) {
+        if names(self) != names(&other) {
             let reason = "the processes did not run the same phases with the same program; start one binary";
             return Err(Error::new(ErrorKind::Config, "merge outcomes", reason));
         }
-        self.processes = self.processes.saturating_add(other.processes);
         self.rss_max_bytes = self.rss_max_bytes.max(other.rss_max_bytes);
         for (phase, other) in self.phases.iter_mut().zip(other.phases) {
             phase.merge(other);
@@ -238,9 +225,7 @@ impl PhaseOutcome {
         self.verification.merge(other.verification);
         add_counts(&mut self.calls, other.calls);
         self.cpu_seconds += other.cpu_seconds;
-        self.switches = self.switches + other.switches;
-        // What all forgot is what the one forgot that forgot least.
-        self.forgot = self.forgot.max(other.forgot);
+        self.switches = self.switches.saturating_add(other.switches);
         self.stopped = self.stopped.max(other.stopped);
     }
 }
@@ -270,8 +255,6 @@ impl ThroughputSeries {
             mine.bytes_read = mine.bytes_read.saturating_add(theirs.bytes_read);
             mine.bytes_written = mine.bytes_written.saturating_add(theirs.bytes_written);
             mine.units = mine.units.saturating_add(theirs.units);
-            mine.errors = mine.errors.saturating_add(theirs.errors);
-            mine.slowest_us = mine.slowest_us.max(theirs.slowest_us);
         }
     }
 }
@@ -325,7 +308,6 @@ impl std::fmt::Display for Stop {
             Stop::Time => "the time budget was used up",
             Stop::Bytes => "the byte budget was used up",
             Stop::Errors => "too many calls failed",
-            Stop::Cancelled => "cancelled",
             Stop::Hung => "calls were still without an answer when time was over",
         })
     }

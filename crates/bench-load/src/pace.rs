@@ -5,13 +5,14 @@
 //! schedule names, so a target that stalls for a second is seen by everybody who would have come in that second,
 //! not by the one who happened to be inside.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
 use crate::data::mix_all;
+use crate::locked;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -85,36 +86,32 @@ pub struct ArrivalSchedule {
     interval_s: f64,
     arrivals: Arrivals,
     seed: u64,
-    state: Mutex<TakenStarts>,
-}
-
-struct TakenStarts {
-    count: u64,
-    /// Seconds after the start; a float of seconds is exact to a nanosecond for a month.
-    at_s: f64,
+    /// How many were taken, and the last one's seconds after the start; a float of these is exact to a nanosecond for a month.
+    taken: Mutex<(u64, f64)>,
 }
 
 impl ArrivalSchedule {
     /// `per_second` is the rate of this process; other seeds, other random arrivals.
     pub fn new(per_second: f64, arrivals: Arrivals, seed: u64) -> ArrivalSchedule {
-        let state = Mutex::new(TakenStarts { count: 0, at_s: 0.0 });
-        ArrivalSchedule { interval_s: 1.0 / per_second.max(1e-9), arrivals, seed, state }
+        let taken = Mutex::new((0, 0.0));
+        ArrivalSchedule { interval_s: 1.0 / per_second.max(1e-9), arrivals, seed, taken }
     }
 
     /// The next start, after the start of the phase.
     pub fn take(&self) -> Duration {
-        let mut taken = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = locked(&self.taken);
+        let (count, at_s) = &mut *taken;
         let gap = match self.arrivals {
             // The first at once, so that n intervals hold n starts.
-            Arrivals::Constant => taken.count as f64 * self.interval_s - taken.at_s,
+            Arrivals::Constant => *count as f64 * self.interval_s - *at_s,
             Arrivals::Poisson => {
-                let uniform = (mix_all(&[self.seed, taken.count]) >> 11) as f64 / (1_u64 << 53) as f64;
+                let uniform = (mix_all(&[self.seed, *count]) >> 11) as f64 / (1_u64 << 53) as f64;
                 -(1.0 - uniform).ln() * self.interval_s
             }
         };
-        taken.at_s += gap;
-        taken.count += 1;
-        Duration::try_from_secs_f64(taken.at_s).unwrap_or(Duration::MAX)
+        *at_s += gap;
+        *count += 1;
+        Duration::try_from_secs_f64(*at_s).unwrap_or(Duration::MAX)
     }
 }
 

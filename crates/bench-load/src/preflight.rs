@@ -9,51 +9,33 @@ use crate::target::Target;
 /// Room that must be left besides the data: directories, and what others write meanwhile.
 const ROOM_SPARE: f64 = 1.05;
 
-/// Why a phase does not write each file as a whole, or all of its blocks once in each epoch.
-fn writes_blocks_alone(phase: &LoadPhase, layout: &Layout) -> Option<String> {
+/// Whether a phase writes otherwise than each file as a whole, or all of its blocks once in each epoch.
+fn writes_blocks_alone(phase: &LoadPhase, layout: &Layout) -> bool {
     let work = &phase.work;
-    if !work.operation.writes() || work.unit == TouchUnit::File {
-        return None;
-    }
     let shared = layout.private || matches!(work.share, Sharing::Split | Sharing::Interleaved);
-    let once = matches!(work.amount, Amount::Epochs(_)) && shared;
-    (!once || work.operation != LoadOperation::Write).then(|| {
-        "its files are replaced as a whole, and blocks of them cannot be written alone; write whole files (--unit file)"
-            .to_owned()
-    })
+    let once = matches!(work.amount, Amount::Epochs(_)) && shared && work.operation == LoadOperation::Write;
+    work.operation.writes() && work.unit == TouchUnit::Block && !once
 }
 
 /// Whether the target can take the job, before anything is done: one line that says what would. Ask in one
 /// process; `new_bytes` is what will be written where nothing is yet.
 pub async fn check_target(target: &dyn Target, job: &LoadJob, new_bytes: u64) -> Result<()> {
-    let wrong =
-        |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", target.describe())));
-    let can = target.capabilities();
     if !job.writes() && new_bytes == 0 {
         return Ok(());
     }
-    if can.read_only {
+    let about = target.about().await?;
+    let wrong = |why: String| Err(Error::new(ErrorKind::Config, "target", format!("{}: {why}", about.url)));
+    if about.read_only {
         return wrong("it is read-only; choose a shape that reads, or a writable target".to_owned());
     }
-    let one_file = |phase: &LoadPhase| {
-        let layout = phase.layout(job);
-        phase.work.operation.writes()
-            && layout.files == 1
-            && !layout.private
-            && job.fleet.workers_in_all() > 1
-    };
-    if !can.parallel_write && job.phases.iter().any(one_file) {
-        return wrong("it does not let several writers write one file; write a file each".to_owned());
+    if about.whole_files && job.phases.iter().any(|phase| writes_blocks_alone(phase, phase.layout(job))) {
+        let why = "its files are replaced as a whole, and blocks of them cannot be written alone; write whole files (--unit file)";
+        return wrong(why.to_owned());
     }
-    if can.whole_files
-        && let Some(why) = job.phases.iter().find_map(|phase| writes_blocks_alone(phase, phase.layout(job)))
-    {
-        return wrong(why);
-    }
-    if let Some(space) = target.space().await? {
+    if let Some(available) = about.available {
         let wanted = new_bytes as f64 * ROOM_SPARE;
-        if wanted > space.available as f64 {
-            let (wanted, free) = (wanted / f64::from(1 << 20), space.available as f64 / f64::from(1 << 20));
+        if wanted > available as f64 {
+            let (wanted, free) = (wanted / f64::from(1 << 20), available as f64 / f64::from(1 << 20));
             return wrong(format!(
                 "{wanted:.0} MiB are needed, {free:.0} MiB are free; make it smaller with --scale"
             ));

@@ -1,33 +1,31 @@
-//! What this process costs, from /proc: the bench must tell when it is itself the bottleneck.
+//! What this process costs: the bench must tell when it is itself the bottleneck.
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
+use rustix::time::{ClockId, clock_gettime};
 
-/// User and system time since the process began, seconds, to a hundredth. 0 where /proc does not tell.
+/// User and system time since the process began, seconds.
 pub fn cpu_seconds() -> f64 {
-    let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return 0.0 };
-    cpu_ticks(&stat).map_or(0.0, |ticks| ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// Most memory that the process ever held, bytes. 0 where /proc does not tell.
 pub fn rss_max_bytes() -> u64 {
-    bytes_in("/proc/self/status", "VmHWM:")
+    peak_kib(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+        .unwrap_or(0)
+        .saturating_mul(1024)
 }
 
-/// Memory of this machine, bytes. 0 where /proc does not tell.
+/// Memory of this machine, bytes.
 pub fn memory_bytes() -> u64 {
-    bytes_in("/proc/meminfo", "MemTotal:")
+    let told = rustix::system::sysinfo();
+    told.totalram.saturating_mul(told.mem_unit.into())
 }
 
-fn bytes_in(file: &str, key: &str) -> u64 {
-    let status = std::fs::read_to_string(file).unwrap_or_default();
-    kilobytes(&status, key).unwrap_or(0).saturating_mul(1024)
-}
-
-/// The switches of this process's threads, each counted since it began.
+/// By thread of a process: how often it left the processor since it began, to wait or because others were to have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Threads(HashMap<String, Switches>);
+pub struct Threads(HashMap<String, u64>);
 
 impl Threads {
     /// Of this process, without those of its relays, which are no clients.
@@ -46,73 +44,29 @@ impl Threads {
         let told = threads.filter_map(|thread| {
             let status = std::fs::read_to_string(thread.path().join("status")).ok()?;
             let id = thread.file_name().to_string_lossy().into_owned();
-            named(field(&status, "Name:").unwrap_or_default()).then(|| (id, Switches::in_status(&status)))
+            named(field(&status, "Name:").unwrap_or_default()).then(|| (id, switches(&status)))
         });
         Threads(told.collect())
     }
 
     /// Of the threads that are there. One that has ended meanwhile takes its count with it, but none of the others'.
-    pub fn since(&self, before: &Threads) -> Switches {
-        self.0.iter().fold(Switches::default(), |sum, (id, now)| {
-            sum + before.0.get(id).map_or(*now, |before| now.since(*before))
-        })
+    pub fn since(&self, before: &Threads) -> u64 {
+        let since = |(id, now): (&String, &u64)| now.saturating_sub(before.0.get(id).copied().unwrap_or(0));
+        self.0.iter().map(since).fold(0, u64::saturating_add)
     }
 }
 
-/// The number of times that threads left the processor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Switches {
-    /// To wait for something.
-    pub voluntary: u64,
-    /// Because others were to have it.
-    pub involuntary: u64,
-}
-
-impl Switches {
-    fn in_status(status: &str) -> Switches {
-        let count = |key| field(status, key).and_then(|text| text.parse().ok()).unwrap_or(0);
-        Switches {
-            voluntary: count("voluntary_ctxt_switches:"),
-            involuntary: count("nonvoluntary_ctxt_switches:"),
-        }
-    }
-
-    pub fn all(self) -> u64 {
-        self.voluntary.saturating_add(self.involuntary)
-    }
-
-    fn since(self, before: Switches) -> Switches {
-        Switches {
-            voluntary: self.voluntary.saturating_sub(before.voluntary),
-            involuntary: self.involuntary.saturating_sub(before.involuntary),
-        }
-    }
-}
-
-impl std::ops::Add for Switches {
-    type Output = Switches;
-
-    fn add(self, other: Switches) -> Switches {
-        Switches {
-            voluntary: self.voluntary.saturating_add(other.voluntary),
-            involuntary: self.involuntary.saturating_add(other.involuntary),
-        }
-    }
+fn switches(status: &str) -> u64 {
+    let kinds = ["voluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"];
+    kinds.into_iter().filter_map(|kind| field(status, kind)?.parse::<u64>().ok()).sum()
 }
 
 fn field<'a>(status: &'a str, key: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
 }
 
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    // The second field is the program's name, in parentheses, and may contain anything.
-    let (_, fields) = stat.rsplit_once(')')?;
-    let mut times = fields.split_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
-    times.next()??.checked_add(times.next()??)
-}
-
-fn kilobytes(status: &str, key: &str) -> Option<u64> {
-    field(status, key)?.strip_suffix("kB")?.trim().parse().ok()
+fn peak_kib(status: &str) -> Option<u64> {
+    field(status, "VmHWM:")?.strip_suffix("kB")?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -120,18 +74,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_found_behind_any_program_name() {
-        let stat = "7 (a) b (c) R 1 1 1 0 -1 0 10 0 0 0 250 50 3 4 20 0 9 0 55";
-        assert_eq!(cpu_ticks(stat), Some(300));
-        assert_eq!(cpu_ticks("nonsense"), None);
-        assert_eq!(cpu_ticks("7 (x) R 1"), None);
-    }
-
-    #[test]
     fn a_thread_that_waits_is_seen_to_leave_the_processor() {
         let status = "Name:\ta b\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n";
-        let told = Switches::in_status(status);
-        assert_eq!((told, told.all()), (Switches { voluntary: 7, involuntary: 3 }, 10));
+        assert_eq!(switches(status), 10);
         let before = Threads::of_us();
         let sleeper = std::thread::spawn(|| {
             for _ in 0..20 {
@@ -140,7 +85,7 @@ mod tests {
             Threads::of_us()
         });
         let slept = sleeper.join().expect("it ends").since(&before);
-        assert!(slept.voluntary >= 20, "{slept:?}");
+        assert!(slept >= 20, "{slept}");
         assert_eq!(Threads::of_process(u32::MAX), Threads::default());
         assert_eq!(Threads::of("/proc/self/task", |name| name == "no such thread"), Threads::default());
     }
@@ -148,14 +93,11 @@ mod tests {
     #[test]
     fn a_thread_that_ends_takes_nothing_from_the_others() {
         let threads = |counts: &[(&str, u64)]| {
-            let of = |(id, voluntary): &(&str, u64)| {
-                ((*id).to_owned(), Switches { voluntary: *voluntary, involuntary: 0 })
-            };
-            Threads(counts.iter().map(of).collect())
+            Threads(counts.iter().map(|(id, count)| ((*id).to_owned(), *count)).collect())
         };
         let before = threads(&[("busy", 10), ("ends", 1000)]);
         let after = threads(&[("busy", 15), ("new", 3)]);
-        assert_eq!(after.since(&before).all(), 8);
+        assert_eq!(after.since(&before), 8);
     }
 
     #[test]
@@ -167,6 +109,6 @@ mod tests {
         }
         assert!(cpu_seconds() > cpu);
         assert!(rss_max_bytes() > 64 << 20);
-        assert_eq!(kilobytes("VmRSS:\t 5 kB\nVmHWM:\t   12 kB\n", "VmHWM:"), Some(12));
+        assert_eq!(peak_kib("VmRSS:\t 5 kB\nVmHWM:\t   12 kB\n"), Some(12));
     }
 }

@@ -6,8 +6,6 @@
 
 mod cleanup;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
@@ -80,8 +78,7 @@ impl RunDir {
             return Err(foreign(&path, "is there and holds something, but no marker of a bench"));
         }
         let marker = Marker { forebay_bench: MARKER_SCHEMA, id: dir.id.clone() };
-        let text = serde_json::to_vec(&marker).expect("a marker is plain data");
-        let wrote = write_small(client, &dir.marker(), text).await;
+        let wrote = write_small(client, &dir.marker(), &marker).await;
         wrote.map_err(|error| not_writable(error, &path))?;
         Ok(dir)
     }
@@ -107,16 +104,6 @@ impl RunDir {
             Some(marker) if marker.forebay_bench == MARKER_SCHEMA && marker.id == self.id => Ok(()),
             _ => Err(foreign(&self.path(), "has a marker, but not the one of this run")),
         }
-    }
-
-    /// Removes what runs made in the directory, and the directory if nothing else is in it. `Config`, and
-    /// nothing removed, if the marker is missing.
-    pub async fn cleanup(&self, clients: &[Arc<dyn Client>]) -> Result<Cleanup> {
-        let client = clients
-            .first()
-            .ok_or_else(|| Error::new(ErrorKind::Config, "clean up", "there is no client to do it with"))?;
-        self.must_be_ours(&**client).await?;
-        cleanup::remove(self, &**client, clients).await
     }
 }
 
@@ -147,13 +134,13 @@ pub(crate) async fn read_small(client: &dyn Client, path: &str) -> Result<Bytes>
     Ok(text)
 }
 
-/// Replaces a small file; readers may find it missing for a moment.
-pub(crate) async fn write_small(client: &dyn Client, path: &str, text: Vec<u8>) -> Result<()> {
+/// Replaces a small file with plain data as JSON; readers may find it missing for a moment.
+pub(crate) async fn write_small(client: &dyn Client, path: &str, data: &impl Serialize) -> Result<()> {
     match client.remove(path).await {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let file = client.create(path).await?;
-    file.write(0, text.into()).await?;
+    file.write(0, serde_json::to_vec(data).expect("plain data is JSON").into()).await?;
     file.close().await
 }

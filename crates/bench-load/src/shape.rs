@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use layout::below;
 pub use layout::{Layout, Sizes};
-pub use sequence::{ClientSet, Sequence, SequencePart, Touch};
+pub use sequence::{ClientSet, FilePart, Sequence, SequencePart, Touch};
 
 /// What is done with what is touched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,12 +154,7 @@ impl LoadWork {
 
     /// Single file, multiple writers: each writes its section.
     pub fn sfmw() -> LoadWork {
-        LoadWork {
-            operation: LoadOperation::Write,
-            unit: TouchUnit::Block,
-            share: Sharing::Split,
-            ..LoadWork::default()
-        }
+        LoadWork { operation: LoadOperation::Write, ..LoadWork::sfmr_sections() }
     }
 
     /// Multiple files, multiple readers: every client reads every file, in an order of its own.

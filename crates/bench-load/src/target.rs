@@ -13,19 +13,20 @@ pub mod spread;
 
 mod nfs;
 mod server;
-mod transfer;
 mod url;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use serde::{Deserialize, Serialize};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use types::{Error, ErrorKind, Result};
 
 pub use url::from_url;
+
+use crate::locked;
 
 /// Clients that connect at the same time: a server's backlog of 128 must hold them.
 const CONNECTING_MAX: usize = 32;
@@ -33,36 +34,31 @@ const CONNECTING_MAX: usize = 32;
 /// Calls that went to the far side, by the protocol's name for them.
 pub type Calls = BTreeMap<&'static str, u64>;
 
-/// What a target can do, as far as it is known before trying.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
+/// Counts the calls of a client.
+#[derive(Default)]
+pub(crate) struct CallCounter(Mutex<Calls>);
+
+impl CallCounter {
+    pub fn count(&self, call: &'static str) {
+        *locked(&self.0).entry(call).or_default() += 1;
+    }
+
+    pub fn all(&self) -> Calls {
+        locked(&self.0).clone()
+    }
+}
+
+/// What is known of a target before anything is tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetAbout {
+    /// For reports; without secrets.
+    pub url: String,
     /// Nothing can be written; known only where the target can tell without trying.
     pub read_only: bool,
-    /// Several writers may write parts of one file at the same time (SFMW).
-    pub parallel_write: bool,
     /// A file is replaced as a whole, or in blocks that all come: no block of it alone is written.
     pub whole_files: bool,
-}
-
-/// Room on the target, bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TargetSpace {
-    /// Free to us.
-    pub available: u64,
-    /// As large as it is.
-    pub total: u64,
-}
-
-/// The part of its knowledge that a client dropped in [`Client::forget`]; the later the less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Forgot {
-    /// The next open costs what it costs after a fresh mount.
-    Everything,
-    /// File contents are dropped, names and attributes stay in the kernel (which only root can empty).
-    Contents,
-    /// There is no knowledge to drop, or no way to drop it.
-    Nothing,
+    /// Bytes that are free to us; `None` where the target does not tell.
+    pub available: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,13 +85,7 @@ pub struct TargetEntry {
 
 #[async_trait]
 pub trait Target: Send + Sync + 'static {
-    /// Its URL, for reports; without secrets.
-    fn describe(&self) -> String;
-
-    fn capabilities(&self) -> Capabilities;
-
-    /// Room for new data; `None` where the target does not tell.
-    async fn space(&self) -> Result<Option<TargetSpace>>;
+    async fn about(&self) -> Result<TargetAbout>;
 
     /// Whether this process can hold so many clients; `Config` with what to do otherwise.
     fn room_for(&self, _clients: u32) -> Result<()> {
@@ -127,8 +117,8 @@ pub trait Client: Send + Sync + 'static {
     /// Removes an empty directory.
     async fn rmdir(&self, path: &str) -> Result<()>;
 
-    /// Drops what the client knows, and tells how much that was.
-    async fn forget(&self) -> Result<Forgot>;
+    /// Drops what the client itself knows of names: the next open costs what it costs after a fresh mount.
+    fn forget(&self) {}
 
     /// Calls to the far side since the client was made; empty where they are not ours to count.
     fn calls(&self) -> Calls {
@@ -165,12 +155,9 @@ pub trait TargetFile: Send + Sync + 'static {
     /// May return before the bytes are durable.
     async fn write(&self, offset: u64, data: Bytes) -> Result<()>;
 
-    /// Returns when all that was written is durable.
-    async fn sync(&self) -> Result<()>;
-
-    /// Ends the use; a file that was written is durable afterwards.
+    /// Ends the use; what was written is durable when this returns.
     async fn close(&self) -> Result<()> {
-        self.sync().await
+        Ok(())
     }
 }
 
@@ -184,24 +171,15 @@ pub async fn clients(target: &Arc<dyn Target>, first: u32, count: u32) -> Result
 /// Descriptors that the rest of the process may want.
 const DESCRIPTORS_SPARE: u64 = 100;
 
-/// The usual limit of 1024 open files is soon reached; what the system allows is taken. Returns the limit, `None`
-/// for no limit.
-fn raise_file_limit() -> Option<u64> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-        if let Err(error) = raised {
-            tracing::debug!(%error, "the limit of open files stays as it is");
-        }
-    }
-    getrlimit(Resource::Nofile).current
-}
-
 /// Whether so many clients can have `each` connections; `Config` with what to do otherwise.
 pub(crate) fn room_for_connections(clients: u32, each: u64) -> Result<()> {
     let wanted = u64::from(clients).saturating_mul(each).saturating_add(DESCRIPTORS_SPARE);
-    match raise_file_limit() {
+    // The usual limit of 1024 is soon reached; what the system allows is taken.
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
+    match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < wanted => {
             let reason = format!(
                 "{clients} clients may take {wanted} open files, {limit} are allowed; raise ulimit -n"

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bench_fleet::LaunchArgs;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
@@ -61,29 +62,6 @@ pub struct CommonArgs {
     pub output: OutputArgs,
     #[command(flatten)]
     pub launch: LaunchArgs,
-}
-
-/// Run on several processes or machines. Under mpirun and srun nothing of this is needed.
-#[derive(Args, Clone, Debug)]
-pub struct LaunchArgs {
-    /// So many processes on this machine
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub procs: Option<u32>,
-    /// These machines too, over ssh; processes on each after a colon
-    #[arg(long, value_name = "A,B[:N]")]
-    pub hosts: Option<String>,
-    /// Where the first process listens for the others
-    #[arg(long, value_name = "HOST:PORT")]
-    pub coordinator: Option<String>,
-    /// A directory that all machines see, for finding each other
-    #[arg(long, value_name = "DIR")]
-    pub rendezvous: Option<PathBuf>,
-    /// A label for this process, or for each: 0-1=north,2-3=south
-    #[arg(long, value_name = "LABELS")]
-    pub site: Option<String>,
-    /// The command that reaches a host of --hosts, with its options
-    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
-    pub ssh: String,
 }
 
 /// A share of the original's size.

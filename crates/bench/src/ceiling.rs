@@ -1,11 +1,12 @@
 //! What the bench itself can do on this machine, so that a reader can see whether a figure is the storage's or ours:
 //! with storage that costs nothing, and with a server at the other end of the loopback.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bench_load::ceiling::ceiling;
 use bench_load::data::SeededData;
-use bench_load::engine::{self, Control, LoadJob, LoadLimits, LoadPhase, LocalGate};
+use bench_load::engine::{self, LoadJob, LoadLimits, LoadPhase, LocalGate};
 use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_load::target::{self, from_url};
 use bench_report::model::{Finding, ResultFile, Severity};
@@ -65,7 +66,7 @@ async fn loopback(seconds: f64) -> Result<Option<f64>> {
     let fleet = ClientSet { clients: 1, first_client: 0, workers: workers() };
     let limits = LoadLimits { seconds, asked: true, bytes: u64::MAX, ..LoadLimits::default() };
     let job = LoadJob { limits, ..testbed.job(fleet, LoadPhase { work, ..LoadPhase::default() }) };
-    let outcome = engine::run(&job, &clients, &LocalGate, &Control::new()).await?;
+    let outcome = engine::run(&job, &clients, &LocalGate, &Arc::default()).await?;
     let phase = outcome.phases.first().filter(|phase| phase.faults().is_empty() && phase.bytes_read > 0);
     Ok(phase.and_then(|phase| Some(phase.bytes_read as f64 / phase.last_done_s().filter(|s| *s > 0.0)?)))
 }

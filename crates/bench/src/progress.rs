@@ -2,9 +2,10 @@
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use bench_load::engine::Control;
+use bench_load::engine::Progress;
 use tokio::task::JoinHandle;
 
 const EVERY: Duration = Duration::from_millis(250);
@@ -14,7 +15,7 @@ pub struct ProgressLine(Option<JoinHandle<()>>);
 
 impl ProgressLine {
     /// `processes`: what is shown is this process's part; the line says of how many.
-    pub fn show(what: &str, control: Arc<Control>, processes: u32) -> ProgressLine {
+    pub fn show(what: &str, progress: Arc<Progress>, processes: u32) -> ProgressLine {
         if !std::io::stderr().is_terminal() {
             return ProgressLine(None);
         }
@@ -24,10 +25,10 @@ impl ProgressLine {
         ProgressLine(Some(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
-                let progress = &control.progress;
-                let mib = (progress.bytes_read() + progress.bytes_written()) as f64 / f64::from(1 << 20);
+                let Progress { bytes, units, errors } = &*progress;
+                let [bytes, units, errors] = [bytes, units, errors].map(|sum| sum.load(Ordering::Relaxed));
+                let mib = bytes as f64 / f64::from(1 << 20);
                 let seconds = start.elapsed().as_secs_f64();
-                let (units, errors) = (progress.units(), progress.errors());
                 let errors = if errors > 0 { format!(", {errors} errors") } else { String::new() };
                 eprint!("\r\x1b[K{what}: {seconds:.0} s, {mib:.0} MiB, {units} units{errors}{part}");
                 let _ = std::io::stderr().flush();

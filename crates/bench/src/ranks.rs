@@ -2,12 +2,12 @@
 //! carry out what comes, until the order to end. So an experiment is written once, as if it were alone.
 
 use std::process::ExitCode;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew, frame};
-use bench_load::engine::{self, Control, LoadJob, PhaseGate};
+use bench_fleet::{Barrier, Fleet, FleetOptions, LaunchArgs, Member, RankPlace, Skew, frame};
+use bench_load::engine::{self, LoadJob, PhaseGate};
 use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
 use bench_report::model::ResultFile;
@@ -18,7 +18,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::LaunchArgs;
 use crate::progress::ProgressLine;
 use crate::results::ResultBuilder;
 
@@ -160,15 +159,7 @@ pub async fn gather<T: Serialize + DeserializeOwned>(member: &Member, own: &T) -
 
 impl Ranks {
     async fn join(args: &LaunchArgs) -> Result<Ranks> {
-        let options = FleetOptions {
-            procs: args.procs,
-            hosts: args.hosts.clone(),
-            coordinator: args.coordinator.clone(),
-            rendezvous: args.rendezvous.clone(),
-            site: args.site.clone(),
-            ssh: args.ssh.split_whitespace().map(str::to_owned).collect(),
-            ..FleetOptions::of_this_process()?
-        };
+        let options = FleetOptions { launch: args.clone(), ..FleetOptions::of_this_process()? };
         Ok(Ranks { member: Fleet::join(options).await?, wrong: Mutex::default() })
     }
 
@@ -235,23 +226,24 @@ impl Ranks {
         let mut job = job.clone();
         let (first, count) = share(job.fleet.clients, self.member.rank(), self.processes());
         job.fleet.first_client = first;
-        let control = Control::new();
+        let progress = Arc::default();
         let gate = FleetGate { member: &self.member, barriers: Mutex::default() };
         let work = async {
             let clients = target::clients(&from_url(target)?, first, count).await?;
-            engine::run(&job, &clients, &gate, &control).await
+            engine::run(&job, &clients, &gate, &progress).await
         };
-        let live = self.member.is_root().then(|| ProgressLine::show(what, control.clone(), self.processes()));
+        let live =
+            self.member.is_root().then(|| ProgressLine::show(what, Arc::clone(&progress), self.processes()));
         let outcome = self.member.guard(Box::pin(work)).await??;
         drop(live);
         let mut parts = gather(&self.member, &outcome).await?.into_iter();
-        let Some(mut outcome) = parts.next() else { return Ok(None) };
-        for part in parts {
-            outcome.merge(part)?;
-        }
         let mut skews = Vec::new();
         for barrier in gate.barriers.into_inner().unwrap_or_else(PoisonError::into_inner) {
             skews.push(self.member.skew(&barrier).await?);
+        }
+        let Some(mut outcome) = parts.next() else { return Ok(None) };
+        for part in parts {
+            outcome.merge(part)?;
         }
         Ok(Some(Loaded { outcome, skews }))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bench_load::engine::LoadJob;
 use bench_load::outcome::ThroughputSeries;
-use bench_load::process::{Switches, Threads};
+use bench_load::process::Threads;
 use bench_load::shape::Amount;
 use bench_report::histogram::Histogram;
 use bench_report::summary::median;
@@ -138,9 +138,9 @@ pub struct Sample {
     pub waits: u64,
     /// NFS calls of the clients, to whatever is next to them.
     pub client_calls: u64,
-    pub client_switches: Switches,
+    pub client_switches: u64,
     /// None without a tier.
-    pub tier_switches: Option<Switches>,
+    pub tier_switches: Option<u64>,
     pub client_cpu: f64,
     /// Of the bench process that held most.
     pub client_peak_bytes: u64,

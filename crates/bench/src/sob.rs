@@ -133,7 +133,6 @@ impl Test {
             name: name.to_owned(),
             work,
             barrier: !faithful,
-            forget: !faithful,
             ..LoadPhase::default()
         };
         // Each node reads all of its files in order.

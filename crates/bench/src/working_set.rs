@@ -239,9 +239,9 @@ impl SweepPlan {
         let mut files = BTreeSet::new();
         for client in 0..self.fleet.clients {
             let sequence = Sequence::new(layout, &work, client, 0);
-            for number in 0..sequence.len().min(DRAWS_MAX) {
-                if let Some(Touch::Read { file, .. }) = sequence.at(number) {
-                    files.insert(file);
+            for number in 0..sequence.numbers().min(DRAWS_MAX) {
+                if let Some(Touch::Read(part)) = sequence.at(number) {
+                    files.insert(part.file);
                 }
             }
         }

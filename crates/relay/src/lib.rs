@@ -24,6 +24,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 use types::{Error, Result};
 
+pub use clock::RelayClock;
 pub use config::{Config, Drops, Profile};
 pub use jitter::SplitMix;
 pub use line::Counts;

@@ -5,24 +5,31 @@ use types::{Error, ErrorKind, Result};
 use super::RankStart;
 use crate::options::RANKS_MAX;
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct Host {
-    /// As ssh takes it: `n1`, `me@n1`.
-    pub name: String,
-    pub procs: u32,
-}
-
-/// `a,b:4,me@c,[fd00::1]:2`
-pub fn parse_hosts(text: &str) -> Result<Vec<Host>> {
-    let hosts = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-    let hosts = hosts.map(parse_host).collect::<Result<Vec<Host>>>()?;
-    if hosts.is_empty() {
+/// The ranks after 0 of `a,b:4,me@c,[fd00::1]:2`, in this order. Rank 0 is this process; a host that is this machine counts it.
+pub fn plan(hosts: &str, this_host: &str) -> Result<Vec<RankStart>> {
+    let items: Vec<&str> = hosts.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+    if items.is_empty() {
         return Err(Error::new(ErrorKind::Config, "--hosts", "names no host: HOST[:PROCESSES],..."));
     }
-    Ok(hosts)
+    let (mut starts, mut rank_0_counted) = (Vec::new(), false);
+    for item in items {
+        let (name, procs) = parse_host(item)?;
+        let here = is_here(name, this_host);
+        let counted = here && !rank_0_counted;
+        rank_0_counted |= here;
+        for _ in u32::from(counted)..procs {
+            let rank = u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1);
+            starts.push(RankStart { rank, host: (!here).then(|| name.to_owned()) });
+            if rank > RANKS_MAX {
+                return Ok(starts);
+            }
+        }
+    }
+    Ok(starts)
 }
 
-fn parse_host(item: &str) -> Result<Host> {
+/// As ssh takes its name (`n1`, `me@n1`), and its processes.
+fn parse_host(item: &str) -> Result<(&str, u32)> {
     let wrong = || {
         let what = format!("{item:?} is not HOST[:PROCESSES], an IPv6 address in brackets");
         Error::new(ErrorKind::Config, "--hosts", what)
@@ -42,26 +49,7 @@ fn parse_host(item: &str) -> Result<Host> {
     {
         return Err(wrong());
     }
-    Ok(Host { name: name.to_owned(), procs })
-}
-
-/// Ranks after 0 in the order of the hosts. Rank 0 is this process; a host that is this machine counts it.
-pub fn plan(hosts: &[Host], this_host: &str) -> Vec<RankStart> {
-    let mut starts = Vec::new();
-    let mut rank_0_counted = false;
-    for host in hosts {
-        let here = is_here(&host.name, this_host);
-        let counted = here && !rank_0_counted;
-        rank_0_counted |= here;
-        for _ in u32::from(counted)..host.procs {
-            let rank = u32::try_from(starts.len()).unwrap_or(u32::MAX).saturating_add(1);
-            starts.push(RankStart { rank, host: (!here).then(|| host.name.clone()) });
-            if rank > RANKS_MAX {
-                return starts;
-            }
-        }
-    }
-    starts
+    Ok((name, procs))
 }
 
 fn is_here(name: &str, this_host: &str) -> bool {

@@ -30,5 +30,5 @@ pub(super) fn told(environment: &Environment, rank: &str) -> Result<Option<Launc
         return Err(wrong(&format!("{RANK} is set, so {COORDINATOR}=HOST:PORT must say where rank 0 is")));
     };
     let addresses = coordinator.split(',').map(|a| a.trim().to_owned()).collect();
-    Ok(Some(Launch { launcher: "environment", rank, size, meeting: Meeting::At(addresses) }))
+    Ok(Some(Launch { rank, size, meeting: Meeting::At(addresses) }))
 }

@@ -1,4 +1,9 @@
 use super::*;
+use crate::options::LaunchArgs;
+
+fn procs(procs: u32) -> LaunchArgs {
+    LaunchArgs { procs: Some(procs), ..LaunchArgs::default() }
+}
 
 fn in_environment(variables: &[(&str, &str)]) -> FleetOptions {
     FleetOptions { environment: variables.into(), ..FleetOptions::default() }
@@ -66,7 +71,7 @@ fn our_own_variables_come_before_all() {
         ("PMI_SIZE", "2"),
     ]);
     let meeting = Meeting::At(vec!["a:1".into(), "b:2".into()]);
-    assert_eq!(launch.unwrap(), Some(Launch { launcher: "environment", rank: 3, size: 4, meeting }));
+    assert_eq!(launch.unwrap(), Some(Launch { rank: 3, size: 4, meeting }));
     assert!(detect_in(&[(RANK, "4"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
     assert!(detect_in(&[(RANK, "1"), (SIZE, "4")]).is_err());
     assert!(detect_in(&[(RANK, "x"), (SIZE, "4"), (COORDINATOR, "a:1")]).is_err());
@@ -76,10 +81,10 @@ fn our_own_variables_come_before_all() {
 fn a_launcher_that_contradicts_itself_or_the_options_is_refused() {
     assert!(detect_in(&[("PMI_RANK", "4"), ("PMI_SIZE", "4")]).is_err());
     assert!(detect_in(&[("PMI_RANK", "0"), ("PMI_SIZE", "400000")]).is_err());
-    let mut options = FleetOptions { procs: Some(2), ..in_environment(&SRUN) };
+    let mut options = FleetOptions { launch: procs(2), ..in_environment(&SRUN) };
     let error = detect(&options, "here").unwrap_err().to_string();
     assert!(error.contains("srun has started 4 ranks already"), "{error}");
-    options.hosts = Some("a".into());
+    options.launch.hosts = Some("a".into());
     options.environment = Environment::default();
     assert!(detect(&options, "here").is_err());
 }
@@ -89,14 +94,17 @@ fn one_task_of_srun_may_start_processes_of_its_own() {
     let mut variables = SRUN;
     variables[2].1 = "0";
     variables[4].1 = "1";
-    let options = FleetOptions { procs: Some(2), ..in_environment(&variables) };
+    let options = FleetOptions { launch: procs(2), ..in_environment(&variables) };
     let meeting = Meeting::Starts(vec![RankStart { rank: 1, host: None }]);
-    let launch = Launch { launcher: "--procs", rank: 0, size: 2, meeting };
+    let launch = Launch { rank: 0, size: 2, meeting };
     assert_eq!(detect(&options, "here").unwrap(), Some(launch));
 }
 
 fn starts(hosts: &str) -> Result<Vec<(u32, Option<String>)>> {
-    let options = FleetOptions { hosts: Some(hosts.into()), ..FleetOptions::default() };
+    let options = FleetOptions {
+        launch: LaunchArgs { hosts: Some(hosts.into()), ..LaunchArgs::default() },
+        ..FleetOptions::default()
+    };
     match detect(&options, "here")?.map(|launch| launch.meeting) {
         Some(Meeting::Starts(starts)) => Ok(starts.into_iter().map(|s| (s.rank, s.host)).collect()),
         None => Ok(Vec::new()),
@@ -122,8 +130,8 @@ fn hosts_that_are_none_are_refused() {
         assert!(starts(wrong).is_err(), "{wrong:?}");
     }
     assert!(starts(&"a:4000,".repeat(3)).is_err());
-    for procs in [0, 5000] {
-        let options = FleetOptions { procs: Some(procs), ..FleetOptions::default() };
+    for wrong in [0, 5000] {
+        let options = FleetOptions { launch: procs(wrong), ..FleetOptions::default() };
         assert!(detect(&options, "here").is_err());
     }
 }

@@ -70,7 +70,6 @@ async fn sixty_four_members_gather_broadcast_and_meet() {
             let barrier = member.barrier("go").await?;
             let skew = member.skew(&barrier).await?;
             assert_eq!(skew.name, "go");
-            assert!(skew.last_rank < 64);
             assert_eq!(member.skew(&barrier).await?, skew, "it may be asked for again");
         }
         member.finish().await

@@ -43,8 +43,8 @@ async fn strangers_are_turned_away_and_the_run_goes_on() {
         // message of a member that is in; and all kinds of bytes.
         answer_to(port, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         answer_to(port, &[0xff; 64]);
-        answer_to(port, &[0, 1, 0, 0, 0, b'{']);
-        answer_to(port, b"\0\0\0\x14\0{\"Ping\":{\"sent\":12}}");
+        answer_to(port, &[0, 1, 0, 0, b'{']);
+        answer_to(port, b"\0\0\0\x15{\"Ping\":{\"sent\":12}}\n");
         let mut random = SplitMix::new(88_172_645_463_325_252);
         for _ in 0..50 {
             answer_to(port, &std::iter::repeat_with(|| random.draw() as u8).take(200).collect::<Vec<_>>());

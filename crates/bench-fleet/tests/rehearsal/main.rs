@@ -135,12 +135,12 @@ fn parse() -> Result<(FleetOptions, Play)> {
         let number = || value.parse::<u32>().map_err(wrong);
         let seconds = || value.parse::<f64>().map(Duration::from_secs_f64).map_err(|_| number().unwrap_err());
         match word.as_str() {
-            "--procs" => options.procs = Some(number()?),
-            "--hosts" => options.hosts = Some(value.clone()),
-            "--coordinator" => options.coordinator = Some(value.clone()),
-            "--rendezvous" => options.rendezvous = Some(value.clone().into()),
-            "--site" => options.site = Some(value.clone()),
-            "--ssh" => options.ssh = value.split(' ').map(str::to_owned).collect(),
+            "--procs" => options.launch.procs = Some(number()?),
+            "--hosts" => options.launch.hosts = Some(value.clone()),
+            "--coordinator" => options.launch.coordinator = Some(value.clone()),
+            "--rendezvous" => options.launch.rendezvous = Some(value.clone().into()),
+            "--site" => options.launch.site = Some(value.clone()),
+            "--ssh" => options.launch.ssh = value.clone(),
             "--join-seconds" => options.join_deadline = seconds()?,
             "--silence-seconds" => options.silence_max = seconds()?,
             "--bytes" => play.bytes = number()? as usize,

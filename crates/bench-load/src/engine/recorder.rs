@@ -1,9 +1,10 @@
 //! Where the workers of a phase put down what they measured. A few shards, so that they seldom meet; each is an outcome of
 //! its own, and they are merged as those of several processes are.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::locked;
 use crate::outcome::{Interval, PhaseOutcome, ThroughputSeries, size_class};
 
 /// A histogram takes 229 KB and a shard has up to twenty: these take 20 MB at most, and more processors than this are not
@@ -26,7 +27,7 @@ impl Recorder {
     /// The shard for that worker.
     pub fn shard(&self, worker: usize) -> MutexGuard<'_, PhaseOutcome> {
         let shard = self.shards.get(worker % SHARDS).expect("there are SHARDS shards");
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(shard)
     }
 
     /// The interval of that moment after the start.
@@ -75,13 +76,10 @@ impl PhaseOutcome {
         if let Some(response) = intended {
             self.response.record(response);
         }
-        let slow = u64::try_from(intended.unwrap_or(took).as_micros()).unwrap_or(u64::MAX);
-        let entry = self.entry(interval);
-        entry.units += 1;
-        entry.slowest_us = entry.slowest_us.max(slow);
+        self.entry(interval).units += 1;
     }
 
-    pub(super) fn entry(&mut self, interval: usize) -> &mut Interval {
+    fn entry(&mut self, interval: usize) -> &mut Interval {
         let intervals = &mut self.series.intervals;
         if intervals.len() <= interval {
             intervals.resize(interval + 1, Interval::default());

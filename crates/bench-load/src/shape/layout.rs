@@ -55,6 +55,10 @@ impl Layout {
         Ok(())
     }
 
+    pub fn differ_in_size(&self) -> bool {
+        matches!(self.sizes, Sizes::Spread { min, max } if min < max)
+    }
+
     pub fn size_limits(&self) -> (u64, u64) {
         match self.sizes {
             Sizes::Equal(size) => (size, size),

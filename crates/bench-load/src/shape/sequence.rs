@@ -42,32 +42,24 @@ impl ClientSet {
     }
 }
 
-/// One touch.
+/// A stretch of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePart {
+    pub file: u64,
+    pub offset: u64,
+    pub length: u64,
+}
+
+/// One touch, of a part of a file, a file or a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    Read {
-        file: u64,
-        offset: u64,
-        length: u64,
-    },
-    Write {
-        file: u64,
-        offset: u64,
-        length: u64,
-    },
-    Stat {
-        file: u64,
-    },
-    List {
-        directory: u64,
-    },
+    Read(FilePart),
+    Write(FilePart),
+    Stat(u64),
+    List(u64),
     /// Make a file in that directory and remove it.
-    Delete {
-        directory: u64,
-    },
-    Walk {
-        directory: u64,
-    },
+    Delete(u64),
+    Walk(u64),
 }
 
 /// The numbers of a sequence that one worker takes.
@@ -120,12 +112,8 @@ impl Sequence {
     }
 
     /// Numbers in all.
-    pub fn len(&self) -> u64 {
+    pub fn numbers(&self) -> u64 {
         self.epoch.saturating_mul(self.epochs)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Which numbers worker `worker` of client `client` takes.
@@ -145,7 +133,7 @@ impl Sequence {
 
     /// The n-th number of a part; `None` after its last.
     pub fn number(&self, part: &SequencePart, n: u64) -> Option<u64> {
-        let SequencePart::Own { within, step } = part else { return (n < self.len()).then_some(n) };
+        let SequencePart::Own { within, step } = part else { return (n < self.numbers()).then_some(n) };
         let each = (within.end - within.start).div_ceil(*step);
         let (epoch, inside) = (n.checked_div(each)?, n % each.max(1));
         let number = within.start.checked_add(inside.checked_mul(*step)?)?;
@@ -193,11 +181,11 @@ impl Sequence {
 
     fn touch(&self, slot: u64, number: u64) -> Option<Touch> {
         if self.work.operation == LoadOperation::Walk {
-            return Some(Touch::Walk { directory: slot });
+            return Some(Touch::Walk(slot));
         }
         let block_bytes = self.work.block_bytes;
-        let (file, offset, length) = match self.work.unit {
-            TouchUnit::File => (slot, 0, self.layout.size_of(slot)),
+        let part = match self.work.unit {
+            TouchUnit::File => FilePart { file: slot, offset: 0, length: self.layout.size_of(slot) },
             TouchUnit::Block => {
                 let (file, block) = (slot / self.blocks_max, slot % self.blocks_max);
                 let block = match self.work.order {
@@ -209,42 +197,38 @@ impl Sequence {
                 if offset >= size && offset > 0 {
                     return None;
                 }
-                (file, offset, block_bytes.min(size - offset))
+                FilePart { file, offset, length: block_bytes.min(size - offset) }
             }
         };
         Some(match self.work.operation {
-            LoadOperation::Write => Touch::Write { file, offset, length },
-            LoadOperation::Stat => Touch::Stat { file },
-            LoadOperation::Mixed(mix) => self.mixed(mix, number, file, offset, length),
-            LoadOperation::Read | LoadOperation::Walk => Touch::Read { file, offset, length },
+            LoadOperation::Write => Touch::Write(part),
+            LoadOperation::Stat => Touch::Stat(part.file),
+            LoadOperation::Mixed(mix) => self.mixed(mix, number, part),
+            LoadOperation::Read | LoadOperation::Walk => Touch::Read(part),
         })
     }
 
-    fn mixed(&self, mix: Mix, number: u64, file: u64, offset: u64, length: u64) -> Touch {
+    fn mixed(&self, mix: Mix, number: u64, part: FilePart) -> Touch {
+        let directory = self.layout.directory_of(part.file);
+        let block_bytes = self.work.block_bytes.max(1);
+        let blocks = part.length.div_ceil(block_bytes).max(1);
+        let at = mix_all(&[self.seed, RANGE, number]) % blocks * block_bytes;
+        let range = FilePart { offset: part.offset + at, length: block_bytes.min(part.length - at), ..part };
+        let weighted = [
+            (mix.read, Touch::Read(part)),
+            (mix.write, Touch::Write(part)),
+            (mix.stat, Touch::Stat(part.file)),
+            (mix.list, Touch::List(directory)),
+            (mix.delete, Touch::Delete(directory)),
+        ];
         let mut drawn = mix_all(&[self.seed, MIXTURE, number]) % mix.sum().max(1);
-        let mut is = |weight: u32| match drawn.checked_sub(weight.into()) {
-            Some(rest) => {
-                drawn = rest;
-                false
+        for (weight, touch) in weighted {
+            match drawn.checked_sub(weight.into()) {
+                Some(rest) => drawn = rest,
+                None => return touch,
             }
-            None => true,
-        };
-        if is(mix.read) {
-            Touch::Read { file, offset, length }
-        } else if is(mix.write) {
-            Touch::Write { file, offset, length }
-        } else if is(mix.stat) {
-            Touch::Stat { file }
-        } else if is(mix.list) {
-            Touch::List { directory: self.layout.directory_of(file) }
-        } else if is(mix.delete) {
-            Touch::Delete { directory: self.layout.directory_of(file) }
-        } else {
-            let block_bytes = self.work.block_bytes.max(1);
-            let blocks = length.div_ceil(block_bytes).max(1);
-            let at = mix_all(&[self.seed, RANGE, number]) % blocks * block_bytes;
-            Touch::Read { file, offset: offset + at, length: block_bytes.min(length - at) }
         }
+        Touch::Read(range)
     }
 }
 

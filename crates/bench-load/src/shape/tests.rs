@@ -24,7 +24,7 @@ fn touches(layout: &Layout, work: &LoadWork, fleet: &ClientSet) -> BTreeMap<(u32
 /// (file, offset, length) of what was read.
 fn reads(touches: &[Touch]) -> Vec<(u64, u64, u64)> {
     let read = |touch: &Touch| match *touch {
-        Touch::Read { file, offset, length } => Some((file, offset, length)),
+        Touch::Read(FilePart { file, offset, length }) => Some((file, offset, length)),
         _ => None,
     };
     touches.iter().filter_map(read).collect()
@@ -44,17 +44,17 @@ fn the_four_shapes_are_what_their_names_say() {
     let four = Layout { files: 4, sizes: Sizes::Equal(8), ..Layout::default() };
     let fleet = ClientSet { clients: 2, first_client: 0, workers: 2 };
     let of = |layout: &Layout, work: LoadWork| touches(layout, &LoadWork { block_bytes: 2, ..work }, &fleet);
-    let whole = |file| vec![Touch::Read { file, offset: 0, length: 8 }];
+    let whole = |file| vec![Touch::Read(FilePart { file, offset: 0, length: 8 })];
     for seen in of(&one, LoadWork::sfmr()).values() {
         assert_eq!(seen, &whole(0), "each reader reads the whole file");
     }
     let sections: Vec<_> = of(&one, LoadWork::sfmr_sections()).into_values().map(|t| reads(&t)).collect();
     assert_eq!(sections, [[(0, 0, 2)], [(0, 2, 2)], [(0, 4, 2)], [(0, 6, 2)]]);
     let written: Vec<_> = of(&one, LoadWork::sfmw()).into_values().flatten().collect();
-    let wanted = [0, 2, 4, 6].map(|offset| Touch::Write { file: 0, offset, length: 2 });
+    let wanted = [0, 2, 4, 6].map(|offset| Touch::Write(FilePart { file: 0, offset, length: 2 }));
     assert_eq!(written, wanted, "each writer has a section");
     let written: Vec<_> = of(&four, LoadWork::mfmw()).into_values().collect();
-    assert_eq!(written, [0, 1, 2, 3].map(|file| vec![Touch::Write { file, offset: 0, length: 8 }]));
+    assert_eq!(written, [0, 1, 2, 3].map(|file| vec![Touch::Write(FilePart { file, offset: 0, length: 8 })]));
     let epochs = of(&four, LoadWork::mfmr());
     assert_eq!(epochs.len(), 2, "a sequence for each client");
     for seen in epochs.values() {
@@ -125,13 +125,13 @@ fn mixed_ratios_come_out() {
     let seen = &touches(&layout, &work, &ClientSet::default())[&(0, 0)];
     let count = |pick: fn(&Touch) -> bool| seen.iter().filter(|touch| pick(touch)).count() as f64 / 200.0;
     let shares = [
-        count(|t| matches!(t, Touch::Read { length: FILE, .. })),
-        count(|t| matches!(t, Touch::Write { .. })),
-        count(|t| matches!(t, Touch::Stat { .. })),
-        count(|t| matches!(t, Touch::List { directory } if *directory < 100)),
-        count(|t| matches!(t, Touch::Delete { directory } if *directory < 100)),
+        count(|t| matches!(t, Touch::Read(FilePart { length: FILE, .. }))),
+        count(|t| matches!(t, Touch::Write(_))),
+        count(|t| matches!(t, Touch::Stat(_))),
+        count(|t| matches!(t, Touch::List(directory) if *directory < 100)),
+        count(|t| matches!(t, Touch::Delete(directory) if *directory < 100)),
         count(
-            |t| matches!(t, Touch::Read { length: BLOCK, offset, .. } if offset % BLOCK == 0 && *offset < FILE),
+            |t| matches!(t, Touch::Read(FilePart { length: BLOCK, offset, .. }) if offset % BLOCK == 0 && *offset < FILE),
         ),
     ];
     for (share, wanted) in shares.iter().zip([35.0, 15.0, 20.0, 10.0, 12.0, 8.0]) {
@@ -168,7 +168,7 @@ fn popular_units_are_the_same_for_every_client() {
 fn a_walk_lists_every_directory_once() {
     let layout = Layout { files: 25, files_per_directory: 10, ..Layout::default() };
     let seen = &touches(&layout, &LoadWork::walk(), &ClientSet::default())[&(0, 0)];
-    assert_eq!(seen, &[0, 1, 2].map(|directory| Touch::Walk { directory }));
+    assert_eq!(seen, &[0, 1, 2].map(Touch::Walk));
     assert_eq!(layout.files_of(2), 20..25);
     assert_eq!(layout.path("root", 0, 12), "root/d00001/f00000012");
 }

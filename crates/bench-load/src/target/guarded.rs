@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use types::Result;
 
-use super::{Calls, Client, EntryStatus, Forgot, TargetEntry, TargetFile};
+use super::{Calls, Client, EntryStatus, TargetEntry, TargetFile};
 
 /// What the calls of a client and of its files go through.
 pub trait CallGuard: Send + Sync + 'static {
@@ -84,8 +84,8 @@ impl<G: CallGuard> Client for GuardedClient<G> {
     }
 
     /// No call: it is the client's own knowledge.
-    async fn forget(&self) -> Result<Forgot> {
-        self.inner.forget().await
+    fn forget(&self) {
+        self.inner.forget();
     }
 
     fn calls(&self) -> Calls {
@@ -117,10 +117,6 @@ impl<G: CallGuard> TargetFile for GuardedFile<G> {
         let bytes = data.len() as u64;
         self.written.store(true, Ordering::Relaxed);
         self.guard.call("write", &self.path, bytes, self.inner.write(offset, data)).await
-    }
-
-    async fn sync(&self) -> Result<()> {
-        self.guard.call("sync", &self.path, 0, self.inner.sync()).await
     }
 
     /// A call if something was written, which services commit. What was read needs no end.

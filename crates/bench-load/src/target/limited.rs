@@ -8,7 +8,7 @@ use origin::emulated::{EmulatedService, ServiceClient, ServiceLimits};
 use types::Result;
 
 use super::guarded::{CallGuard, GuardedClient};
-use super::{Calls, Capabilities, Client, Target, TargetSpace};
+use super::{Calls, Client, Target, TargetAbout};
 
 /// The name by which a busy answer is counted among a client's calls.
 pub const BUSY_CALL: &str = "busy";
@@ -27,16 +27,9 @@ impl LimitedTarget {
 
 #[async_trait]
 impl Target for LimitedTarget {
-    fn describe(&self) -> String {
-        format!("limits:{}:{}", self.limits, self.inner.describe())
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    async fn space(&self) -> Result<Option<TargetSpace>> {
-        self.inner.space().await
+    async fn about(&self) -> Result<TargetAbout> {
+        let inner = self.inner.about().await?;
+        Ok(TargetAbout { url: format!("limits:{}:{}", self.limits, inner.url), ..inner })
     }
 
     fn room_for(&self, clients: u32) -> Result<()> {

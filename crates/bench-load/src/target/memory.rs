@@ -4,36 +4,34 @@
 //! files; there is nothing to forget.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use types::{Error, ErrorKind, Result};
 
 use super::{
-    Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
-    components, split_last,
+    Client, EntryKind, EntryStatus, Target, TargetAbout, TargetEntry, TargetFile, components, split_last,
 };
+use crate::locked;
 
 /// Room when none is stated: what a laptop can spare.
 pub const CAPACITY_DEFAULT: u64 = 1 << 30;
 
 /// A file system in this process. Its clients have no knowledge of their own: each is the target again.
-pub struct MemoryTarget {
-    tree: Arc<MemoryTree>,
-}
+#[derive(Clone)]
+pub struct MemoryTarget(Arc<MemoryTree>);
 
 struct MemoryTree {
     /// Bytes that all files together may hold.
     capacity: u64,
-    state: Mutex<State>,
+    used: AtomicU64,
+    /// By path; the target's own directory is the empty path.
+    nodes: Mutex<MemoryNodes>,
 }
 
-struct State {
-    /// By path; the target's own directory is the empty path.
-    nodes: BTreeMap<String, MemoryNode>,
-    used: u64,
-}
+type MemoryNodes = BTreeMap<String, MemoryNode>;
 
 #[derive(Clone)]
 enum MemoryNode {
@@ -48,82 +46,60 @@ struct MemoryExtents(RwLock<BTreeMap<u64, Bytes>>);
 impl MemoryTarget {
     /// `capacity` in bytes.
     pub fn new(capacity: u64) -> Arc<MemoryTarget> {
-        let nodes = BTreeMap::from([(String::new(), MemoryNode::Directory)]);
-        let state = Mutex::new(State { nodes, used: 0 });
-        Arc::new(MemoryTarget { tree: Arc::new(MemoryTree { capacity, state }) })
+        let nodes = Mutex::new(BTreeMap::from([(String::new(), MemoryNode::Directory)]));
+        Arc::new(MemoryTarget(Arc::new(MemoryTree { capacity, used: AtomicU64::new(0), nodes })))
     }
 
     fn opened(&self, extents: Arc<MemoryExtents>, path: String) -> Arc<dyn TargetFile> {
-        Arc::new(OpenMemoryFile { tree: Arc::clone(&self.tree), size: extents.size(), extents, path })
+        Arc::new(OpenMemoryFile { tree: Arc::clone(&self.0), size: extents.size(), extents, path })
     }
 }
 
 #[async_trait]
 impl Target for MemoryTarget {
-    fn describe(&self) -> String {
-        "memory:".to_owned()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities { read_only: false, parallel_write: true, whole_files: false }
-    }
-
-    async fn space(&self) -> Result<Option<TargetSpace>> {
-        let used = self.tree.state().used;
-        let total = self.tree.capacity;
-        Ok(Some(TargetSpace { available: total.saturating_sub(used), total }))
+    async fn about(&self) -> Result<TargetAbout> {
+        let available = self.0.capacity.saturating_sub(self.0.used.load(Ordering::Relaxed));
+        Ok(TargetAbout { url: "memory:".to_owned(), available: Some(available), ..TargetAbout::default() })
     }
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
-        Ok(Arc::new(MemoryTarget { tree: Arc::clone(&self.tree) }))
+        Ok(Arc::new(self.clone()))
     }
 }
 
-impl MemoryTree {
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every section leaves the state whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn node(nodes: &MemoryNodes, operation: &'static str, path: &str) -> Result<MemoryNode> {
+    nodes.get(path).cloned().ok_or_else(|| Error::new(ErrorKind::NotFound, operation, path))
+}
 
-    fn reserve(&self, bytes: u64, path: &str) -> Result<()> {
-        let mut state = self.state();
-        let used = state.used.saturating_add(bytes);
-        if used > self.capacity {
-            return Err(Error::new(ErrorKind::NoSpace, "write", path));
-        }
-        state.used = used;
-        Ok(())
+fn file(nodes: &MemoryNodes, operation: &'static str, path: &str) -> Result<Arc<MemoryExtents>> {
+    match node(nodes, operation, path)? {
+        MemoryNode::File(extents) => Ok(extents),
+        MemoryNode::Directory => Err(Error::new(ErrorKind::IsADirectory, operation, path)),
     }
 }
 
-impl State {
-    fn node(&self, operation: &'static str, path: &str) -> Result<MemoryNode> {
-        self.nodes.get(path).cloned().ok_or_else(|| Error::new(ErrorKind::NotFound, operation, path))
+fn directory(nodes: &MemoryNodes, operation: &'static str, path: &str) -> Result<()> {
+    match node(nodes, operation, path)? {
+        MemoryNode::Directory => Ok(()),
+        MemoryNode::File(_) => Err(Error::new(ErrorKind::NotADirectory, operation, path)),
     }
+}
 
-    fn file(&self, operation: &'static str, path: &str) -> Result<Arc<MemoryExtents>> {
-        match self.node(operation, path)? {
-            MemoryNode::File(extents) => Ok(extents),
-            MemoryNode::Directory => Err(Error::new(ErrorKind::IsADirectory, operation, path)),
-        }
+fn status(node: &MemoryNode) -> EntryStatus {
+    match node {
+        MemoryNode::Directory => EntryStatus { kind: EntryKind::Directory, size: 0 },
+        MemoryNode::File(extents) => EntryStatus { kind: EntryKind::File, size: extents.size() },
     }
+}
 
-    fn directory(&self, operation: &'static str, path: &str) -> Result<()> {
-        match self.node(operation, path)? {
-            MemoryNode::Directory => Ok(()),
-            MemoryNode::File(_) => Err(Error::new(ErrorKind::NotADirectory, operation, path)),
-        }
-    }
-
-    /// Names directly in the directory.
-    fn children<'a>(&'a self, path: &str) -> impl Iterator<Item = (&'a str, &'a MemoryNode)> + 'a {
-        let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
-        let from = prefix.clone();
-        let below = self.nodes.range(from..).map(|(path, node)| (path.as_str(), node));
-        below
-            .map_while(move |(path, node)| path.strip_prefix(prefix.as_str()).map(|name| (name, node)))
-            .filter(|(name, _)| !name.is_empty() && !name.contains('/'))
-    }
+/// Names directly in the directory.
+fn children(nodes: &MemoryNodes, path: &str) -> impl Iterator<Item = TargetEntry> {
+    let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
+    let below = nodes.range(prefix.clone()..);
+    below
+        .map_while(move |(path, node)| Some((path.strip_prefix(&prefix)?.to_owned(), node)))
+        .filter(|(name, _)| !name.is_empty() && !name.contains('/'))
+        .map(|(name, node)| TargetEntry { name, kind: Some(status(node).kind) })
 }
 
 /// One spelling of each path.
@@ -135,70 +111,55 @@ fn normal(path: &str) -> Result<String> {
 impl Client for MemoryTarget {
     async fn mkdir(&self, path: &str) -> Result<()> {
         let path = normal(path)?;
-        let mut state = self.tree.state();
-        state.directory("make directory", split_last(&path).0)?;
-        match state.nodes.entry(path.clone()).or_insert(MemoryNode::Directory) {
-            MemoryNode::Directory => Ok(()),
-            MemoryNode::File(_) => Err(Error::new(ErrorKind::NotADirectory, "make directory", path)),
-        }
+        let mut nodes = locked(&self.0.nodes);
+        directory(&nodes, "make directory", split_last(&path).0)?;
+        nodes.entry(path.clone()).or_insert(MemoryNode::Directory);
+        directory(&nodes, "make directory", &path)
     }
 
     async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let path = normal(path)?;
-        let mut state = self.tree.state();
-        state.directory("create", split_last(&path).0)?;
-        state.nodes.entry(path.clone()).or_insert_with(|| MemoryNode::File(Arc::default()));
-        let extents = state.file("create", &path)?;
-        Ok(self.opened(extents, path))
+        let mut nodes = locked(&self.0.nodes);
+        directory(&nodes, "create", split_last(&path).0)?;
+        nodes.entry(path.clone()).or_insert_with(|| MemoryNode::File(Arc::default()));
+        Ok(self.opened(file(&nodes, "create", &path)?, path))
     }
 
     async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
         let path = normal(path)?;
-        let extents = self.tree.state().file("open", &path)?;
+        let extents = file(&locked(&self.0.nodes), "open", &path)?;
         Ok(self.opened(extents, path))
     }
 
     async fn stat(&self, path: &str) -> Result<EntryStatus> {
-        Ok(match self.tree.state().node("get status of", &normal(path)?)? {
-            MemoryNode::Directory => EntryStatus { kind: EntryKind::Directory, size: 0 },
-            MemoryNode::File(extents) => EntryStatus { kind: EntryKind::File, size: extents.size() },
-        })
+        Ok(status(&node(&locked(&self.0.nodes), "get status of", &normal(path)?)?))
     }
 
     async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
         let path = normal(path)?;
-        let state = self.tree.state();
-        state.directory("list", &path)?;
-        let entry = |(name, node): (&str, &MemoryNode)| {
-            let kind =
-                if matches!(node, MemoryNode::Directory) { EntryKind::Directory } else { EntryKind::File };
-            TargetEntry { name: name.to_owned(), kind: Some(kind) }
-        };
-        Ok(state.children(&path).map(entry).collect())
+        let nodes = locked(&self.0.nodes);
+        directory(&nodes, "list", &path)?;
+        Ok(children(&nodes, &path).collect())
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
         let path = normal(path)?;
-        let mut state = self.tree.state();
-        let extents = state.file("remove", &path)?;
-        state.nodes.remove(&path);
-        state.used = state.used.saturating_sub(extents.held());
+        let mut nodes = locked(&self.0.nodes);
+        let extents = file(&nodes, "remove", &path)?;
+        nodes.remove(&path);
+        self.0.used.fetch_sub(extents.held(), Ordering::Relaxed);
         Ok(())
     }
 
     async fn rmdir(&self, path: &str) -> Result<()> {
         let path = normal(path)?;
-        let mut state = self.tree.state();
-        state.directory("remove directory", &path)?;
-        if path.is_empty() || state.children(&path).next().is_some() {
+        let mut nodes = locked(&self.0.nodes);
+        directory(&nodes, "remove directory", &path)?;
+        if path.is_empty() || children(&nodes, &path).next().is_some() {
             return Err(Error::new(ErrorKind::Io, "remove directory that is not empty", path));
         }
-        state.nodes.remove(&path);
+        nodes.remove(&path);
         Ok(())
-    }
-
-    async fn forget(&self) -> Result<Forgot> {
-        Ok(Forgot::Nothing)
     }
 }
 
@@ -220,19 +181,26 @@ impl TargetFile for OpenMemoryFile {
     }
 
     async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
-        if offset.checked_add(data.len() as u64).is_none() {
+        let (bytes, used) = (data.len() as u64, &self.tree.used);
+        if offset.checked_add(bytes).is_none() {
             return Err(Error::new(ErrorKind::InvalidArgument, "write", &self.path));
         }
-        self.tree.reserve(data.len() as u64, &self.path)?;
-        let replaced = self.extents.write(offset, data);
-        let mut state = self.tree.state();
-        state.used = state.used.saturating_sub(replaced);
+        if used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > self.tree.capacity {
+            used.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(Error::new(ErrorKind::NoSpace, "write", &self.path));
+        }
+        used.fetch_sub(self.extents.write(offset, data), Ordering::Relaxed);
         Ok(())
     }
+}
 
-    /// Memory is as durable as it gets.
-    async fn sync(&self) -> Result<()> {
-        Ok(())
+/// Ends a piece at `at` where one lies across it.
+fn cut(map: &mut BTreeMap<u64, Bytes>, at: u64) {
+    let Some((start, piece)) = map.range_mut(..at).next_back() else { return };
+    let inside = (at - start) as usize;
+    if inside < piece.len() {
+        let rest = piece.split_off(inside);
+        map.insert(at, rest);
     }
 }
 
@@ -254,25 +222,10 @@ impl MemoryExtents {
         }
         let end = offset + data.len() as u64;
         let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let before = map.range(..offset).next_back().map(|(at, _)| *at);
-        let within: Vec<u64> = before.into_iter().chain(map.range(offset..end).map(|(at, _)| *at)).collect();
-        let mut replaced = 0;
-        for at in within {
-            let Some(piece) = map.remove(&at) else { continue };
-            let piece_end = at + piece.len() as u64;
-            let (keep_front, keep_back) = (offset.saturating_sub(at), piece_end.saturating_sub(end));
-            replaced += piece.len() as u64;
-            if keep_front > 0 {
-                let front = piece.slice(..piece.len().min(keep_front as usize));
-                replaced -= front.len() as u64;
-                map.insert(at, front);
-            }
-            if keep_back > 0 {
-                let back = piece.slice(piece.len() - keep_back as usize..);
-                replaced -= back.len() as u64;
-                map.insert(end, back);
-            }
-        }
+        cut(&mut map, offset);
+        cut(&mut map, end);
+        let replaced: u64 =
+            map.extract_if(offset..end, |_, _| true).map(|(_, piece)| piece.len() as u64).sum();
         map.insert(offset, data);
         replaced
     }

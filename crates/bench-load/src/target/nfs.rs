@@ -7,19 +7,21 @@
 //! a time, and COMMIT ends them when the file is closed.
 
 mod file;
-mod shared;
 mod write;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use origin::{Change, Changed, DirCursor, Object, Origin, Reference};
 use tokio::sync::OnceCell;
 use types::{CreateHow, Error, ErrorKind, FileKind, Name, Result, SetAttr};
 
-use super::transfer::Transfer;
-use super::{Calls, Client, EntryKind, EntryStatus, Forgot, TargetEntry, TargetFile, components, split_last};
+use super::server::Transfer;
+use super::{
+    CallCounter, Calls, Client, EntryKind, EntryStatus, TargetEntry, TargetFile, components, split_last,
+};
+use crate::locked;
 
 /// Names that one client remembers; then it forgets them all and looks them up again. 64 Ki names are about
 /// 10 MB, and 500 clients must fit into one process.
@@ -43,7 +45,7 @@ impl NfsClient {
             sized,
             root: root.reference,
             names: Mutex::default(),
-            calls: Mutex::default(),
+            calls: CallCounter::default(),
         })))
     }
 }
@@ -56,21 +58,13 @@ struct NfsClientState {
     root: Reference,
     /// What the paths looked up so far led to. Of several who want to know the same one asks, as in a kernel.
     names: Mutex<HashMap<String, Arc<OnceCell<Reference>>>>,
-    calls: Mutex<Calls>,
+    calls: CallCounter,
 }
 
 impl NfsClientState {
-    fn count(&self, call: &'static str) {
-        *self.calls.lock().unwrap_or_else(PoisonError::into_inner).entry(call).or_default() += 1;
-    }
-
-    fn names(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Reference>>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Where to put down, once, what a path leads to.
     fn cell(&self, path: &str) -> Arc<OnceCell<Reference>> {
-        let mut names = self.names();
+        let mut names = locked(&self.names);
         if names.len() >= NAMES_MAX && !names.contains_key(path) {
             names.clear();
         }
@@ -78,30 +72,26 @@ impl NfsClientState {
     }
 
     fn remember(&self, path: &str, reference: &Reference) {
-        self.names().insert(path.to_owned(), Arc::new(OnceCell::new_with(Some(reference.clone()))));
+        locked(&self.names).insert(path.to_owned(), Arc::new(OnceCell::new_with(Some(reference.clone()))));
     }
 
     fn known(&self, path: &str) -> Option<Reference> {
-        self.names().get(path).and_then(|cell| cell.get().cloned())
+        locked(&self.names).get(path).and_then(|cell| cell.get().cloned())
     }
 
-    async fn lookup(&self, dir: &Reference, name: &str) -> Result<Object> {
-        self.count("lookup");
-        self.origin.lookup(dir, &Name::new(name.as_bytes().to_vec())?).await
+    async fn lookup(&self, dir: &Reference, name: &Name) -> Result<Object> {
+        self.calls.count("lookup");
+        self.origin.lookup(dir, name).await
     }
 
     async fn getattr(&self, reference: &Reference) -> Result<Object> {
-        self.count("getattr");
+        self.calls.count("getattr");
         self.origin.getattr(reference).await
     }
 
     async fn change(&self, change: Change) -> Result<Changed> {
-        self.count(change.kind());
+        self.calls.count(change.kind());
         self.origin.change(&change).await
-    }
-
-    async fn make(&self, change: Change) -> Result<Object> {
-        self.change(change).await?.made()
     }
 
     /// Where the path leads, asking for what is not known.
@@ -114,7 +104,8 @@ impl NfsClientState {
             }
             walked.push_str(name);
             let cell = self.cell(&walked);
-            let ask = async || Ok(self.lookup(&at, name).await?.reference);
+            let name = Name::new(name.as_bytes().to_vec())?;
+            let ask = async || Ok(self.lookup(&at, &name).await?.reference);
             let found: Result<&Reference> = cell.get_or_try_init(ask).await;
             at = found.map_err(|e| named(e, path))?.clone();
         }
@@ -131,14 +122,14 @@ impl NfsClientState {
     /// A change that failed; what is known may be why.
     fn changed(&self, error: Error, path: &str) -> Error {
         if error.kind() == ErrorKind::Stale {
-            self.names().clear();
+            locked(&self.names).clear();
         }
         named(error, path)
     }
 
     /// A name that is gone, whoever removed it.
     fn removed(&self, done: Result<()>, path: &str) -> Result<()> {
-        self.names().remove(path);
+        locked(&self.names).remove(path);
         match done {
             Err(error) if error.kind() != ErrorKind::NotFound && answer_is(&error, ErrorKind::NotFound) => {
                 Ok(())
@@ -153,7 +144,7 @@ impl NfsClientState {
         let reference = self.walk(path).await?;
         match self.getattr(&reference).await {
             Err(error) if error.kind() == ErrorKind::Stale => {
-                self.names().clear();
+                locked(&self.names).clear();
                 let reference = self.walk(path).await?;
                 self.getattr(&reference).await.map_err(|e| named(e, path))
             }
@@ -188,7 +179,7 @@ impl Client for NfsClient {
         let mut entries = Vec::new();
         let mut cursor = DirCursor::default();
         loop {
-            self.0.count("readdir");
+            self.0.calls.count("readdir");
             let page = self.0.origin.readdir(&dir, cursor).await.map_err(|e| named(e, path))?;
             entries.extend(page.entries.into_iter().map(|entry| TargetEntry {
                 name: String::from_utf8_lossy(entry.name.as_bytes()).into_owned(),
@@ -201,19 +192,18 @@ impl Client for NfsClient {
         }
     }
 
-    async fn forget(&self) -> Result<Forgot> {
-        self.0.names().clear();
-        Ok(Forgot::Everything)
+    fn forget(&self) {
+        locked(&self.0.names).clear();
     }
 
     fn calls(&self) -> Calls {
-        self.0.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.calls.all()
     }
 
     async fn mkdir(&self, path: &str) -> Result<()> {
         let (dir, name) = self.0.parent(path).await?;
         let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
-        match self.0.make(Change::Mkdir { dir, name, set }).await {
+        match self.0.change(Change::Mkdir { dir, name, set }).await.and_then(Changed::made) {
             Ok(made) => self.0.remember(path, &made.reference),
             Err(error) if answer_is(&error, ErrorKind::Exists) => {
                 if self.stat(path).await?.kind != EntryKind::Directory {
@@ -230,18 +220,15 @@ impl Client for NfsClient {
         let (dir, name) = self.0.parent(path).await?;
         let found = match self.0.known(path) {
             Some(reference) => self.0.getattr(&reference).await,
-            None => {
-                self.0.count("lookup");
-                self.0.origin.lookup(&dir, &name).await
-            }
+            None => self.0.lookup(&dir, &name).await,
         };
         let object = match found {
             Ok(object) if object.attr.is_file() => object,
             Ok(_) => return Err(Error::new(ErrorKind::IsADirectory, "create", path)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {
                 let (how, set) = (CreateHow::Unchecked, SetAttr { mode: Some(0o644), ..SetAttr::default() });
-                let made = self.0.make(Change::Create { dir, name, how, set }).await;
-                made.map_err(|e| self.0.changed(e, path))?
+                let made = self.0.change(Change::Create { dir, name, how, set }).await;
+                made.and_then(Changed::made).map_err(|e| self.0.changed(e, path))?
             }
             Err(error) => return Err(self.0.changed(error, path)),
         };

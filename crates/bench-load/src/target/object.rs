@@ -5,28 +5,28 @@
 //! is a GET of the range that is asked for; names and sizes come from listings, so opening costs nothing once a
 //! directory was listed. Nothing is tried again: a request that fails is a failed call.
 
-mod count;
 mod file;
 mod names;
 mod parts;
 mod upload;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use origin_object::{Config, Metadata, ObjectStore, Precondition, open_store_without_spares};
+use origin_object::{Config, ObjectStore, open_store_without_spares};
 use types::{Error, ErrorKind, Result};
 
 use super::{
-    Calls, Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile,
-    TargetSpace, components, parse_size, room_for_connections, split_last, without_options,
+    CallCounter, Calls, Client, EntryKind, EntryStatus, Target, TargetAbout, TargetEntry, TargetFile,
+    components, parse_size, room_for_connections, split_last, without_options,
 };
-use count::Counted;
 use file::{BucketReader, BucketWriter};
 use names::NameCache;
 use upload::Upload;
+
+use crate::locked;
 
 /// Bytes of a part unless the URL says otherwise: what clients of S3 take.
 const PART: u64 = 8 << 20;
@@ -68,18 +68,9 @@ impl ObjectTarget {
 
 #[async_trait]
 impl Target for ObjectTarget {
-    fn describe(&self) -> String {
-        self.config.url()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // Whether it can be written shows only when it is tried.
-        Capabilities { read_only: false, parallel_write: true, whole_files: true }
-    }
-
-    /// A bucket has no end.
-    async fn space(&self) -> Result<Option<TargetSpace>> {
-        Ok(None)
+    /// A bucket has no end; whether it can be written shows only when it is tried.
+    async fn about(&self) -> Result<TargetAbout> {
+        Ok(TargetAbout { url: self.config.url(), whole_files: true, ..TargetAbout::default() })
     }
 
     fn room_for(&self, clients: u32) -> Result<()> {
@@ -92,12 +83,25 @@ impl Target for ObjectTarget {
         let prefix = &self.config.prefix;
         let base = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Arc::new(ObjectClient(Arc::new(BucketClientState {
-            by: Counted::new(store),
+            by: Counted { store, calls: CallCounter::default() },
             base,
             part_bytes: self.part_bytes,
             names: NameCache::default(),
             shared: Arc::clone(&self.shared),
         }))))
+    }
+}
+
+/// A store whose calls are counted, by kind.
+struct Counted {
+    store: Arc<dyn ObjectStore>,
+    calls: CallCounter,
+}
+
+impl Counted {
+    async fn call<T>(&self, kind: &'static str, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.calls.count(kind);
+        call.await
     }
 }
 
@@ -113,10 +117,6 @@ struct BucketClientState {
 }
 
 impl BucketClientState {
-    fn uploads(&self) -> MutexGuard<'_, HashMap<String, Arc<Upload>>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.by.store
     }
@@ -141,9 +141,9 @@ impl BucketClientState {
             let name = |key: &str| key.strip_prefix(prefix).unwrap_or(key).trim_end_matches('/').to_owned();
             // A key that ends with a slash is a directory's marker, and none of its names.
             let objects = page.objects.into_iter().filter(|object| !object.key.ends_with('/'));
-            listed.objects.extend(objects.map(|object| (name(&object.key), object.size)));
-            listed.directories.extend(page.prefixes.iter().map(|prefix| name(prefix)));
-            if listed.objects.len() + listed.directories.len() > most {
+            listed.0.extend(objects.map(|object| (name(&object.key), object.size)));
+            listed.1.extend(page.prefixes.iter().map(|prefix| name(prefix)));
+            if listed.0.len() + listed.1.len() > most {
                 return Ok(None);
             }
             match page.next {
@@ -157,7 +157,7 @@ impl BucketClientState {
     async fn size_of(&self, path: &str) -> Result<Option<u64>> {
         let (directory, name) = split_last(path);
         let prefix = self.prefix(directory)?;
-        let list = async |most| Ok(self.list(&prefix, most).await?.map(|listed| listed.objects));
+        let list = async |most| Ok(self.list(&prefix, most).await?.map(|(objects, _)| objects));
         match self.names.size_of(&prefix, name, list).await? {
             Some(size) => Ok(Some(size)),
             // Others may have stored it since.
@@ -178,20 +178,9 @@ impl BucketClientState {
         }
     }
 
-    /// An object that nothing was written to is there afterwards, as it was or empty; false says so.
-    async fn complete(&self, path: &str, upload: &Upload) -> Result<bool> {
-        if upload.finish(&self.by).await? {
-            return Ok(true);
-        }
-        let (key, none) = (self.key(path)?, Metadata::new());
-        let empty = self.store().put(&key, Bytes::new(), &none, Precondition::Absent);
-        match self.by.call("PUT", empty).await {
-            Err(e) if e.kind() != ErrorKind::VersionChanged => Err(e),
-            _ => {
-                upload.end();
-                Ok(false)
-            }
-        }
+    fn writer(self: &Arc<Self>, path: &str, upload: Arc<Upload>, shared: bool) -> Arc<dyn TargetFile> {
+        let (client, path) = (Arc::clone(self), path.to_owned());
+        Arc::new(BucketWriter { client, path, upload, shared, end: AtomicU64::new(0) })
     }
 
     fn upload(&self, key: String, size: Option<u64>) -> Arc<Upload> {
@@ -199,11 +188,8 @@ impl BucketClientState {
     }
 }
 
-#[derive(Default)]
-struct ListedDirectory {
-    objects: HashMap<String, u64>,
-    directories: Vec<String>,
-}
+/// Objects with their sizes, and directories.
+type ListedDirectory = (HashMap<String, u64>, Vec<String>);
 
 fn not_found(operation: &'static str, path: &str) -> Error {
     Error::new(ErrorKind::NotFound, operation, path)
@@ -217,15 +203,12 @@ impl Client for ObjectClient {
     }
 
     async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        let upload = self.0.upload(self.0.key(path)?, None);
-        Ok(Arc::new(BucketWriter::alone(Arc::clone(&self.0), path, upload)))
+        Ok(self.0.writer(path, self.0.upload(self.0.key(path)?, None), false))
     }
 
     async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        match self.0.size_of(path).await? {
-            Some(size) => Ok(Arc::new(BucketReader::new(Arc::clone(&self.0), self.0.key(path)?, size))),
-            None => Err(not_found("open", path)),
-        }
+        let size = self.0.size_of(path).await?.ok_or_else(|| not_found("open", path))?;
+        Ok(Arc::new(BucketReader { client: Arc::clone(&self.0), key: self.0.key(path)?, size }))
     }
 
     async fn stat(&self, path: &str) -> Result<EntryStatus> {
@@ -244,10 +227,11 @@ impl Client for ObjectClient {
     }
 
     async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
-        let listed = self.0.list(&self.0.prefix(path)?, usize::MAX).await?.unwrap_or_default();
+        let listed = self.0.list(&self.0.prefix(path)?, usize::MAX).await?;
+        let (objects, directories) = listed.unwrap_or_default();
         let entry = |kind| move |name| TargetEntry { name, kind: Some(kind) };
-        let directories = listed.directories.into_iter().map(entry(EntryKind::Directory));
-        Ok(listed.objects.into_keys().map(entry(EntryKind::File)).chain(directories).collect())
+        let directories = directories.into_iter().map(entry(EntryKind::Directory));
+        Ok(objects.into_keys().map(entry(EntryKind::File)).chain(directories).collect())
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
@@ -263,13 +247,12 @@ impl Client for ObjectClient {
         self.0.by.call("DELETE", self.0.store().delete(&prefix, None)).await
     }
 
-    async fn forget(&self) -> Result<Forgot> {
+    fn forget(&self) {
         self.0.names.forget();
-        Ok(Forgot::Everything)
     }
 
     fn calls(&self) -> Calls {
-        self.0.by.calls()
+        self.0.by.calls.all()
     }
 
     fn commits(&self) -> bool {
@@ -279,23 +262,23 @@ impl Client for ObjectClient {
     async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
         let key = self.0.key(path)?;
         let upload = {
-            let mut uploads = self.0.uploads();
+            let mut uploads = locked(&self.0.shared);
             uploads.entry(key.clone()).or_insert_with(|| self.0.upload(key, Some(size))).clone()
         };
-        Ok(Arc::new(BucketWriter::of_several(Arc::clone(&self.0), path, upload)))
+        Ok(self.0.writer(path, upload, true))
     }
 
     async fn commit(&self, path: &str) -> Result<()> {
         let key = self.0.key(path)?;
-        let upload = self.0.uploads().remove(&key);
+        let upload = locked(&self.0.shared).remove(&key);
         match upload {
-            Some(upload) => self.0.complete(path, &upload).await.map(drop),
+            Some(upload) => upload.finish(&self.0.by).await.map(drop),
             None => Ok(()),
         }
     }
 
     fn give_up(&self) {
-        self.0.uploads().clear();
+        locked(&self.0.shared).clear();
     }
 }
 

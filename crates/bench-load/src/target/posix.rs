@@ -3,7 +3,7 @@
 //! Calls block, so they run on threads, as many at a time as [`DirectoryOptions::threads`] allows. The kernel caches on
 //! the client's side: by default the pages of a file are dropped when it is opened and after it was written, so
 //! that a read is not measured from the client's own memory unknowingly. Names and attributes cannot be dropped
-//! without root; [`Client::forget`] says so.
+//! without root.
 
 mod file;
 
@@ -15,10 +15,7 @@ use rustix::fs::{Access, StatVfsMountFlags};
 use tokio::sync::Semaphore;
 use types::{Error, ErrorKind, Result};
 
-use super::{
-    Capabilities, Client, EntryKind, EntryStatus, Forgot, Target, TargetEntry, TargetFile, TargetSpace,
-    components,
-};
+use super::{Client, EntryKind, EntryStatus, Target, TargetAbout, TargetEntry, TargetFile, components};
 use file::PosixFile;
 
 /// The options of a directory as a target.
@@ -40,6 +37,7 @@ impl Default for DirectoryOptions {
 }
 
 /// Its clients have no knowledge of their own, but the kernel's: each is the target again.
+#[derive(Clone)]
 pub struct PosixTarget {
     shared: Arc<SharedDirectory>,
 }
@@ -89,32 +87,22 @@ impl SharedDirectory {
 
 #[async_trait]
 impl Target for PosixTarget {
-    fn describe(&self) -> String {
+    async fn about(&self) -> Result<TargetAbout> {
         let direct = if self.shared.options.direct { "?direct=1" } else { "" };
-        format!("file://{}{direct}", self.shared.root.display())
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let mounted_so = rustix::fs::statvfs(&self.shared.root)
-            .is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
-        let denied = rustix::fs::access(&self.shared.root, Access::WRITE_OK).is_err();
-        Capabilities { read_only: mounted_so || denied, parallel_write: true, whole_files: false }
-    }
-
-    async fn space(&self) -> Result<Option<TargetSpace>> {
-        let root = self.shared.root.clone();
-        self.shared
-            .block(move || {
-                let stat = rustix::fs::statvfs(&root)
-                    .map_err(|e| Error::io("ask free space of", root.display(), e.into()))?;
-                let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-                Ok(Some(TargetSpace { available: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }))
-            })
-            .await
+        let url = format!("file://{}{direct}", self.shared.root.display());
+        self.on_path("ask free space of", "", |root| {
+            let stat = rustix::fs::statvfs(root)?;
+            let mounted_so = stat.f_flag.contains(StatVfsMountFlags::RDONLY);
+            let denied = rustix::fs::access(root, Access::WRITE_OK).is_err();
+            let available = stat.f_bavail.saturating_mul(stat.f_frsize);
+            let read_only = mounted_so || denied;
+            Ok(TargetAbout { url, read_only, whole_files: false, available: Some(available) })
+        })
+        .await
     }
 
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
-        Ok(Arc::new(PosixTarget { shared: Arc::clone(&self.shared) }))
+        Ok(Arc::new(self.clone()))
     }
 }
 
@@ -184,11 +172,6 @@ impl Client for PosixTarget {
 
     async fn rmdir(&self, path: &str) -> Result<()> {
         self.on_path("remove directory", path, |path| std::fs::remove_dir(path)).await
-    }
-
-    async fn forget(&self) -> Result<Forgot> {
-        let contents = self.shared.options.drop_pages || self.shared.options.direct;
-        Ok(if contents { Forgot::Contents } else { Forgot::Nothing })
     }
 }
 

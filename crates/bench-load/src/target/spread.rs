@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use types::{Error, ErrorKind, Result};
 
-use super::{Capabilities, Client, Target, TargetSpace};
+use super::{Client, Target, TargetAbout};
 
 pub struct SpreadTarget {
     ways: Vec<Arc<dyn Target>>,
@@ -29,25 +30,16 @@ impl SpreadTarget {
 
 #[async_trait]
 impl Target for SpreadTarget {
-    fn describe(&self) -> String {
-        let ways: Vec<String> = self.ways.iter().map(|way| way.describe()).collect();
-        format!("spread:{}", ways.join(" "))
-    }
-
     /// What all of them can.
-    fn capabilities(&self) -> Capabilities {
-        let all = self.ways.iter().map(|way| way.capabilities());
-        all.fold(Capabilities { read_only: false, parallel_write: true, whole_files: false }, |sum, way| {
-            Capabilities {
-                read_only: sum.read_only || way.read_only,
-                parallel_write: sum.parallel_write && way.parallel_write,
-                whole_files: sum.whole_files || way.whole_files,
-            }
+    async fn about(&self) -> Result<TargetAbout> {
+        let ways = try_join_all(self.ways.iter().map(|way| way.about())).await?;
+        let urls: Vec<&str> = ways.iter().map(|way| way.url.as_str()).collect();
+        Ok(TargetAbout {
+            url: format!("spread:{}", urls.join(" ")),
+            read_only: ways.iter().any(|way| way.read_only),
+            whole_files: ways.iter().any(|way| way.whole_files),
+            available: ways.first().and_then(|way| way.available),
         })
-    }
-
-    async fn space(&self) -> Result<Option<TargetSpace>> {
-        self.way(0)?.space().await
     }
 
     /// Each way is asked for all clients: what is limited is this process's, and the ways are alike.

@@ -19,50 +19,46 @@ fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, "target", format!("{url}: {why}"))
 }
 
-/// `/path`, `file:///path[?direct=1&drop=0]`, `nfs://host[:port]/export[?rsize=128k&readahead=1&...]` (and
-/// whatever `origin-nfs` takes), `s3://bucket[/prefix][?part=8m&...]`, `az://account/container[/prefix]` and
-/// `gs://bucket[/prefix]` (and whatever `origin-object` takes), `azfile://account/share[/dir]` (and whatever `origin-azfile` takes), `memory:` or `memory:4g`. Nothing is connected yet, but a directory must be there.
+/// From one of the [`FORMS`]: `nfs` with whatever options `origin-nfs` takes and those of a transfer, buckets with what
+/// `origin-object` takes and `part`, `azfile` with what `origin-azfile` takes. Nothing is connected yet, but a directory must be there.
 /// `limits:LIMITS:URL` is any of these behind the limits of a [`origin::emulated::ServiceLimits`]; `spread:URL URL` is several of
 /// these with the same files.
 pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
     if url.is_empty() {
         return Err(wrong("target", format!("none given; expected {FORMS}")));
     }
-    if let Some(ways) = url.strip_prefix("spread:") {
-        if ways.contains("spread:") {
-            return Err(wrong(url, "spread once is enough"));
-        }
-        let ways: Result<Vec<_>> = ways.split(' ').filter(|way| !way.is_empty()).map(from_url).collect();
-        return Ok(SpreadTarget::new(ways?)?);
-    }
     if url.starts_with('/') {
         return Ok(PosixTarget::open(Path::new(url), DirectoryOptions::default())?);
     }
-    match url.split_once("://") {
-        Some(("file", rest)) => return posix(url, rest),
-        Some(("nfs", _)) => return Ok(ServerTarget::nfs(url)?),
-        Some(("s3" | "az" | "gs", _)) => return Ok(ObjectTarget::from_url(url)?),
-        Some(("azfile", _)) => return Ok(ServerTarget::azfile(url)?),
-        _ => {}
-    }
-    if let Some(limited) = url.strip_prefix("limits:") {
-        let (limits, inner) =
-            limited.split_once(':').ok_or_else(|| wrong(url, "expected limits:LIMITS:URL"))?;
-        if inner.starts_with("limits:") {
-            return Err(wrong(url, "limits once is enough"));
+    let Some((scheme, rest)) = url.split_once(':') else {
+        return Err(wrong(url, format!("expected {FORMS}; a path must be absolute")));
+    };
+    match (scheme, rest.strip_prefix("//")) {
+        ("spread", _) => {
+            if rest.contains("spread:") {
+                return Err(wrong(url, "spread once is enough"));
+            }
+            let ways: Result<Vec<_>> = rest.split(' ').filter(|way| !way.is_empty()).map(from_url).collect();
+            Ok(SpreadTarget::new(ways?)?)
         }
-        return Ok(LimitedTarget::new(from_url(inner)?, limits.parse()?));
-    }
-    if let Some(size) = url.strip_prefix("memory:") {
-        let capacity = match size {
-            "" => CAPACITY_DEFAULT,
-            size => parse_size(size).ok_or_else(|| wrong(url, "expected a size such as memory:4g"))?,
-        };
-        return Ok(MemoryTarget::new(capacity));
-    }
-    match url.split_once(':') {
-        Some((scheme, _)) => Err(wrong(url, format!("unknown scheme '{scheme}'; expected {FORMS}"))),
-        None => Err(wrong(url, format!("expected {FORMS}; a path must be absolute"))),
+        ("limits", _) => {
+            let limited = rest.split_once(':').ok_or_else(|| wrong(url, "expected limits:LIMITS:URL"));
+            let (limits, inner) = limited?;
+            if inner.starts_with("limits:") {
+                return Err(wrong(url, "limits once is enough"));
+            }
+            Ok(LimitedTarget::new(from_url(inner)?, limits.parse()?))
+        }
+        ("memory", _) if rest.is_empty() => Ok(MemoryTarget::new(CAPACITY_DEFAULT)),
+        ("memory", _) => {
+            let capacity = parse_size(rest).ok_or_else(|| wrong(url, "expected a size such as memory:4g"));
+            Ok(MemoryTarget::new(capacity?))
+        }
+        ("file", Some(rest)) => posix(url, rest),
+        ("nfs", Some(_)) => Ok(ServerTarget::nfs(url)?),
+        ("azfile", Some(_)) => Ok(ServerTarget::azfile(url)?),
+        ("s3" | "az" | "gs", Some(_)) => Ok(ObjectTarget::from_url(url)?),
+        _ => Err(wrong(url, format!("unknown scheme '{scheme}'; expected {FORMS}"))),
     }
 }
 

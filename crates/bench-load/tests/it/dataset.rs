@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use bench_load::data::SeededData;
-use bench_load::dataset::{
-    BLOCK_BYTES, DataSetDir as Where, Dataset, Prepared, is_there, prepare, prepare_at,
-};
-use bench_load::engine::{Control, LoadJob, LoadPhase, LocalGate, run};
+use bench_load::dataset::{BLOCK_BYTES, DataSetDir as Where, Dataset, is_there, prepare, prepare_at};
+use bench_load::engine::{LoadJob, LoadPhase, LocalGate, run};
+use bench_load::outcome::LoadOutcome;
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadWork, Sizes};
 use bench_load::target::posix::{DirectoryOptions, PosixTarget};
@@ -42,11 +41,11 @@ async fn place() -> DataSetDir {
 }
 
 impl DataSetDir {
-    async fn prepare(&self, dataset: &Dataset) -> types::Result<Prepared> {
+    async fn prepare(&self, dataset: &Dataset) -> types::Result<Option<LoadOutcome>> {
         prepare(dataset, &self.dir, &self.clients).await
     }
 
-    async fn read(&self, dataset: &Dataset) -> bench_load::outcome::LoadOutcome {
+    async fn read(&self, dataset: &Dataset) -> LoadOutcome {
         let job = LoadJob {
             root: self.dir.path(),
             layout: dataset.layout.clone(),
@@ -55,19 +54,17 @@ impl DataSetDir {
             phases: vec![LoadPhase { version: dataset.version, ..phase("read", LoadWork::mfmr()) }],
             ..LoadJob::default()
         };
-        run(&job, &self.clients, &LocalGate, &Control::new()).await.expect("ran")
+        run(&job, &self.clients, &LocalGate, &Arc::default()).await.expect("ran")
     }
 }
 
 #[tokio::test]
 async fn it_is_written_once_and_then_found() {
     let place = place().await;
-    let Prepared::Written(outcome) = place.prepare(&dataset()).await.expect("laid out") else {
-        panic!("new")
-    };
+    let outcome = place.prepare(&dataset()).await.expect("laid out").expect("new");
     assert_eq!(outcome.phases[0].bytes_written, dataset().layout.total_bytes());
     assert_eq!(place.read(&dataset()).await.phases[0].faults(), Vec::<String>::new());
-    assert!(matches!(place.prepare(&dataset()).await.expect("there"), Prepared::Reused));
+    assert!(place.prepare(&dataset()).await.expect("there").is_none());
     let done = place.dir.cleanup(&place.clients).await.expect("cleaned up");
     assert!(done.complete() && !place.path.exists(), "{done:?}");
 }
@@ -92,7 +89,7 @@ async fn a_new_version_overwrites_the_old_one_and_a_stale_copy_is_found_out() {
     place.prepare(&dataset()).await.expect("laid out");
     let old = std::fs::read(place.path.join("d00001/f00000009")).expect("read");
     let next = Dataset { version: 2, ..dataset() };
-    assert!(matches!(place.prepare(&next).await.expect("overwritten"), Prepared::Written(_)));
+    assert!(place.prepare(&next).await.expect("overwritten").is_some());
     assert_eq!(place.read(&next).await.phases[0].faults(), Vec::<String>::new());
     std::fs::write(place.path.join("d00001/f00000009"), old).expect("written");
     let found = &place.read(&next).await.phases[0].verification;
@@ -110,7 +107,7 @@ async fn one_that_was_not_finished_or_was_damaged_is_not_used() {
     let text = std::fs::read_to_string(&description).expect("read");
     std::fs::write(&description, text.replace("\"complete\":true", "\"complete\":false")).expect("written");
     std::fs::remove_file(place.path.join("d00000/f00000003")).expect("removed");
-    assert!(matches!(place.prepare(&dataset()).await.expect("again"), Prepared::Written(_)));
+    assert!(place.prepare(&dataset()).await.expect("again").is_some());
     assert_eq!(place.read(&dataset()).await.phases[0].faults(), Vec::<String>::new());
     std::fs::remove_file(place.path.join("d00003/f00000029")).expect("removed");
     let error = place.prepare(&dataset()).await.expect_err("damaged");
@@ -125,7 +122,7 @@ async fn private_trees_are_laid_out_for_clients_that_come_later() {
     let layout = Layout { files: 3, private: true, ..dataset().layout };
     let dataset = Dataset { layout: layout.clone(), trees: 5, ..dataset() };
     place.prepare(&dataset).await.expect("laid out");
-    assert!(matches!(place.prepare(&dataset).await.expect("there"), Prepared::Reused));
+    assert!(place.prepare(&dataset).await.expect("there").is_none());
     let five: Vec<_> = place.clients.iter().cycle().take(5).map(Arc::clone).collect();
     let job = LoadJob {
         root: place.dir.path(),
@@ -135,7 +132,7 @@ async fn private_trees_are_laid_out_for_clients_that_come_later() {
         phases: vec![phase("read", LoadWork::mfmr())],
         ..LoadJob::default()
     };
-    let outcome = run(&job, &five, &LocalGate, &Control::new()).await.expect("ran");
+    let outcome = run(&job, &five, &LocalGate, &Arc::default()).await.expect("ran");
     assert_eq!((outcome.phases[0].faults(), outcome.phases[0].units), (vec![], 15));
 }
 
@@ -148,7 +145,7 @@ async fn several_sets_lie_side_by_side_and_each_is_found_and_removed_by_itself()
         let client = &*place.clients[0];
         assert!(!is_there(&set, here, client).await.expect("nothing is there"));
         let made = prepare_at(&set, here, &place.clients, BLOCK_BYTES).await.expect("laid out");
-        assert!(matches!(made, Prepared::Written(_)));
+        assert!(made.is_some());
         assert!(is_there(&set, here, client).await.expect("there"));
         assert!(place.path.join(directory).join("d00000/f00000002").exists());
     }
@@ -170,7 +167,7 @@ async fn one_large_file_is_written_by_several_workers() {
     let place = place().await;
     let layout = Layout { files: 1, sizes: Sizes::Equal(5_000_001), ..Layout::default() };
     let dataset = Dataset { layout, ..dataset() };
-    let Prepared::Written(outcome) = place.prepare(&dataset).await.expect("laid out") else { panic!("new") };
+    let outcome = place.prepare(&dataset).await.expect("laid out").expect("new");
     assert!(outcome.phases[0].spans.iter().filter(|span| span.bytes > 0).count() > 1);
     assert_eq!(place.read(&dataset).await.phases[0].faults(), Vec::<String>::new());
 }

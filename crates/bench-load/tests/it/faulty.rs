@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bench_load::target::guarded::{CallGuard, GuardedClient};
 use bench_load::target::memory::MemoryTarget;
-use bench_load::target::{Capabilities, Client, Target, TargetSpace};
+use bench_load::target::{Client, Target, TargetAbout};
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
@@ -21,8 +21,6 @@ pub enum Fault {
     FailFrom(u64),
     /// It says that nothing can be written.
     ReadOnly,
-    /// It says that a file can have one writer.
-    OneWriter,
     /// Each read takes so long.
     Slow(Duration),
 }
@@ -80,21 +78,9 @@ impl Shared {
 
 #[async_trait]
 impl Target for Faulty {
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        let fault = self.shared.fault;
-        Capabilities {
-            read_only: fault == Fault::ReadOnly,
-            parallel_write: fault != Fault::OneWriter,
-            whole_files: false,
-        }
-    }
-
-    async fn space(&self) -> Result<Option<TargetSpace>> {
-        self.inner.space().await
+    async fn about(&self) -> Result<TargetAbout> {
+        let read_only = self.shared.fault == Fault::ReadOnly;
+        Ok(TargetAbout { read_only, ..self.inner.about().await? })
     }
 
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bench_load::engine::{Control, LoadJob, LocalGate, run};
+use bench_load::engine::{LoadJob, LocalGate, run};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadWork, Sharing, Sizes};
@@ -29,7 +29,7 @@ async fn read(limits: &str, work: LoadWork, readers: u32) -> PhaseOutcome {
     let plain = clients(&memory, 0, readers).await.expect("clients");
     RunDir::create(&*plain[0], "t").await.expect("made");
     let go = async |job: LoadJob, clients: &[_]| {
-        run(&job, clients, &LocalGate, &Control::new()).await.expect("ran").phases.remove(0)
+        run(&job, clients, &LocalGate, &Arc::default()).await.expect("ran").phases.remove(0)
     };
     go(job(readers.into(), LoadWork::mfmw()), &plain).await;
     let limited: Arc<dyn Target> = LimitedTarget::new(memory, limits.parse().expect("limits"));

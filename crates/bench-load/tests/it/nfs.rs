@@ -1,13 +1,15 @@
 //! The NFS target against a server in this process: what it costs, how it fails, how many there can be.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bench_load::data::Fault;
-use bench_load::engine::{Control, LoadJob, LoadLimits, LocalGate, run};
+use bench_load::engine::{LoadJob, LoadLimits, LocalGate, Progress, run};
 use bench_load::outcome::Stop;
 use bench_load::process;
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
-use bench_load::target::{Forgot, clients};
+use bench_load::target::clients;
 use types::ErrorKind;
 
 use crate::engine::phase;
@@ -58,7 +60,7 @@ async fn opening_and_reading_cost_the_calls_of_a_kernel_client() {
     assert_eq!(cost(client.calls()), [("getattr", 1), ("lookup", 1)], "the directory is known");
     assert_eq!(client.list("d00001").await.expect("listed").len(), 4);
     assert_eq!(cost(client.calls()), [("lookup", 1), ("readdir", 1)]);
-    assert_eq!(client.forget().await.expect("forgotten"), Forgot::Everything);
+    client.forget();
     client.open("d00000/f00000001").await.expect("opened");
     assert_eq!(cost(client.calls()), [("getattr", 1), ("lookup", 2)], "as after a fresh mount");
 }
@@ -70,14 +72,13 @@ async fn an_epoch_over_nfs_is_verified_and_its_calls_are_counted() {
     let served = serve(origin.clone()).await;
     let target = served.target("");
     let three = clients(&target, 0, 3).await.expect("connected");
-    let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
+    let outcome = run(&job, &three, &LocalGate, &Arc::default()).await.expect("ran");
     let read = &outcome.phases[0];
     assert_eq!((read.faults(), read.bytes_read), (vec![], 3 * 4_000_000));
-    assert_eq!(read.forgot, Some(Forgot::Everything));
     assert_eq!((read.calls["getattr"], read.calls["read"]), (120, 120), "files fit one READ of 128 KiB");
     assert_eq!(read.calls["lookup"], 150, "ten directories and forty files, asked for by one worker of two");
     let walk = LoadJob { phases: vec![phase("walk", LoadWork::walk())], ..job.clone() };
-    let walked = run(&walk, &three, &LocalGate, &Control::new()).await.expect("ran");
+    let walked = run(&walk, &three, &LocalGate, &Arc::default()).await.expect("ran");
     assert_eq!((walked.phases[0].faults(), walked.phases[0].calls["readdir"]), (vec![], 30));
 }
 
@@ -96,7 +97,7 @@ async fn a_flipped_byte_and_a_stale_file_behind_a_server_are_both_reported() {
     write_file(&origin, &job, 23, 1);
     let served = serve(origin).await;
     let one = clients(&served.target(""), 0, 1).await.expect("connected");
-    let outcome = run(&job, &one, &LocalGate, &Control::new()).await.expect("ran");
+    let outcome = run(&job, &one, &LocalGate, &Arc::default()).await.expect("ran");
     let found = &outcome.phases[0].verification;
     assert_eq!((found.corrupt, found.stale, found.wrong()), (1, 2, 3), "{found:?}");
     let corrupt = found.told.iter().find(|at| at.fault == Fault::Corrupt).expect("told");
@@ -111,15 +112,15 @@ async fn a_server_that_dies_in_the_middle_is_an_error_not_a_hang() {
     job.limits = LoadLimits { seconds: 300.0, ..LoadLimits::default() };
     let mut served = serve(files_of(&job, 1)).await;
     let four = clients(&served.target(""), 0, 4).await.expect("connected");
-    let control = Control::new();
+    let progress = Arc::<Progress>::default();
     let kill = async {
-        while control.progress.units() < 50 {
+        while progress.units.load(Ordering::Relaxed) < 50 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         served.kill();
     };
     let began = Instant::now();
-    let (outcome, ()) = tokio::join!(run(&job, &four, &LocalGate, &control), kill);
+    let (outcome, ()) = tokio::join!(run(&job, &four, &LocalGate, &progress), kill);
     let outcome = outcome.expect("a result");
     let read = &outcome.phases[0];
     assert_eq!(read.stopped, Some(Stop::Errors), "{:?}", read.errors);
@@ -139,7 +140,7 @@ async fn five_hundred_clients_run_in_one_process() {
     let before = process::rss_max_bytes();
     let all = clients(&served.target(""), 0, CLIENTS).await.expect("connected");
     let connected = process::rss_max_bytes();
-    let outcome = run(&job, &all, &LocalGate, &Control::new()).await.expect("ran");
+    let outcome = run(&job, &all, &LocalGate, &Arc::default()).await.expect("ran");
     let read = &outcome.phases[0];
     assert_eq!(read.faults(), Vec::<String>::new());
     assert_eq!((read.units, read.bytes_read), (4000, 4000 * 50_000));

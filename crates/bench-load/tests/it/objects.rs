@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bench_load::data::SeededData;
 use bench_load::engine::LocalGate;
-use bench_load::engine::{Control, LoadJob, LoadPhase, run};
+use bench_load::engine::{LoadJob, LoadPhase, run};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::preflight::check_target;
 use bench_load::safety::RunDir;
@@ -139,7 +139,7 @@ async fn one_object_that_many_write_has_all_their_bytes_and_is_committed_once_in
                 let phases = vec![phase("write", write, 5), phase("read", read, 5)];
                 let job = job(dir.path(), layout.clone(), phases);
                 check_target(&*target, &job, bytes).await.expect("it can be done");
-                let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
+                let outcome = run(&job, &three, &LocalGate, &Arc::default()).await.expect("ran");
                 for phase in &outcome.phases {
                     assert_eq!(phase.faults(), Vec::<String>::new(), "{order:?} {}", phase.name);
                 }
@@ -184,7 +184,7 @@ async fn a_write_that_is_stopped_leaves_no_object_and_no_upload() {
         let mut job = job(dir.path(), layout, vec![phase("write", LoadWork::sfmw(), 1)]);
         // Some parts are stored by then, and some are not.
         job.limits.bytes = 40 << 20;
-        let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
+        let outcome = run(&job, &three, &LocalGate, &Arc::default()).await.expect("ran");
         let write = &outcome.phases[0];
         assert!(calls(write, "PART") > 0 && calls(write, "COMPLETE") == 0, "{:?}", write.calls);
         assert!(write.stopped.is_some());
@@ -223,7 +223,7 @@ async fn many_files_by_many_writers_read_back_and_a_changed_byte_is_found() {
         let writing = LoadWork { block_bytes: 64 << 10, ..LoadWork::mfmw() };
         let phases = vec![phase("write", writing, 2), phase("read", reading.clone(), 2)];
         let both = job(dir.path(), layout.clone(), phases);
-        let outcome = run(&both, &three, &LocalGate, &Control::new()).await.expect("ran");
+        let outcome = run(&both, &three, &LocalGate, &Arc::default()).await.expect("ran");
         assert_eq!(outcome.phases.iter().flat_map(PhaseOutcome::faults).next(), None);
         assert_eq!((outcome.phases[0].units, outcome.phases[1].units), (30, 90));
 
@@ -236,7 +236,7 @@ async fn many_files_by_many_writers_read_back_and_a_changed_byte_is_found() {
         file.close().await.expect("closed");
         let again =
             job(dir.path(), layout, vec![phase("read", LoadWork { unit: TouchUnit::File, ..reading }, 2)]);
-        let outcome = run(&again, &three, &LocalGate, &Control::new()).await.expect("ran");
+        let outcome = run(&again, &three, &LocalGate, &Arc::default()).await.expect("ran");
         assert_eq!(outcome.phases[0].verification.corrupt, 3, "by each of the clients");
         assert!(dir.cleanup(&three).await.expect("cleaned up").complete());
     })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bench_load::engine::{Control, LocalGate, run};
+use bench_load::engine::{LocalGate, run};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::preflight::check_target;
 use bench_load::safety::RunDir;
@@ -33,7 +33,7 @@ async fn one_file_of_a_share_that_many_write_has_all_their_bytes() {
         let read = LoadWork { block_bytes: 1 << 20, ..LoadWork::sfmr() };
         let job = job(dir.path(), layout.clone(), vec![phase("write", write, 5), phase("read", read, 5)]);
         check_target(&*target, &job, bytes).await.expect("it can be done");
-        let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
+        let outcome = run(&job, &three, &LocalGate, &Arc::default()).await.expect("ran");
         assert_eq!(faults(&outcome.phases), Vec::<String>::new(), "{order:?}");
         assert_eq!(outcome.phases[0].bytes_written, 2 * bytes);
         assert_eq!(outcome.phases[1].verification.checked_bytes, 6 * bytes, "every reader saw every byte");
@@ -48,14 +48,14 @@ async fn one_file_of_a_share_that_many_write_has_all_their_bytes() {
 async fn many_files_of_a_share_are_written_read_listed_and_removed() {
     let (share, keys) = (StandIn::start(&["show"]).await, tempfile::tempdir().expect("a directory"));
     let (target, three) = three(&share, keys.path()).await;
-    assert!(target.space().await.expect("told").is_some_and(|space| space.available > 0));
+    assert!(target.about().await.expect("told").available.is_some_and(|available| available > 0));
     let dir = RunDir::create(&*three[0], "t").await.expect("made");
     let sizes = Sizes::Spread { min: 1, max: 300_000 };
     let layout = Layout { files: 20, sizes, files_per_directory: 7, private: false };
     let writing = LoadWork { block_bytes: 64 << 10, ..LoadWork::mfmw() };
     let reading = LoadWork { block_bytes: 100_000, ..LoadWork::mfmr() };
     let job = job(dir.path(), layout, vec![phase("write", writing, 5), phase("read", reading, 5)]);
-    let outcome = run(&job, &three, &LocalGate, &Control::new()).await.expect("ran");
+    let outcome = run(&job, &three, &LocalGate, &Arc::default()).await.expect("ran");
     assert_eq!(faults(&outcome.phases), Vec::<String>::new());
     assert_eq!((outcome.phases[0].units, outcome.phases[1].units), (20, 60));
     let calls = &outcome.phases[1].calls;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench_load::data::SeededData;
-use bench_load::dataset::{Dataset, Prepared, prepare};
-use bench_load::engine::{Control, LoadJob, LocalGate, run};
+use bench_load::dataset::{Dataset, prepare};
+use bench_load::engine::{LoadJob, LocalGate, run};
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit};
 use bench_load::target::{Client, Target, clients, from_url};
@@ -88,7 +88,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
         ],
         ..LoadJob::default()
     };
-    let outcome = run(&job, two, &LocalGate, &Control::new()).await.expect("ran");
+    let outcome = run(&job, two, &LocalGate, &Arc::default()).await.expect("ran");
     for phase in &outcome.phases {
         assert_eq!(phase.faults(), Vec::<String>::new(), "{}", phase.name);
     }
@@ -105,7 +105,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let dataset = Dataset { layout, content: job.content, version: 1, trees: 1 };
     for reused in [false, true] {
         let prepared = prepare(&dataset, &dir, two).await.expect("laid out");
-        assert_eq!(matches!(prepared, Prepared::Reused), reused);
+        assert_eq!(prepared.is_none(), reused);
     }
     let done = dir.cleanup(two).await.expect("cleaned up");
     // Fifty files, marker and description; five directories and the run's own.

@@ -73,7 +73,7 @@ impl ClusterStage {
             let client = from_url(&target)?.client(0).await?;
             let begun = std::time::Instant::now();
             loop {
-                client.forget().await?;
+                client.forget();
                 match client.stat(&last).await {
                     Ok(_) => break,
                     // Nothing that this run made leads there yet.

@@ -163,7 +163,7 @@ fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
     let cpu =
         |s: &Sample| (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB);
     let per_call = |switches: u64, s: &Sample| switches as f64 / s.client_calls.max(1) as f64;
-    let tier_switches = |s: &Sample| Some(per_call(s.tier_switches?.all(), s));
+    let tier_switches = |s: &Sample| Some(per_call(s.tier_switches?, s));
     // A warm pass has no payload from the storage.
     let wire = |s: &Sample| (s.origin_bytes > 0).then(|| s.line_bytes as f64 / s.origin_bytes as f64);
     let (direct_cold, cold_warm) = ([CacheMode::Direct, CacheMode::Cold], [CacheMode::Cold, CacheMode::Warm]);
@@ -194,7 +194,7 @@ fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
             ("p99 frame s D/C/W", &|row| row.three(|s| percentile(&s.frames, 0.99), rounded(2))),
             ("CPU-s/GiB D/C/W", &|row| row.three(cpu, |cpu| format!("{cpu:.1}"))),
             ("switches/call, clients D/C/W", &|row| {
-                row.three(|s| per_call(s.client_switches.all(), s), rounded(2))
+                row.three(|s| per_call(s.client_switches, s), rounded(2))
             }),
             ("switches/call, tier C/W", &|row| {
                 row.side_by_side(&cold_warm, tier_switches, |n| format!("{n:.2}"))

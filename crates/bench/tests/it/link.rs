@@ -148,13 +148,15 @@ async fn an_agent_sends_to_others_only_for_who_knows_its_token() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_survives_nonsense_and_a_client_names_what_is_no_agent() {
     let agent = agent(None).await;
-    let centuries =
-        r#"{"stream":{"session":1,"stream":0,"way":"up","start_us":1,"stop_us":18446744073709551615}}"#;
+    let centuries = concat!(
+        r#"{"stream":{"session":1,"stream":0,"way":"up","start_us":1,"stop_us":18446744073709551615}}"#,
+        "\n"
+    );
     for nonsense in [
         &b"GET / HTTP/1.1\r\n\r\n"[..],
         &[0xff; 64],
-        &[0, 0, 0, 3, 0, b'{', b'}'],
-        &[&[0, 0, 0, centuries.len() as u8 + 1, 0], centuries.as_bytes()].concat(),
+        &[0, 0, 0, 3, b'{', b'}', b'\n'],
+        &[&[0, 0, 0, centuries.len() as u8], centuries.as_bytes()].concat(),
     ] {
         let mut stream = TcpStream::connect(agent.local_addr()).await.expect("connected");
         stream.write_all(nonsense).await.expect("sent");

@@ -179,7 +179,7 @@ async fn a_store_is_timed_by_requests_without_a_slope_and_left_as_it_was() {
         assert!(number(&row(table, operation).cells[1]) > 0.0, "{operation}");
     }
     assert!(file.findings.iter().any(|f| f.text.contains("ms away")), "{:?}", file.findings);
-    client.forget().await.expect("forgotten");
+    client.forget();
     let mut left: Vec<_> = client.list("").await.expect("listed").into_iter().map(|e| e.name).collect();
     left.sort();
     assert_eq!(left, ["large", "small"]);

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result, Stability, WriteVerifier};
 
-use super::shared::SharedNfsFile;
+use super::file::SharedNfsFile;
 
 pub(super) struct Writes {
     shared: Arc<SharedNfsFile>,
@@ -46,7 +46,7 @@ impl Writes {
             let length = piece.len() as u64;
             let mut state = self.state.lock().await;
             state.settle_to(transfer.write_behind.max(1) as usize - 1).await?;
-            self.shared.client.count("write");
+            self.shared.client.calls.count("write");
             let shared = Arc::clone(&self.shared);
             state.under_way.spawn(async move {
                 shared.client.origin.write(&shared.reference, at, piece, Stability::Unstable).await
@@ -68,7 +68,7 @@ impl Writes {
             (state.verifier.take(), std::mem::take(&mut state.lost))
         };
         let Some(verifier) = verifier else { return Ok(()) };
-        self.shared.client.count("commit");
+        self.shared.client.calls.count("commit");
         let committed =
             self.shared.client.origin.commit(&self.shared.reference, ByteRange::new(0, 0)).await?;
         if lost || committed.verifier != verifier {
@@ -82,12 +82,9 @@ impl Writes {
 impl State {
     /// Waits until at most so many are under way; then the error of one that failed.
     async fn settle_to(&mut self, most: usize) -> Result<()> {
-        loop {
-            let done = match self.under_way.try_join_next() {
-                None if self.under_way.len() > most => self.under_way.join_next().await,
-                done => done,
-            };
-            let Some(done) = done else { break };
+        while self.under_way.len() > most
+            && let Some(done) = self.under_way.join_next().await
+        {
             self.learn(done.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "write", e))));
         }
         self.error.take().map_or(Ok(()), Err)

@@ -11,16 +11,10 @@ use super::BucketClientState;
 use super::upload::Upload;
 use crate::target::TargetFile;
 
-pub struct BucketReader {
-    client: Arc<BucketClientState>,
-    key: String,
-    size: u64,
-}
-
-impl BucketReader {
-    pub fn new(client: Arc<BucketClientState>, key: String, size: u64) -> BucketReader {
-        BucketReader { client, key, size }
-    }
+pub(super) struct BucketReader {
+    pub client: Arc<BucketClientState>,
+    pub key: String,
+    pub size: u64,
 }
 
 #[async_trait]
@@ -42,29 +36,15 @@ impl TargetFile for BucketReader {
     async fn write(&self, _offset: u64, _data: Bytes) -> Result<()> {
         Err(Error::new(ErrorKind::NotSupported, "write to an object that was opened to be read", &self.key))
     }
-
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
 }
 
-pub struct BucketWriter {
-    client: Arc<BucketClientState>,
-    path: String,
-    upload: Arc<Upload>,
+pub(super) struct BucketWriter {
+    pub client: Arc<BucketClientState>,
+    pub path: String,
+    pub upload: Arc<Upload>,
     /// Others write to it too, and it is completed when all are done.
-    shared: bool,
-    end: AtomicU64,
-}
-
-impl BucketWriter {
-    pub fn alone(client: Arc<BucketClientState>, path: &str, upload: Arc<Upload>) -> BucketWriter {
-        BucketWriter { client, path: path.to_owned(), upload, shared: false, end: AtomicU64::new(0) }
-    }
-
-    pub fn of_several(client: Arc<BucketClientState>, path: &str, upload: Arc<Upload>) -> BucketWriter {
-        BucketWriter { shared: true, ..BucketWriter::alone(client, path, upload) }
-    }
+    pub shared: bool,
+    pub end: AtomicU64,
 }
 
 #[async_trait]
@@ -85,16 +65,8 @@ impl TargetFile for BucketWriter {
     }
 
     /// An object is durable when it is complete.
-    async fn sync(&self) -> Result<()> {
-        Ok(())
-    }
-
-    /// A file that nothing was written to is there afterwards, as it was or empty.
     async fn close(&self) -> Result<()> {
-        if self.shared {
-            return Ok(());
-        }
-        if self.client.complete(&self.path, &self.upload).await? {
+        if !self.shared && self.upload.finish(&self.client.by).await? {
             self.client.stored(&self.path, Some(self.size()));
         }
         Ok(())

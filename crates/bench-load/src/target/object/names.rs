@@ -2,10 +2,12 @@
 //! programs do that read a bucket through, so that opening the others costs nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::OnceCell;
 use types::Result;
+
+use crate::locked;
 
 /// Names that one client remembers, about 25 MB; those of further directories it asks for one by one.
 const NAMES_MAX: usize = 256 << 10;
@@ -19,10 +21,6 @@ pub struct NameCache {
 }
 
 impl NameCache {
-    fn directories(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<DirectoryNames>>>> {
-        locked(&self.directories)
-    }
-
     /// The size of an object in the directory; `None` if it is not known to be there. Of several who want to know one
     /// lists, with `list`, which gets the most names that can be remembered and returns nothing if there are more.
     pub async fn size_of(
@@ -32,7 +30,7 @@ impl NameCache {
         list: impl AsyncFnOnce(usize) -> Result<Option<HashMap<String, u64>>>,
     ) -> Result<Option<u64>> {
         let (cell, room) = {
-            let mut directories = self.directories();
+            let mut directories = locked(&self.directories);
             let known: usize = directories.values().filter_map(|cell| cell.get()).map(count).sum();
             (directories.entry(directory.to_owned()).or_default().clone(), NAMES_MAX.saturating_sub(known))
         };
@@ -44,7 +42,7 @@ impl NameCache {
 
     /// What this client itself stored or removed.
     pub fn changed(&self, directory: &str, name: &str, size: Option<u64>) {
-        let cell = self.directories().get(directory).cloned();
+        let cell = locked(&self.directories).get(directory).cloned();
         let Some(names) = cell.as_ref().and_then(|cell| cell.get()).and_then(Option::as_ref) else { return };
         let mut names = locked(names);
         match size {
@@ -54,16 +52,12 @@ impl NameCache {
     }
 
     pub fn forget(&self) {
-        self.directories().clear();
+        locked(&self.directories).clear();
     }
 }
 
 fn count(listing: &DirectoryNames) -> usize {
     listing.as_ref().map_or(0, |names| locked(names).len())
-}
-
-fn locked<T>(names: &Mutex<T>) -> MutexGuard<'_, T> {
-    names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

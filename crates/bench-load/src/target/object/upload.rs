@@ -1,14 +1,15 @@
 //! An object on its way to the store, written by one worker or by many.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use origin_object::{Metadata, ObjectStore, Precondition, UploadedPart};
 use tokio::sync::OnceCell;
 use types::{Error, ErrorKind, Result};
 
-use super::count::Counted;
+use super::Counted;
 use super::parts::{Parts, Rest};
+use crate::locked;
 
 pub struct Upload {
     key: String,
@@ -33,15 +34,10 @@ impl Upload {
         Upload { key, store, state: Mutex::new(state), begun: OnceCell::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every section leaves the state whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Stores the parts that have all their bytes with this block. By the connections of whoever writes.
     pub async fn write(&self, by: &Counted, offset: u64, data: Bytes) -> Result<()> {
         let full = {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             state.parts.write(offset, data).map_err(|e| self.named(e))?;
             state.parts.full()
         };
@@ -56,22 +52,26 @@ impl Upload {
         let begin = async || by.call("BEGIN", by.store.begin(&self.key, &none)).await;
         let begun: &origin_object::MultipartUpload = self.begun.get_or_try_init(begin).await?;
         let part = by.call("PART", by.store.part(begun, number, bytes)).await?;
-        self.state().stored.push(part);
+        locked(&self.state).stored.push(part);
         Ok(())
     }
 
-    /// Makes the object out of what was written. False: nothing was.
+    /// Makes the object out of what was written. One that nothing was written to is there afterwards, as it was or empty:
+    /// false says so.
     pub async fn finish(&self, by: &Counted) -> Result<bool> {
-        if self.state().over {
+        if locked(&self.state).over {
             return Ok(true);
         }
-        let rest = self.state().parts.finish().map_err(|e| self.named(e))?;
+        let rest = locked(&self.state).parts.finish().map_err(|e| self.named(e))?;
+        let was_written = rest != Rest::Nothing;
+        let none = Metadata::new();
+        let put = |whole, only_if| by.call("PUT", by.store.put(&self.key, whole, &none, only_if));
         match rest {
-            Rest::Nothing => return Ok(false),
-            Rest::Whole(whole) => {
-                let none = Metadata::new();
-                by.call("PUT", by.store.put(&self.key, whole, &none, Precondition::Always)).await?;
-            }
+            Rest::Nothing => match put(Bytes::new(), Precondition::Absent).await {
+                Err(e) if e.kind() != ErrorKind::VersionChanged => return Err(e),
+                _ => {}
+            },
+            Rest::Whole(whole) => drop(put(whole, Precondition::Always).await?),
             Rest::Parts(last) => {
                 for (number, bytes) in last {
                     self.store_part(by, number, bytes).await?;
@@ -79,18 +79,13 @@ impl Upload {
                 self.complete(by).await?;
             }
         }
-        self.end();
-        Ok(true)
-    }
-
-    /// There is nothing more to do.
-    pub fn end(&self) {
-        self.state().over = true;
+        locked(&self.state).over = true;
+        Ok(was_written)
     }
 
     async fn complete(&self, by: &Counted) -> Result<()> {
         let (mut parts, sent) = {
-            let state = self.state();
+            let state = locked(&self.state);
             (state.stored.clone(), state.parts.sent())
         };
         let Some(begun) = self.begun.get().filter(|_| parts.len() == sent) else {
@@ -109,7 +104,7 @@ impl Upload {
 /// What a store keeps of an upload costs money until it is completed or given up.
 impl Drop for Upload {
     fn drop(&mut self) {
-        let over = self.state().over;
+        let over = locked(&self.state).over;
         if let (false, Some(begun), Ok(runtime)) =
             (over, self.begun.get(), tokio::runtime::Handle::try_current())
         {

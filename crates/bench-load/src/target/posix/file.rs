@@ -55,6 +55,14 @@ impl PosixFile {
         let (shared, size) = (Arc::clone(shared), status.len());
         Ok(PosixFile { shared, inner, size, written: AtomicBool::new(false) })
     }
+
+    async fn block<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&OpenPosixFile) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let inner = Arc::clone(&self.inner);
+        self.shared.block(move || call(&inner)).await
+    }
 }
 
 fn no_direct(path: &Path, error: std::io::Error) -> Error {
@@ -72,34 +80,27 @@ impl TargetFile for PosixFile {
     }
 
     async fn read(&self, offset: u64, length: usize) -> Result<Bytes> {
-        let inner = Arc::clone(&self.inner);
-        self.shared.block(move || inner.read(offset, length)).await
+        self.block(move |file| file.read(offset, length)).await
     }
 
     async fn write(&self, offset: u64, data: Bytes) -> Result<()> {
         self.written.store(true, Ordering::Release);
-        let inner = Arc::clone(&self.inner);
-        self.shared.block(move || inner.write(offset, &data)).await
-    }
-
-    async fn sync(&self) -> Result<()> {
-        let (inner, drop_pages) = (Arc::clone(&self.inner), self.shared.options.drop_pages);
-        self.shared
-            .block(move || {
-                inner.file.sync_all().map_err(inner.failed("sync"))?;
-                if drop_pages {
-                    inner.drop_pages();
-                }
-                Ok(())
-            })
-            .await
+        self.block(move |file| file.write(offset, &data)).await
     }
 
     async fn close(&self) -> Result<()> {
-        match self.written.swap(false, Ordering::AcqRel) {
-            true => self.sync().await,
-            false => Ok(()),
+        if !self.written.swap(false, Ordering::AcqRel) {
+            return Ok(());
         }
+        let drop_pages = self.shared.options.drop_pages;
+        self.block(move |file| {
+            file.file.sync_all().map_err(file.failed("sync"))?;
+            if drop_pages {
+                file.drop_pages();
+            }
+            Ok(())
+        })
+        .await
     }
 }
 
