@@ -258,6 +258,18 @@ impl Table {
     }
 }
 
+impl Plot {
+    pub fn new(
+        kind: PlotKind,
+        title: impl Into<String>,
+        x: Axis,
+        y: Axis,
+        series: impl IntoIterator<Item = Series>,
+    ) -> Plot {
+        Plot { title: title.into(), x, y, kind, series: series.into_iter().collect() }
+    }
+}
+
 impl Axis {
     pub fn linear(label: impl Into<String>) -> Axis {
         Axis { label: label.into(), ..Axis::default() }

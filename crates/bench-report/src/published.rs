@@ -188,13 +188,9 @@ impl Vfxt {
                 series.points.iter().enumerate().map(|(group, point)| Point::at(group as f64, point.y));
             Series { points: points.collect(), ..series }
         };
-        Plot {
-            title: "Avere vFXT render study".to_owned(),
-            x: Axis::named("", (0..self.results.rows()).filter_map(group)),
-            y: Axis::linear("500 frames (s)"),
-            kind: PlotKind::Bars,
-            series: self.series().map(by_group).into(),
-        }
+        let x = Axis::named("", (0..self.results.rows()).filter_map(group));
+        let (y, series) = (Axis::linear("500 frames (s)"), self.series().map(by_group));
+        Plot::new(PlotKind::Bars, "Avere vFXT render study", x, y, series)
     }
 }
 

@@ -150,14 +150,9 @@ pub fn latency_plot(file: &ResultFile) -> Option<(Plot, Vec<String>)> {
     let left_out = left_out.into_iter().filter(|(_, names)| !names.is_empty());
     let left_out =
         left_out.map(|(why, names)| format!("Not drawn, as {why}: {}.", names.join("; "))).collect();
-    let plot = (!series.is_empty()).then(|| Plot {
-        title: "Latency: share of all operations that were as fast".to_owned(),
-        x: Axis::log("latency (ms)"),
-        y: Axis::linear("operations (%)"),
-        kind: PlotKind::Steps,
-        series,
-    });
-    plot.map(|plot| (plot, left_out))
+    let title = "Latency: share of all operations that were as fast";
+    let (x, y) = (Axis::log("latency (ms)"), Axis::linear("operations (%)"));
+    (!series.is_empty()).then(|| (Plot::new(PlotKind::Steps, title, x, y, series), left_out))
 }
 
 /// One row for each measure: its median, its noise, and what a comparison with it could find.

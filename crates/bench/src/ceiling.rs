@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bench_load::ceiling::ceiling;
 use bench_load::data::SeededData;
-use bench_load::engine::{self, Control, LoadJob, LoadLimits, LoadPhase, LocalGate};
+use bench_load::engine::{self, Control, LoadLimits, LoadPhase, LocalGate};
 use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_load::target::{self, from_url};
-use bench_report::model::{Finding, ResultFile, Severity};
+use bench_report::{Finding, ResultFile, Severity};
 use types::Result;
 
 use crate::ranks::unless_interrupted;
@@ -64,7 +64,7 @@ async fn loopback(seconds: f64) -> Result<Option<f64>> {
     };
     let fleet = ClientSet { clients: 1, first_client: 0, workers: workers() };
     let limits = LoadLimits { seconds, asked: true, bytes: u64::MAX, ..LoadLimits::default() };
-    let job = LoadJob { limits, ..testbed.job(fleet, LoadPhase { work, ..LoadPhase::default() }) };
+    let job = testbed.files.job(fleet, LoadPhase { work, ..LoadPhase::default() }, limits);
     let outcome = engine::run(&job, &clients, &LocalGate, &Control::new()).await?;
     let phase = outcome.phases.first().filter(|phase| phase.faults().is_empty() && phase.bytes_read > 0);
     Ok(phase.and_then(|phase| Some(phase.bytes_read as f64 / phase.last_done_s().filter(|s| *s > 0.0)?)))

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bench_report::model::{Cell, Table, TableRow};
+use bench_report::{Cell, Table, TableRow};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use types::Result;

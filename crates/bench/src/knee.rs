@@ -9,8 +9,7 @@ use bench_load::engine::LoadJob;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::pace::{Arrivals, LoadPace};
 use bench_load::shape::{AccessOrder, Amount};
-use bench_report::histogram::Histogram;
-use bench_report::summary::median;
+use bench_report::{Histogram, median};
 use clap::Args;
 use types::Result;
 

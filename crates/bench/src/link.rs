@@ -21,7 +21,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
 use types::Result;
 
 pub use agent::LinkServer;

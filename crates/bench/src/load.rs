@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use bench_load::dataset::Dataset;
 use bench_load::shape::LoadOperation;
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
 use serde_json::json;
 use types::Result;
 

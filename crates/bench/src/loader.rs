@@ -13,11 +13,10 @@ use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
 use bench_report::format::{self, fixed};
-use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Series};
-use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{estimate, median};
+use bench_report::{
+    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, estimate,
+    median, sanity,
+};
 use clap::Args;
 use origin::emulated::ServiceLimits;
 use quantity::ByteRate;
@@ -174,7 +173,7 @@ impl LoaderPlan {
         let amount = Amount::Epochs(epochs);
         let work = LoadWork { block_bytes: self.block, seed: args.common.seed, amount, ..LoadWork::mfmr() };
         let phase = LoadPhase { name: mode.name().to_owned(), work, ..LoadPhase::default() };
-        LoadJob { limits: budget.limits(), ..testbed.job(self.fleet, phase) }
+        testbed.files.job(self.fleet, phase, budget.limits())
     }
 
     fn object_bytes(&self) -> u64 {
@@ -239,33 +238,39 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
             other => Testbed::limited(other.map(PathBuf::from), data, args.limits).await,
         }
     };
-    let measure = async |testbed: &Testbed| all(ranks, testbed, plan, args).await;
-    driver::on_testbed(&args.common, draft, testbed, measure, |draft, testbed, ceiling, epochs| {
-        let triples = &epochs.triples;
-        TimeCut::tell(epochs.cut, draft, "repetitions");
-        parameters(draft, plan, args);
-        let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
-        let invalid = limit::invalid_samples(triples, unique, all, args.rate, ceiling);
-        fill(draft, plan, &epochs, &invalid);
-        if testbed.is_bucket() {
-            bucket::gets(draft, plan, triples, &invalid);
-        }
-        limits(draft, plan, args, testbed, &epochs);
-        if let Some(found) = &epochs.knee {
-            draft.note("the knee and the open loops are those of a warm tier");
-            knee::fill(draft, &args.knee, found, "objects");
-        }
-        sample::worth(draft, triples, prices.as_ref());
-        if let Some(first) = triples.first() {
-            if let Some(costs) = &costs {
-                bucket::costs(draft, plan, costs, first);
+    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan, args).await;
+    driver::on_stage(
+        Some(ranks),
+        &args.common,
+        draft,
+        testbed,
+        measure,
+        async |draft, testbed, ceiling, epochs| {
+            let triples = &epochs.triples;
+            TimeCut::tell(epochs.cut, draft, "repetitions");
+            parameters(draft, plan, args);
+            let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
+            let invalid = limit::invalid_samples(triples, unique, all, args.rate, ceiling);
+            fill(draft, plan, &epochs, &invalid);
+            if testbed.is_bucket() {
+                bucket::gets(draft, plan, triples, &invalid);
             }
-            let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
-            draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
-        }
-        draft.file.plots.push(uptick(plan, &epochs.curve));
-        ranks.tell(draft);
-    })
+            limits(draft, plan, args, testbed, &epochs);
+            if let Some(found) = &epochs.knee {
+                draft.note("the knee and the open loops are those of a warm tier");
+                knee::fill(draft, &args.knee, found, "objects");
+            }
+            sample::worth(draft, triples, prices.as_ref());
+            if let Some(first) = triples.first() {
+                if let Some(costs) = &costs {
+                    bucket::costs(draft, plan, costs, first);
+                }
+                let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
+                draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
+            }
+            draft.file.plots.push(uptick(plan, &epochs.curve));
+        },
+    )
     .await
 }
 
@@ -358,13 +363,10 @@ fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
         let hit = 1.0 - (origin as f64 / served as f64).min(1.0);
         (served > 0).then(|| Point::at(origin_now as f64 / all * 100.0, hit * 100.0))
     });
-    Plot {
-        title: "Cold epoch: how the tier takes over".to_owned(),
-        x: Axis::linear("data set fetched (%)"),
-        y: Axis::linear("served from cache (% of bytes, per 0.2 s)"),
-        kind: PlotKind::Lines,
-        series: vec![Series::ours("cold, first repetition", points.collect())],
-    }
+    let (x, y) =
+        (Axis::linear("data set fetched (%)"), Axis::linear("served from cache (% of bytes, per 0.2 s)"));
+    let series = [Series::ours("cold, first repetition", points.collect())];
+    Plot::new(PlotKind::Lines, "Cold epoch: how the tier takes over", x, y, series)
 }
 
 fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan, args: &LoaderArgs) {

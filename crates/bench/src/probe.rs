@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use types::{Error, ErrorKind, Result};

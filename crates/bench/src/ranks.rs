@@ -10,7 +10,7 @@ use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew, frame};
 use bench_load::engine::{self, Control, LoadJob, PhaseGate};
 use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -206,10 +206,10 @@ impl Ranks {
         Ok(loaded)
     }
 
-    /// Before what was written is removed: when a run has ended early, other processes may still finish what they had
-    /// begun to write.
-    pub async fn settle<T>(&self, measured: &Result<T>) {
-        if measured.is_err() && self.processes() > 1 {
+    /// Of a run that has ended early, before what was written is removed: other processes may still finish what they had begun to
+    /// write.
+    pub async fn settle(&self) {
+        if self.processes() > 1 {
             tokio::time::sleep(SETTLE).await;
         }
     }

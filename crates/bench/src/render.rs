@@ -18,8 +18,7 @@ use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::pace::{LoadPace, Stagger};
 use bench_load::shape::{AccessOrder, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
-use bench_report::format;
-use bench_report::model::ResultFile;
+use bench_report::{ResultFile, format};
 use clap::Args;
 use quantity::ByteRate;
 use types::Result;
@@ -187,7 +186,7 @@ impl RenderPlan {
 
     fn job(&self, testbed: &Testbed, mode: CacheMode, budget: &Budget) -> LoadJob {
         let fleet = ClientSet { clients: self.nodes, first_client: 0, workers: 1 };
-        LoadJob { limits: budget.limits(), ..testbed.job(fleet, self.phase(mode)) }
+        testbed.files.job(fleet, self.phase(mode), budget.limits())
     }
 }
 
@@ -224,21 +223,27 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
         draft.directory("origin directory", Path::new(dir));
     }
     let testbed = Testbed::at(args.origin.as_deref(), data);
-    let measure = async |testbed: &Testbed| all(ranks, testbed, plan, &args.common).await;
-    driver::on_testbed(&args.common, draft, testbed, measure, |draft, _, ceiling, measured| {
-        let RenderRuns { mut distances, tier, cut } = measured;
-        TimeCut::tell(cut, draft, "repetitions");
-        if let Some(told) = tier {
-            draft.file.fingerprint.insert("tier".to_owned(), told);
-        }
-        for distance in &mut distances {
-            let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
-            distance.invalid = limit::invalid_samples(&distance.triples, unique, all, plan.rate, ceiling);
-        }
-        table::fill(draft, plan, &distances, prices.as_ref());
-        draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());
-        ranks.tell(draft);
-    })
+    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan, &args.common).await;
+    driver::on_stage(
+        Some(ranks),
+        &args.common,
+        draft,
+        testbed,
+        measure,
+        async |draft, _, ceiling, measured| {
+            let RenderRuns { mut distances, tier, cut } = measured;
+            TimeCut::tell(cut, draft, "repetitions");
+            if let Some(told) = tier {
+                draft.file.fingerprint.insert("tier".to_owned(), told);
+            }
+            for distance in &mut distances {
+                let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
+                distance.invalid = limit::invalid_samples(&distance.triples, unique, all, plan.rate, ceiling);
+            }
+            table::fill(draft, plan, &distances, prices.as_ref());
+            draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());
+        },
+    )
     .await
 }
 

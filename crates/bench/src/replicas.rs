@@ -11,8 +11,7 @@ mod tables;
 use std::process::ExitCode;
 
 use bench_load::shape::{Layout, Sizes};
-use bench_report::format;
-use bench_report::model::ResultFile;
+use bench_report::{ResultFile, format};
 use clap::Args;
 use types::Result;
 

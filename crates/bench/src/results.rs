@@ -9,8 +9,10 @@ use std::time::{Instant, SystemTime};
 use bench_load::outcome::Verification;
 use bench_load::safety::Cleanup;
 use bench_report::bottleneck::Bottleneck;
-use bench_report::model::{Finding, Measure, ResultFile, SCHEMA, Severity};
-use bench_report::{compare, csv, html, json as json_file, markdown, report};
+use bench_report::model::SCHEMA;
+use bench_report::{
+    Finding, Measure, ResultFile, Severity, compare, csv, html, json as json_file, markdown, report,
+};
 use clap::Args;
 use serde_json::{Value, json};
 use types::{Error, Result};

@@ -12,7 +12,7 @@ mod tables;
 use std::process::ExitCode;
 
 use bench_load::target::without_options;
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
 use clap::Args;
 use types::Result;
 

@@ -10,11 +10,10 @@ use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::process::memory_bytes;
 use bench_load::shape::{Layout, LoadWork, Sharing, Sizes, TouchUnit};
-use bench_report::model::{Better, Cell, Measure, ResultFile, Table, TableRow};
-use bench_report::overlap::{PhaseSpans, Refusal};
-use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{estimate, median};
+use bench_report::{
+    Better, Cell, Measure, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, median,
+    sanity,
+};
 use clap::{Args, ValueEnum};
 use types::Result;
 

@@ -15,6 +15,7 @@ use origin::emulated::ServiceLimits;
 use types::Result;
 
 use crate::args::{CommonArgs, refuse};
+use crate::driver::Stage;
 use crate::ranks::Ranks;
 use crate::results::{ResultBuilder, cleaned};
 
@@ -162,9 +163,10 @@ impl TargetDir {
     pub fn by(&mut self, url: String) {
         self.url = url;
     }
+}
 
-    /// None: left in place, as was asked for.
-    pub async fn clean_up(self) -> Result<Option<Cleanup>> {
+impl Stage for TargetDir {
+    async fn clean_up(self) -> Result<Option<Cleanup>> {
         if self.args.keep {
             return Ok(None);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bench_load::data::SeededData;
 use bench_load::dataset::{self, Dataset};
-use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
 use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{ClientSet, Layout};
 use bench_load::target::{self, Client, from_url};
@@ -22,6 +22,7 @@ use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
 use crate::args::refuse;
+use crate::driver::Stage;
 use crate::fixture::{NasProcess, TierConfig, TierProcess, TierWrites, Usage};
 use crate::probe::ports::Ports;
 use crate::ranks::unless_interrupted;
@@ -43,12 +44,49 @@ pub struct DataSet {
     pub content: SeededData,
 }
 
-pub struct Testbed {
+/// A data set in a directory of its own, and the clients that wrote it and remove it.
+pub struct LaidOut {
     pub data: DataSet,
-    /// Below the export.
     dir: RunDir,
-    /// Of what was written, and is to be removed.
     writers: Vec<Arc<dyn Client>>,
+}
+
+impl LaidOut {
+    pub async fn at(url: &str, data: DataSet) -> Result<LaidOut> {
+        let writers = target::clients(&from_url(url)?, 0, WRITERS).await?;
+        let Some(first) = writers.first() else { return refuse("no client could be made") };
+        let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
+        let dataset = Dataset { layout: data.layout.clone(), content: data.content, version: 1, trees: 1 };
+        if let Err(error) = unless_interrupted(dataset::prepare(&dataset, &dir, &writers)).await {
+            let _ = dir.cleanup(&writers).await;
+            return Err(error);
+        }
+        Ok(LaidOut { data, dir, writers })
+    }
+
+    /// Where the data set is, below what was named by the URL.
+    pub fn root(&self) -> String {
+        self.dir.path()
+    }
+
+    /// The path of a file there.
+    pub fn path(&self, file: u64) -> String {
+        self.data.layout.path(&self.root(), 0, file)
+    }
+
+    /// A job on the data set.
+    pub fn job(&self, fleet: ClientSet, phase: LoadPhase, limits: LoadLimits) -> LoadJob {
+        let (layout, content) = (self.data.layout.clone(), self.data.content);
+        LoadJob { root: self.root(), layout, content, fleet, phases: vec![phase], limits }
+    }
+
+    pub async fn clean_up(&self) -> Result<Cleanup> {
+        self.dir.cleanup(&self.writers).await
+    }
+}
+
+pub struct Testbed {
+    pub files: LaidOut,
     place: StorageAddress,
     nas: Option<NasProcess>,
     /// Caches, and the data set if it is ours. Removed at the end.
@@ -98,11 +136,11 @@ impl Testbed {
         })?;
         let tree = scratch.path().join("export");
         std::fs::create_dir(&tree).map_err(|e| Error::io("make", tree.display(), e))?;
-        let (dir, writers) = lay_out(&format!("file://{}", tree.display()), &data).await?;
+        let files = LaidOut::at(&format!("file://{}", tree.display()), data).await?;
         let nas = NasProcess::start(&tree, limits)?;
         let ports = Ports { nfs: nas.address, mount: nas.address };
         let place = StorageAddress::Nfs { export: "/".to_owned(), ports };
-        Ok(Testbed { data, dir, writers, place, nas: Some(nas), scratch })
+        Ok(Testbed { files, place, nas: Some(nas), scratch })
     }
 
     /// In a bucket or share that can be written, below a key or directory that this run makes.
@@ -122,8 +160,7 @@ impl Testbed {
     async fn of_user(url: &str, place: StorageAddress, data: DataSet) -> Result<Testbed> {
         let scratch =
             scratch(&std::env::temp_dir()).map_err(|e| Error::io("make", "a temporary directory", e))?;
-        let (dir, writers) = lay_out(url, &data).await?;
-        Ok(Testbed { data, dir, writers, place, nas: None, scratch })
+        Ok(Testbed { files: LaidOut::at(url, data).await?, place, nas: None, scratch })
     }
 
     /// A line that adds `rtt`, and shapes each direction to `rate`.
@@ -153,7 +190,7 @@ impl Testbed {
 
     /// A tier with an empty cache at the near end of a line. The cache takes everything that there is.
     pub fn tier(&self, line: &Line) -> Result<TierProcess> {
-        self.tier_of(line, (self.data.layout.total_bytes() * 2).max(1 << 30))
+        self.tier_of(line, (self.files.data.layout.total_bytes() * 2).max(1 << 30))
     }
 
     /// The same with a cache of a size of its own, bytes.
@@ -169,31 +206,15 @@ impl Testbed {
         matches!(&self.place, StorageAddress::Http(store) if store.is_bucket())
     }
 
-    /// A phase with its own result.
-    pub async fn clean_up(self) -> Result<Cleanup> {
-        self.dir.cleanup(&self.writers).await
-    }
-
     /// Of the storage, if it is ours.
     pub fn nas_usage(&self) -> Option<Usage> {
         self.nas.as_ref().map(|nas| nas.process.usage())
     }
+}
 
-    /// Where the data set is, below the export.
-    pub fn root(&self) -> String {
-        self.dir.path()
-    }
-
-    /// A job on the data set.
-    pub fn job(&self, fleet: ClientSet, phase: LoadPhase) -> LoadJob {
-        LoadJob {
-            root: self.dir.path(),
-            layout: self.data.layout.clone(),
-            content: self.data.content,
-            fleet,
-            phases: vec![phase],
-            ..LoadJob::default()
-        }
+impl Stage for Testbed {
+    async fn clean_up(self) -> Result<Option<Cleanup>> {
+        self.files.clean_up().await.map(Some)
     }
 }
 
@@ -216,17 +237,4 @@ impl Line {
 /// For what is put up on this machine.
 fn scratch(parent: &Path) -> std::io::Result<tempfile::TempDir> {
     tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(parent)
-}
-
-/// The data set in a directory of its own below `url`, and the clients that remove it.
-pub async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Client>>)> {
-    let writers = target::clients(&from_url(url)?, 0, WRITERS).await?;
-    let Some(first) = writers.first() else { return refuse("no client could be made") };
-    let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
-    let dataset = Dataset { layout: data.layout.clone(), content: data.content, version: 1, trees: 1 };
-    if let Err(error) = unless_interrupted(dataset::prepare(&dataset, &dir, &writers)).await {
-        let _ = dir.cleanup(&writers).await;
-        return Err(error);
-    }
-    Ok((dir, writers))
 }

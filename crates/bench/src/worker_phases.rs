@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use bench_load::outcome::{Interval, PhaseOutcome, ThroughputSeries as Moved, WorkerSpan, merge_by_key};
 use bench_load::target::limited::BUSY_CALL;
-use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Plot, PlotKind, Point, Series};
-use bench_report::overlap::{PhaseSpans, Span};
-use bench_report::sanity;
+use bench_report::{Axis, Histogram, PhaseSpans, Plot, PlotKind, Point, Series, Span, sanity};
 
 use crate::results::ResultBuilder;
 
@@ -117,11 +114,6 @@ pub fn throughput<'a>(title: &str, moved: impl IntoIterator<Item = (String, &'a 
         points.push(Point::at(moved.intervals.len() as f64 * interval, 0.0));
         Series::ours(name, points)
     });
-    Plot {
-        title: title.to_owned(),
-        x: Axis::linear("seconds after the common start"),
-        y: Axis::linear("all workers (MiB/s)"),
-        kind: PlotKind::Steps,
-        series: series.collect(),
-    }
+    let (x, y) = (Axis::linear("seconds after the common start"), Axis::linear("all workers (MiB/s)"));
+    Plot::new(PlotKind::Steps, title, x, y, series)
 }

@@ -16,11 +16,10 @@ use bench_load::data::{FileVersion, SeededData};
 use bench_load::process;
 use bench_load::shape::{Layout, Sizes};
 use bench_load::target::{self, Client, from_url};
-use bench_report::format;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, ResultFile, Series};
-use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{coefficient_of_variation, estimate, median, point};
+use bench_report::{
+    Axis, Better, Cell, Measure, PUBLISHED, Plot, PlotKind, ResultFile, Series, coefficient_of_variation,
+    estimate, format, median, point, sanity,
+};
 use clap::Args;
 use quantity::ByteRate;
 use tokio::task::JoinSet;
@@ -206,11 +205,11 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         true => Duration::from_secs_f64(POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()),
         false => Duration::ZERO,
     };
-    let measure = async |testbed: &Testbed| {
-        let inputs = Inputs { graph, layout, content, root: testbed.root(), poll };
+    let measure = async |testbed: &mut Testbed| {
+        let inputs = Inputs { graph, layout, content, root: testbed.files.root(), poll };
         all(args, testbed, &Arc::new(inputs), repetitions).await
     };
-    driver::on_testbed(&args.common, draft, testbed, measure, |draft, _, _, measured| {
+    driver::on_stage(None, &args.common, draft, testbed, measure, async |draft, _, _, measured| {
         let WorkflowRuns { line, partitions, cut } = measured;
         TimeCut::tell(cut, draft, "pairs of runs");
         fill(draft, args, &partitions);
@@ -390,13 +389,9 @@ fn fill(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition]
         let points = points.filter_map(|(x, partition)| point(x as f64, &partition.makespans(way)));
         Series::ours(way.name(), points.collect())
     });
-    draft.file.plots.push(Plot {
-        title: "Makespan of each split".to_owned(),
-        x: Axis::named("", partitions.iter().map(|partition| partition.name.clone())),
-        y: Axis::linear("seconds"),
-        kind: PlotKind::Bars,
-        series: series.into(),
-    });
+    let x = Axis::named("", partitions.iter().map(|partition| partition.name.clone()));
+    let y = Axis::linear("seconds");
+    draft.file.plots.push(Plot::new(PlotKind::Bars, "Makespan of each split", x, y, series));
     for partition in partitions {
         for way in SitePath::ALL {
             let runs = &partition.runs[way as usize];

@@ -19,18 +19,16 @@ use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{
     AccessOrder, Amount, ClientSet, Layout, LoadWork, Sequence, Sharing, Sizes, Touch, TouchUnit,
 };
-use bench_report::format;
-use bench_report::model::ResultFile;
+use bench_report::{ResultFile, format};
 use clap::{Args, ValueEnum};
 use quantity::ByteRate;
 use types::{Error, ErrorKind, Result};
 
 use crate::args::{CommonArgs, refuse};
 use crate::budget::{Budget, TimeCut};
-use crate::ceiling;
 use crate::driver;
 use crate::fixture::{CounterPage, Watch};
-use crate::ranks::{Ranks, unless_interrupted};
+use crate::ranks::Ranks;
 use crate::results::ResultBuilder;
 
 use account::PassAccount;
@@ -331,23 +329,19 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
 }
 
 async fn measure(ranks: &Ranks, plan: &SweepPlan, args: &WorkingSetArgs) -> Result<ResultFile> {
-    let mut draft = ResultBuilder::new(
+    let draft = ResultBuilder::new(
         "working-set",
         "How a cache gets warm, and how large it must be",
         &args.common,
         plan.repetitions,
     );
     eprintln!("working-set: about {}", format::duration(plan.predicted_seconds()));
-    let ceiling = ceiling::measure(args.common.row_time).await?;
-    let tier_under_test = TierUnderTest::make(args, plan).await?;
-    let measured = unless_interrupted(all(ranks, &tier_under_test, plan, &args.common)).await;
-    ranks.settle(&measured).await;
-    let filled = measured.map(|measured| table::fill(&mut draft, plan, args, &tier_under_test, &measured));
-    ranks.tell(&mut draft);
-    draft.cleaned(tier_under_test.clean_up().await);
-    filled?;
-    ceiling.tell(&mut draft.file);
-    Ok(draft.finish())
+    let tier = TierUnderTest::make(args, plan);
+    let measure = async |tier: &mut TierUnderTest| all(ranks, tier, plan, &args.common).await;
+    driver::on_stage(Some(ranks), &args.common, draft, tier, measure, async |draft, tier, _, measured| {
+        table::fill(draft, plan, args, tier, &measured);
+    })
+    .await
 }
 
 async fn all(

@@ -1,8 +1,9 @@
 //! What the knee and the open loops look like in a result.
 
 use bench_report::format::number;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
-use bench_report::summary::{estimate, estimate_or, point};
+use bench_report::{
+    Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, estimate, estimate_or, point,
+};
 use serde_json::json;
 
 use super::{KneeArgs, KneeResult, Level};
@@ -88,34 +89,20 @@ fn reasons(level: &Level) -> Vec<String> {
 }
 
 fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
-    let lines = |title: &str, x: Axis, y: Axis, series| Plot {
-        title: title.to_owned(),
-        x,
-        y,
-        kind: PlotKind::Lines,
-        series,
-    };
     let rates =
         found.steps.iter().filter_map(|level| point(found.workers(level) as f64, &level.rates)).collect();
-    let mut plots = vec![lines(
-        "The knee: rate against workers",
-        Axis::log("workers"),
-        Axis::log(format!("{what}/s")),
-        vec![Series::ours("closed loop", rates)],
-    )];
+    let (x, y) = (Axis::log("workers"), Axis::log(format!("{what}/s")));
+    let closed = [Series::ours("closed loop", rates)];
+    let mut plots = vec![Plot::new(PlotKind::Lines, "The knee: rate against workers", x, y, closed)];
     if !found.open.is_empty() {
-        let of = |values: fn(&Level) -> &Vec<f64>| {
-            found.open.iter().filter_map(|level| point(level.percent(), values(level))).collect()
+        let of = |name, values: fn(&Level) -> &Vec<f64>| {
+            let points = found.open.iter().filter_map(|level| point(level.percent(), values(level)));
+            Series::ours(name, points.collect())
         };
-        plots.push(lines(
-            "Open loops: p50 against the share of the knee's rate",
-            Axis::linear("% of the knee's rate"),
-            Axis::log("ms"),
-            vec![
-                Series::ours("response", of(|level| &level.response_p50)),
-                Series::ours("service", of(|level| &level.service_p50)),
-            ],
-        ));
+        let series = [of("response", |level| &level.response_p50), of("service", |level| &level.service_p50)];
+        let (x, y) = (Axis::linear("% of the knee's rate"), Axis::log("ms"));
+        let title = "Open loops: p50 against the share of the knee's rate";
+        plots.push(Plot::new(PlotKind::Lines, title, x, y, series));
     }
     plots
 }

@@ -3,9 +3,10 @@
 mod bounds;
 mod tables;
 
-use bench_report::model::{Axis, Better, Measure, Plot, PlotKind, Point, ResultFile, Series};
-use bench_report::overlap::{OVERLAP_MIN, PhaseSpans, Refusal, Span};
-use bench_report::summary::median;
+use bench_report::overlap::OVERLAP_MIN;
+use bench_report::{
+    Axis, Better, Measure, PhaseSpans, Plot, PlotKind, Point, Refusal, ResultFile, Series, Span, median,
+};
 use serde_json::json;
 
 use super::schedule::{Ran, Round};
@@ -290,13 +291,9 @@ fn over_time(config: &Config, condition: &LinkCondition) -> Option<Plot> {
     });
     let first = condition.name(condition.pairs().next()?);
     let title = if round.together { condition.name_of_all() } else { first };
-    Some(Plot {
-        title: format!("{title}: {} s", config.time.as_secs_f64()),
-        x: Axis::linear("Time since the scheduled start (s)"),
-        y: Axis::linear("Received (Mbit/s)"),
-        kind: PlotKind::Steps,
-        series: series.collect(),
-    })
+    let title = format!("{title}: {} s", config.time.as_secs_f64());
+    let (x, y) = (Axis::linear("Time since the scheduled start (s)"), Axis::linear("Received (Mbit/s)"));
+    Some(Plot::new(PlotKind::Steps, title, x, y, series))
 }
 
 #[cfg(test)]

@@ -1,10 +1,7 @@
 //! What a load comes to in a result.
 
 use bench_load::outcome::{PhaseOutcome, Stop};
-use bench_report::model::{Better, Cell, Finding, Measure};
-use bench_report::overlap::PhaseSpans;
-use bench_report::sanity;
-use bench_report::summary::estimate;
+use bench_report::{Better, Cell, Finding, Measure, PhaseSpans, estimate, sanity};
 
 use super::args::LoadArgs;
 use crate::columns;

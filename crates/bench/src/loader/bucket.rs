@@ -1,8 +1,6 @@
 //! Of a data set in a bucket: the predecessor's table, and what each pass costs at the store.
 
-use bench_report::model::{Cell, Table, TableRow};
-use bench_report::published::PUBLISHED;
-use bench_report::summary::estimate;
+use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate};
 
 use super::{LoaderPlan, latency_ms, rate};
 use crate::cost;

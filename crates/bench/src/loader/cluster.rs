@@ -4,14 +4,13 @@
 use std::process::ExitCode;
 
 use bench_load::data::SeededData;
-use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Amount, LoadWork};
 use bench_report::format::{self, fixed};
-use bench_report::model::{Better, Cell, Measure, ResultFile, Table, TableRow};
-use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{estimate, estimate_or, median};
+use bench_report::{
+    Better, Cell, Measure, PUBLISHED, ResultFile, Table, TableRow, estimate, estimate_or, median, sanity,
+};
 use serde_json::json;
 use types::Result;
 
@@ -140,8 +139,9 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
     let data = DataSet { layout: plan.layout.clone(), content };
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
-    let run = async |stage: &ClusterStage| all(ranks, stage, plan, args).await;
-    driver::on_cluster(&args.common, draft, stage, run, |draft, stage, epochs| {
+    let run = async |stage: &mut ClusterStage| all(ranks, stage, plan, args).await;
+    driver::on_stage(Some(ranks), &args.common, draft, stage, run, async |draft, stage, _, epochs| {
+        stage.cluster.tell(draft);
         TimeCut::tell(epochs.cut, draft, "repetitions");
         for (name, value) in [
             ("clients", json!(plan.fleet.clients)),
@@ -156,7 +156,6 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
         }
         let link_rate = args.link_rate.map(|rate| rate.bytes_per_second() as f64);
         fill(draft, plan, &stage.cluster, &epochs, link_rate);
-        ranks.tell(draft);
     })
     .await
 }
@@ -176,12 +175,9 @@ async fn all(
         let amount = Amount::Epochs(epochs);
         let work = LoadWork { block_bytes: plan.block, seed: args.common.seed, amount, ..LoadWork::mfmr() };
         let phase = LoadPhase { name: state.name().to_owned(), work, ..LoadPhase::default() };
-        let job = LoadJob { limits: budget.limits(), ..stage.job(plan.fleet, phase) };
+        let job = stage.files.job(plan.fleet, phase, budget.limits());
         let told = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, state.name());
-        let before = cluster.counters()?;
-        let outcome = ranks.load(&target, &job, &told).await?.outcome.into_first()?;
-        let counted = before.iter().zip(cluster.counters()?);
-        let nodes = counted.map(|(before, after)| NodeCount::between(before, &after)).collect();
+        let (outcome, nodes) = stage.load(ranks, &target, &job, &told).await?;
         Ok(ClusterEpoch { outcome, epochs, nodes })
     };
     let mut epochs =

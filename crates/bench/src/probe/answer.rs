@@ -9,9 +9,7 @@ mod tables;
 use std::time::Duration;
 
 use bench_report::fit::{self, DistanceModel, FittedLine, Observation};
-use bench_report::histogram::Histogram;
-use bench_report::model::{Better, Measure, ResultFile};
-use bench_report::summary::median;
+use bench_report::{Better, Histogram, Measure, ResultFile, median};
 
 use super::operation::ProbeOperation;
 use super::samples::Timed;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bench_report::summary::median;
+use bench_report::median;
 use origin::{Object, Origin};
 use origin_nfs::NfsOrigin;
 use tokio::task::JoinSet;

@@ -1,7 +1,7 @@
 //! The study's answer in ten lines: how far, what that costs, what the tier buys, what it is worth, and what limits it.
 
 use bench_report::fit::FittedLine;
-use bench_report::model::{AnswerLine, AnswerPart, Cell};
+use bench_report::{AnswerLine, AnswerPart, Cell};
 use relay::Profile;
 
 use super::table::{line_through, round};

@@ -4,10 +4,10 @@
 use bench_report::bottleneck::Bottleneck;
 use bench_report::fit::{self, FittedLine};
 use bench_report::format::fixed;
-use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
-use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate, median, noise_floor, point};
+use bench_report::{
+    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Series, Table, estimate, median,
+    noise_floor, point,
+};
 use relay::Profile;
 
 use super::{GIB, RenderDistance, RenderPlan};
@@ -221,13 +221,8 @@ fn against_rtt(distances: &[RenderDistance]) -> Plot {
         let points = distances.iter().filter_map(|row| point(row.line.rtt_ms, &row.makespans(mode)));
         Series::ours(mode.name(), points.collect())
     });
-    Plot {
-        title: "Time of the job against the distance of its storage".to_owned(),
-        x: Axis::linear("round trip (ms)"),
-        y: Axis::linear("all frames (s)"),
-        kind: PlotKind::Lines,
-        series: series.into(),
-    }
+    let (x, y) = (Axis::linear("round trip (ms)"), Axis::linear("all frames (s)"));
+    Plot::new(PlotKind::Lines, "Time of the job against the distance of its storage", x, y, series)
 }
 
 /// What is compared, and how the calls of all repetitions are distributed.

@@ -8,8 +8,7 @@ use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{ClientSet, LoadWork};
-use bench_report::model::ResultFile;
-use bench_report::sanity;
+use bench_report::{ResultFile, sanity};
 use serde_json::json;
 use types::Result;
 
@@ -89,10 +88,11 @@ pub async fn all(ranks: &Ranks, plan: &ReplicasPlan, args: &ReplicasArgs) -> Res
     let data = DataSet { layout: plan.layout.clone(), content };
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
-    let measure = async |stage: &ClusterStage| {
+    let measure = async |stage: &mut ClusterStage| {
         ReplicaRun { ranks, stage, plan, args, budget: Budget::start(&args.common) }.all().await
     };
-    driver::on_cluster(&args.common, draft, stage, measure, |draft, _, found| {
+    driver::on_stage(Some(ranks), &args.common, draft, stage, measure, async |draft, stage, _, found| {
+        stage.cluster.tell(draft);
         for (name, value) in [
             ("file_bytes", json!(plan.bytes())),
             ("block_bytes", json!(plan.block)),
@@ -103,7 +103,6 @@ pub async fn all(ranks: &Ranks, plan: &ReplicasPlan, args: &ReplicasArgs) -> Res
         }
         TimeCut::tell(found.cut, draft, "parts");
         tables::fill(draft, plan.bytes(), plan.block, &found);
-        ranks.tell(draft);
     })
     .await
 }
@@ -217,12 +216,10 @@ impl ReplicaRun<'_> {
         let links = gateways.filter_map(|node| node.way.links.first());
         let target = BenchCluster::target(&condition.junction, links);
         let percent = complete_percent(&self.cluster().copies(&path)?, condition.copies);
-        let before = self.cluster().counters()?;
         let since_loss = lost_at.map(|at| at.elapsed().as_secs_f64());
-        let loaded = self.ranks.load(&target, &self.job(condition.gateways), told).await?;
-        let counted = before.iter().zip(self.cluster().counters()?);
-        let nodes = counted.map(|(before, after)| NodeCount::between(before, &after)).collect();
-        Ok(GatewayPass { outcome: loaded.outcome.into_first()?, nodes, percent, since_loss })
+        let job = self.job(condition.gateways);
+        let (outcome, nodes) = self.stage.load(self.ranks, &target, &job, told).await?;
+        Ok(GatewayPass { outcome, nodes, percent, since_loss })
     }
 
     /// One reader for each gateway, each of the whole file.
@@ -230,8 +227,7 @@ impl ReplicaRun<'_> {
         let work = LoadWork { block_bytes: self.plan.block, seed: self.args.common.seed, ..LoadWork::sfmr() };
         let clients = u32::try_from(gateways).unwrap_or(u32::MAX);
         let fleet = ClientSet { clients, first_client: 0, workers: 1 };
-        let job = self.stage.job(fleet, LoadPhase { work, ..LoadPhase::default() });
-        LoadJob { limits: self.budget.limits(), ..job }
+        self.stage.files.job(fleet, LoadPhase { work, ..LoadPhase::default() }, self.budget.limits())
     }
 }
 

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use bench_load::outcome::PhaseOutcome;
 use bench_report::format::{self, fixed};
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table, TableRow};
-use bench_report::published::{PUBLISHED, Printed};
-use bench_report::summary::{estimate, estimate_or, median, point};
+use bench_report::published::Printed;
+use bench_report::{
+    Axis, Better, Cell, Measure, PUBLISHED, Plot, PlotKind, Point, Series, Table, TableRow, estimate,
+    estimate_or, median, point,
+};
 
 use super::measure::{CopyCondition, CopyState, GatewayPass, ReplicasFound, SettledCopies};
 use crate::nodes::{NodeCount, StripeCopies, local_percent};
@@ -301,13 +303,8 @@ fn against_copies(rows: &[Row<'_>], single: Option<f64>) -> Plot {
         series.push(Series::ours("this cluster, as many gateways as copies", ours));
     }
     series.push(Series::model("each copy as fast as the first", ideal));
-    Plot {
-        title: "Rate against copies".to_owned(),
-        x: Axis::linear("copies, and gateways"),
-        y: Axis::linear(RATE_AXIS),
-        kind: PlotKind::Lines,
-        series,
-    }
+    let (x, y) = (Axis::linear("copies, and gateways"), Axis::linear(RATE_AXIS));
+    Plot::new(PlotKind::Lines, "Rate against copies", x, y, series)
 }
 
 fn against_gateways(rows: &[Row<'_>]) -> Plot {
@@ -316,13 +313,9 @@ fn against_gateways(rows: &[Row<'_>]) -> Plot {
         let name = format!("{} copies ({})", row.condition.copies, row.condition.junction);
         by_junction.entry(name).or_default().extend(point(row.condition.gateways as f64, &row.rates));
     }
-    Plot {
-        title: "Rate against gateways".to_owned(),
-        x: Axis::linear("gateways"),
-        y: Axis::linear(RATE_AXIS),
-        kind: PlotKind::Lines,
-        series: by_junction.into_iter().map(|(name, points)| Series::ours(name, points)).collect(),
-    }
+    let series = by_junction.into_iter().map(|(name, points)| Series::ours(name, points));
+    let (x, y) = (Axis::linear("gateways"), Axis::linear(RATE_AXIS));
+    Plot::new(PlotKind::Lines, "Rate against gateways", x, y, series)
 }
 
 /// The first repetition: how the rate and the copies grow again.
@@ -337,19 +330,12 @@ fn during_repair(row: &Row<'_>) -> Option<Plot> {
     let rates = moved.intervals.iter().enumerate();
     let rates = rates.map(|(at, of)| Point::at(begun + at as f64 * moved.interval_s, rate(of.bytes_read)));
     let copies = repair.curve.iter().map(|(at, percent)| Point::at(at - repair.lost, *percent));
-    Some(Plot {
-        title: format!(
-            "While a copy is made again: {} copies, {} gateways",
-            row.condition.copies, row.condition.gateways
-        ),
-        x: Axis::linear("seconds after the loss"),
-        y: Axis::linear("% of what it is after the repair"),
-        kind: PlotKind::Lines,
-        series: vec![
-            Series::ours("rate of all readers", rates.collect()),
-            Series::ours("copies", copies.collect()),
-        ],
-    })
+    let CopyCondition { copies: wanted, gateways, .. } = row.condition;
+    let title = format!("While a copy is made again: {wanted} copies, {gateways} gateways");
+    let (x, y) = (Axis::linear("seconds after the loss"), Axis::linear("% of what it is after the repair"));
+    let series =
+        [Series::ours("rate of all readers", rates.collect()), Series::ours("copies", copies.collect())];
+    Some(Plot::new(PlotKind::Lines, title, x, y, series))
 }
 
 fn say(draft: &mut ResultBuilder, rows: &[Row<'_>], least: usize, single: Option<f64>) {

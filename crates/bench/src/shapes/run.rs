@@ -4,7 +4,7 @@ use bench_load::dataset::Dataset;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Layout, Sizes};
-use bench_report::histogram::Histogram;
+use bench_report::Histogram;
 use types::Result;
 
 use super::condition::{ShapeCondition, sets, total_bytes};

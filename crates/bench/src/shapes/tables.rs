@@ -3,10 +3,10 @@
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::TouchUnit;
 use bench_report::bottleneck::BUSY;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
-use bench_report::overlap::PhaseSpans;
-use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate, estimate_or, median, point};
+use bench_report::{
+    Axis, Better, Cell, Measure, PUBLISHED, PhaseSpans, Plot, PlotKind, Series, Table, estimate, estimate_or,
+    median, point,
+};
 use origin::emulated::ServiceLimits;
 
 use super::condition::{Shape, ShapeCondition, Sweep};
@@ -212,13 +212,8 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
         (Sweep::Size, Shape::Mfmw) => PUBLISHED.azure.mfmw_series(),
         _ => Vec::new(),
     });
-    Some(Plot {
-        title: format!("{}: rate against {what}", shape.name()),
-        x: Axis::log(axis),
-        y: Axis::log("MiB/s"),
-        kind: PlotKind::Lines,
-        series,
-    })
+    let title = format!("{}: rate against {what}", shape.name());
+    Some(Plot::new(PlotKind::Lines, title, Axis::log(axis), Axis::log("MiB/s"), series))
 }
 
 fn invalid(row: &ShapeRuns, bounds: &LoadBounds) -> Vec<String> {

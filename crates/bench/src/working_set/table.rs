@@ -1,9 +1,9 @@
 //! From accounts to what a reader gets: how a cache gets warm, where the bytes came from, what the storage was asked, how
 //! large a cache must be, and the cliff.
 
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table};
-use bench_report::sanity;
-use bench_report::summary::{estimate, median, point};
+use bench_report::{
+    Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table, estimate, median, point, sanity,
+};
 
 use super::account::PassAccount;
 use super::curve::{self, ServedInterval};
@@ -77,8 +77,7 @@ fn unique(mut reasons: Vec<String>) -> Vec<String> {
 }
 
 fn plot(title: &str, x: &str, y: &str, series: Vec<Series>) -> Plot {
-    let (x, y) = (Axis::linear(x), Axis::linear(y));
-    Plot { title: title.to_owned(), x, y, kind: PlotKind::Lines, series }
+    Plot::new(PlotKind::Lines, title, Axis::linear(x), Axis::linear(y), series)
 }
 
 /// What is estimated from a pass in all repetitions.

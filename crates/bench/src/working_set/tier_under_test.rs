@@ -14,6 +14,7 @@ use types::{Error, ErrorKind, Result};
 
 use super::{SweepPlan, WARM_UP, WorkingSetArgs};
 use crate::args::{CommonArgs, refuse};
+use crate::driver::Stage;
 use crate::fixture::{CounterPage, TierProcess, evict};
 use crate::target_dir::{TargetArgs, TargetDir};
 use crate::testbed::{DataSet, Line, Testbed};
@@ -102,7 +103,7 @@ impl TierUnderTest {
         match self {
             TierUnderTest::Own { testbed, line } => {
                 let tier = testbed.tier_of(line, plan.cache_bytes)?;
-                let (url, admin, root) = (tier.url.clone(), tier.admin, testbed.root());
+                let (url, admin, root) = (tier.url.clone(), tier.admin, testbed.files.root());
                 Ok(ColdTier { url, admin, root, tier: Some(tier) })
             }
             TierUnderTest::Running(running) => running.cold_tier(layout, plan.content()).await,
@@ -116,10 +117,12 @@ impl TierUnderTest {
             TierUnderTest::Running(running) => running.leave(&cold_tier.root).await,
         }
     }
+}
 
-    pub async fn clean_up(self) -> Result<Option<Cleanup>> {
+impl Stage for TierUnderTest {
+    async fn clean_up(self) -> Result<Option<Cleanup>> {
         match self {
-            TierUnderTest::Own { testbed, .. } => testbed.clean_up().await.map(Some),
+            TierUnderTest::Own { testbed, .. } => testbed.clean_up().await,
             TierUnderTest::Running(running) => {
                 running.remove().await?;
                 Ok(Some(running.removed.into_inner()))

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bench_report::sanity;
-use bench_report::summary::median;
+use bench_report::{median, sanity};
 
 use super::super::schedule::Round;
 use super::super::{Config, Pair};

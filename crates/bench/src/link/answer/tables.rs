@@ -1,8 +1,6 @@
 //! The link's tables: the study's three columns, and what they leave out.
 
-use bench_report::model::{Cell, Table, TableRow};
-use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate_or, median};
+use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate_or, median};
 
 use super::super::schedule::{Ran, Round};
 use super::super::{Config, Pair};

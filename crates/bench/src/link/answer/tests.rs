@@ -1,4 +1,4 @@
-use bench_report::model::Cell;
+use bench_report::Cell;
 
 use super::super::wire::PairLog;
 use super::*;

@@ -1,6 +1,6 @@
 //! The ten-line answer.
 
-use bench_report::summary::median;
+use bench_report::median;
 use relay::Profile;
 
 use super::super::operation::ProbeOperation;
