@@ -11,7 +11,6 @@ pub const BUSY: f64 = 0.85;
 /// A run that waits for round trips half of its time is limited by them: nothing else can be more.
 pub const WAITING: f64 = 0.5;
 
-/// What a sentence about a limit has in it.
 pub const WORDS: &str = "limited by:";
 
 /// A part of the path, and what its pressure is a fraction of. Of several nodes the busiest counts.
@@ -76,7 +75,6 @@ impl fmt::Display for LimitingPart {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
-    /// None if nothing that was measured is busy.
     pub limit: Option<LimitingPart>,
     /// How busy it is, and what else is.
     pub why: String,
@@ -99,7 +97,6 @@ impl fmt::Display for Bottleneck {
     }
 }
 
-/// The verdict. A pressure that is no number was not measured.
 pub fn bottleneck(measured: &[Pressure]) -> Bottleneck {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
     for limit in LimitingPart::ALL {

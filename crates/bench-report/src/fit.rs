@@ -52,15 +52,11 @@ pub struct DistanceModel {
     pub n: usize,
 }
 
-/// Why there is no fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
     TooFewPoints,
-    /// All points have the same x.
     NothingVaries,
-    /// Round trip and bytes rise and fall together.
     NotSeparable,
-    /// A value is infinite or no number.
     NotFinite,
 }
 
@@ -77,7 +73,6 @@ impl std::fmt::Display for Unfit {
     }
 }
 
-/// Through points (x, y).
 pub fn line(points: &[(f64, f64)]) -> Result<FittedLine, Unfit> {
     let x: Vec<f64> = points.iter().map(|p| p.0).collect();
     let y: Vec<f64> = points.iter().map(|p| p.1).collect();
@@ -123,7 +118,6 @@ impl FittedLine {
         self.intercept.value + self.slope.value * x
     }
 
-    /// The line itself, for a plot, from one x to another.
     pub fn series(&self, name: impl Into<String>, from: f64, to: f64) -> Series {
         /// It is a curve on a logarithmic axis.
         const POINTS: u32 = 60;
@@ -167,7 +161,6 @@ impl Coefficient {
         Coefficient { value: self.value * factor, standard_error, interval }
     }
 
-    /// Whether zero lies outside the interval.
     pub fn is_significant(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
     }

@@ -71,7 +71,6 @@ impl Histogram {
         Histogram { counts, samples: 0 }
     }
 
-    /// One operation.
     pub fn record(&mut self, latency: std::time::Duration) {
         self.record_microseconds(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX), 1);
     }
@@ -88,7 +87,6 @@ impl Histogram {
         self.counts.saturating_record_n(microseconds.min(MICROSECONDS_MAX), count);
     }
 
-    /// Those of another worker or interval.
     pub fn merge(&mut self, other: &Histogram) {
         for value in other.counts.iter_recorded() {
             self.record_microseconds(value.value_iterated_to(), value.count_at_value());
@@ -158,7 +156,6 @@ impl Histogram {
         NamedHistogram { name: name.into(), v2_base64: self.encode() }
     }
 
-    /// V2, base64.
     pub fn encode(&self) -> String {
         let mut counts = Vec::new();
         let mut empty: i64 = 0;

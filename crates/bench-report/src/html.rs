@@ -62,7 +62,6 @@ fn header(out: &mut String, file: &ResultFile) {
     );
 }
 
-/// The answer in about ten lines, where an experiment has one.
 fn ten_lines(out: &mut String, file: &ResultFile) {
     if file.answer.is_empty() {
         return;

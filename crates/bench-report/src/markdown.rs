@@ -7,7 +7,6 @@ use crate::format;
 use crate::model::{Cell, ResultFile, Severity, Table, TableRow};
 use crate::report;
 
-/// The whole report: answer, tables, parameters, fingerprint.
 pub fn render(file: &ResultFile) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.

@@ -44,7 +44,6 @@ impl From<Refusal> for Cell {
     }
 }
 
-/// A stretch of time in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeWindow {
     pub start: f64,
@@ -120,17 +119,14 @@ impl PhaseSpans {
         self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.bytes))
     }
 
-    /// The first and the last start.
     fn starts(&self) -> (f64, f64) {
         extremes(self.spans.iter().map(|span| span.start))
     }
 
-    /// The first and the last end.
     fn ends(&self) -> (f64, f64) {
         extremes(self.spans.iter().map(|span| span.end))
     }
 
-    /// From the first start to the last end.
     pub fn whole(&self) -> TimeWindow {
         TimeWindow { start: self.starts().0, end: self.ends().1 }
     }
@@ -146,12 +142,10 @@ impl PhaseSpans {
         self.common().map_or(0.0, |common| common.seconds() / self.whole().seconds())
     }
 
-    /// Seconds until the first worker had finished.
     pub fn first_done_seconds(&self) -> f64 {
         self.ends().0 - self.starts().0
     }
 
-    /// Seconds until the last worker had finished.
     pub fn last_done_seconds(&self) -> f64 {
         self.whole().seconds()
     }
@@ -168,7 +162,6 @@ impl PhaseSpans {
         self.rate_in(self.common().ok_or_else(never)?, "common-window rate")
     }
 
-    /// The sum of the workers' own rates; refused below 95 % overlap.
     pub fn added_rates(&self) -> Result<f64, Refusal> {
         if self.overlap() >= OVERLAP_MIN {
             return Ok(self.spans.iter().map(Span::rate).sum());

@@ -11,7 +11,6 @@ use serde::Deserialize;
 
 use crate::model::{Axis, Cell, Plot, PlotKind, Point, Series, Table, TableRow};
 
-/// All studies' figures.
 pub static PUBLISHED: LazyLock<Published> =
     LazyLock::new(|| toml::from_str(include_str!("../published.toml")).expect("the file was read by a test"));
 
@@ -86,7 +85,6 @@ pub struct Tryggve {
     pub sob: Vec<sob::SobRun>,
 }
 
-/// A table as it was printed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
@@ -168,7 +166,6 @@ impl Vfxt {
         (0..self.results.rows()).find(near).and_then(|row| self.results.text(row, 0))
     }
 
-    /// (round trip in ms, seconds), for a fit.
     pub fn direct(&self) -> Vec<(f64, f64)> {
         self.results.points(1, 2).iter().map(|point| (point.x, point.y)).collect()
     }

@@ -118,7 +118,6 @@ fn decoded(file: &ResultFile) -> Vec<(String, types::Result<Histogram>)> {
     file.histograms.iter().map(|h| (h.name.clone(), Histogram::decode(&h.v2_base64))).collect()
 }
 
-/// One row for each histogram; None if there is none.
 pub fn latencies(file: &ResultFile) -> Option<Table> {
     if file.histograms.is_empty() {
         return None;
@@ -192,7 +191,6 @@ fn repetition_row(measure: &Measure) -> Vec<Cell> {
     ]
 }
 
-/// The parameters, name and value.
 pub fn parameters(file: &ResultFile) -> Vec<(String, String)> {
     let told = |(name, value): (&String, &Value)| match (value.as_u64(), name.as_str()) {
         (Some(bytes), name) if name.ends_with("bytes") => (name.to_owned(), format::bytes(bytes)),

@@ -117,7 +117,6 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
     (change.abs() >= DRIFT_MIN).then_some(Drift { change, p })
 }
 
-/// A sentence for a reader, if the measure drifted.
 pub fn drift_warning(measure: &Measure) -> Option<String> {
     let drift = drift(&measure.values)?;
     Some(format!(

@@ -13,7 +13,6 @@ pub const ROW_TIME: Duration = Duration::from_secs(2);
 /// The least that has a confidence interval.
 const REPETITIONS: u32 = 6;
 
-/// Where the result goes. The terminal gets it in any case.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OutputArgs {
     /// Write NAME.json, NAME.md, NAME.csv and NAME.html here
@@ -137,7 +136,6 @@ impl Scale {
         if self.is_small { Scale { factor, ..self } } else { self }
     }
 
-    /// `whole` at this scale, at least `least`.
     pub fn of(self, whole: u64, least: u64) -> u64 {
         ((whole as f64 * self.factor).round() as u64).max(least)
     }

@@ -11,8 +11,7 @@ use bench_load::target::{self, from_url};
 use bench_report::{Finding, ResultFile, Severity};
 use types::Result;
 
-use crate::ranks::unless_interrupted;
-use crate::testbed::{DataSet, Testbed};
+use crate::{DataSet, MIB, Testbed, limit, unless_interrupted};
 
 /// The time of each measurement, as a share of a row's: long enough for the rate to settle, short enough to be taken with each result.
 const ROW_SHARE: f64 = 0.25;
@@ -22,9 +21,7 @@ const WORKERS_MAX: u32 = 64;
 
 /// A core each, and one more that waits.
 fn workers() -> u32 {
-    let cores =
-        std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(WORKERS_MAX));
-    cores.saturating_add(1).min(WORKERS_MAX)
+    (limit::cores() as u32).saturating_add(1).min(WORKERS_MAX)
 }
 
 pub struct MachineCeiling {
@@ -71,28 +68,25 @@ async fn loopback(seconds: f64) -> Result<Option<f64>> {
 }
 
 impl MachineCeiling {
-    /// Into a result, for its reader and for who looks at the file later.
     pub fn tell(&self, file: &mut ResultFile) {
-        let mib = |rate: f64| rate / f64::from(1 << 20);
-        let loopback =
-            self.loopback_rate.map_or("not measured".to_owned(), |rate| format!("{:.0} MiB/s", mib(rate)));
+        let told =
+            |value: Option<f64>| value.map_or("not measured".to_owned(), |value| format!("{value:.0}"));
+        let memory = told(Some(self.memory_rate / MIB));
+        let operations = told(Some(self.memory_operations));
+        let loopback = told(self.loopback_rate.map(|rate| rate / MIB));
+        let unit = if self.loopback_rate.is_some() { " MiB/s" } else { "" };
         file.findings.push(Finding::new(
             Severity::Note,
             format!(
-                "the bench's own ceiling here, contents verified: {:.0} MiB/s and {:.0} reads of 4 KiB/s from memory; one NFS \
-                 client with {} workers over loopback: {loopback}",
-                mib(self.memory_rate),
-                self.memory_operations,
+                "the bench's own ceiling here, contents verified: {memory} MiB/s and {operations} reads of 4 KiB/s from \
+                 memory; one NFS client with {} workers over loopback: {loopback}{unit}",
                 workers(),
             ),
         ));
-        for (name, value) in [
-            ("ceiling_memory_mib_per_second", Some(mib(self.memory_rate))),
-            ("ceiling_memory_operations_per_second", Some(self.memory_operations)),
-            ("ceiling_loopback_mib_per_second", self.loopback_rate.map(mib)),
-        ] {
-            let told = value.map_or("not measured".to_owned(), |value| format!("{value:.0}"));
-            file.fingerprint.insert(name.to_owned(), told);
-        }
+        file.fingerprint.extend([
+            ("ceiling_memory_mib_per_second".to_owned(), memory),
+            ("ceiling_memory_operations_per_second".to_owned(), operations),
+            ("ceiling_loopback_mib_per_second".to_owned(), loopback),
+        ]);
     }
 }

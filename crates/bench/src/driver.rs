@@ -11,19 +11,21 @@ use bench_load::shape::{ClientSet, Layout};
 use bench_report::ResultFile;
 use types::Result;
 
-use crate::args::CommonArgs;
-use crate::budget::{Budget, TimeCut};
-use crate::ceiling::{self, MachineCeiling};
-use crate::limit::LoadBounds;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
-use crate::target_dir::{TargetArgs, TargetDir};
+use crate::{
+    Budget, CommonArgs, LoadBounds, MachineCeiling, Ranks, ResultBuilder, TargetArgs, TargetDir, TimeCut,
+    ceiling, publish, ranks, unless_interrupted,
+};
 
-/// Rank 0 runs the experiment and publishes what it found; the other ranks carry out its orders.
+/// Rank 0 runs the experiment and publishes what it found; the other ranks carry out its orders. Or only the plan is told.
 pub async fn command(
     common: &CommonArgs,
+    plan: impl FnOnce() -> String,
     experiment: impl AsyncFnOnce(&Ranks) -> Result<ResultFile>,
 ) -> Result<ExitCode> {
+    if common.dry_run {
+        println!("{}", plan());
+        return Ok(ExitCode::SUCCESS);
+    }
     let result = ranks::run(&common.launch, experiment).await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &common.output))
 }
@@ -37,13 +39,11 @@ pub struct TargetLoad<'a> {
     pub bytes: u64,
 }
 
-/// A job that was repeated.
 pub struct RepeatedLoad {
     /// The phases of each repetition.
     pub runs: Vec<Vec<PhaseOutcome>>,
     /// How far apart the processes began a phase at most.
     pub skew: Duration,
-    /// The time was over before all repetitions.
     pub cut: Option<TimeCut>,
 }
 

@@ -11,8 +11,7 @@ use std::time::SystemTime;
 use chrono::{DateTime, SecondsFormat, Utc};
 pub use tier::{of_status, of_tier};
 
-use crate::mounts::{TargetMount, is_http_store};
-use crate::nic::Nic;
+use crate::{Nic, TargetMount, is_http_store};
 
 /// Commit and profile, as the program's own package knows them.
 static BUILT: OnceLock<(&str, &str)> = OnceLock::new();

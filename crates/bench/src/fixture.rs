@@ -23,7 +23,6 @@ pub use process::ChildProcess;
 pub use usage::{Usage, relay_cpu_seconds};
 pub use watch::{LOOK, Watch};
 
-/// A plain NFS server over a directory.
 pub struct NasProcess {
     pub process: ChildProcess,
     pub address: SocketAddr,
@@ -51,7 +50,6 @@ pub struct TierProcess {
     cache: tempfile::TempDir,
 }
 
-/// What a tier needs to know.
 #[derive(Clone, Debug)]
 pub struct TierConfig {
     /// Of the far storage, as `forebay serve --origin` takes it.
@@ -65,7 +63,6 @@ pub struct TierConfig {
     pub write: TierWrites,
 }
 
-/// What clients of a tier may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TierWrites {
     ReadOnly,

@@ -13,9 +13,7 @@ use bench_report::{Histogram, median};
 use clap::Args;
 use types::Result;
 
-use crate::args::one_of;
-use crate::budget::{Budget, TimeCut};
-use crate::worker_phases::{MIB, p50_ms};
+use crate::{Budget, MIB, TimeCut, one_of, p50_ms};
 
 pub use answer::fill;
 
@@ -98,16 +96,13 @@ impl KneeStep {
 /// One step or open loop, with all its repetitions.
 #[derive(Default)]
 pub struct Level {
-    /// Of each node.
     pub workers: u32,
     pace: LoadPace,
     /// Of each repetition.
     seconds: f64,
     /// In an open loop: the share of the capacity, percent, and touches a second.
     pub offered: Option<(f64, f64)>,
-    /// Touches a second that were done.
     pub rates: Vec<f64>,
-    /// MiB a second.
     pub mib: Vec<f64>,
     /// Milliseconds from when a touch was begun, and from when it should have been.
     pub service_p50: Vec<f64>,
@@ -121,19 +116,16 @@ pub struct Level {
 pub struct KneeResult {
     pub nodes: u32,
     pub steps: Vec<Level>,
-    /// Among the steps.
     pub knee: usize,
     /// There was one: the last steps were past it.
     pub reached: bool,
     pub open: Vec<Level>,
     /// What the most workers did in the last closed loop.
     pub last: PhaseOutcome,
-    /// The time was over before all repetitions were done.
     pub cut: Option<TimeCut>,
 }
 
 impl KneeResult {
-    /// Of all nodes.
     fn workers(&self, level: &Level) -> u64 {
         u64::from(level.workers) * u64::from(self.nodes)
     }
@@ -144,7 +136,6 @@ impl Level {
         KneeStep { workers: self.workers, pace: self.pace, seconds: self.seconds, number }
     }
 
-    /// In an open loop: the share of the capacity.
     fn percent(&self) -> f64 {
         self.offered.map_or(0.0, |(percent, _)| percent)
     }
@@ -250,7 +241,6 @@ struct KneeMeasurement<'a, R> {
     repetitions: u32,
     budget: &'a Budget,
     number: u32,
-    /// Of the last closed loop.
     last: PhaseOutcome,
     cut: Option<TimeCut>,
     run: &'a R,

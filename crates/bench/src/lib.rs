@@ -62,3 +62,21 @@ mod value;
 mod worker_phases;
 mod workflow;
 mod working_set;
+
+// What experiments are made of, under one roof.
+use args::{CommonArgs, OutputArgs, Scale, one_of, refuse};
+use budget::{Budget, TimeCut};
+use ceiling::MachineCeiling;
+use driver::{RepeatedLoad, Stage, TargetLoad};
+use fixture::{CounterPage, TierProcess, Usage, Watch};
+use knee::{KneeArgs, KneeResult, KneeStep};
+use limit::LoadBounds;
+use mounts::{TargetMount, is_http_store};
+use nic::Nic;
+use ranks::{Ranks, alone, signalled, unless_interrupted};
+use results::{ResultBuilder, publish};
+use sample::{CacheMode, Sample, Triple};
+use target_dir::{TargetArgs, TargetDir};
+use testbed::{DataSet, Line, Testbed};
+use value::{PriceArgs, TierPrices};
+use worker_phases::{LoadRow, MIB, p50_ms};

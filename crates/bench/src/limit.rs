@@ -12,14 +12,10 @@ use bench_report::bottleneck::{Bottleneck, LimitingPart, Pressure, bottleneck};
 use bench_report::{median, sanity};
 use quantity::ByteRate;
 
-use crate::ceiling::MachineCeiling;
-use crate::mounts::TargetMount;
-use crate::mounts::is_http_store;
-use crate::nic::Nic;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Sample, Triple};
-use crate::testbed::Line;
+use crate::{
+    CacheMode, Line, MachineCeiling, Nic, Ranks, ResultBuilder, Sample, TargetMount, Triple, is_http_store,
+    sample,
+};
 
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
 /// by so much before anybody doubts it.
@@ -28,13 +24,10 @@ const MEMORY: &str = "this machine's memory";
 /// Finding out where a host is.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The far end of the bytes, as far as its name tells.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum TargetPath {
-    /// No link is in between.
     #[default]
     Here,
-    /// Over a link whose speed may be unknown.
     Over(Option<Nic>),
 }
 
@@ -154,7 +147,7 @@ impl LoadBounds {
     }
 }
 
-fn cores() -> f64 {
+pub fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64)
 }
 
@@ -167,7 +160,6 @@ fn rate(run: &PhaseOutcome) -> Option<f64> {
     run.last_done_s().filter(|seconds| *seconds > 0.0).map(|seconds| one_direction(run) / seconds)
 }
 
-/// Finds out where a target's bytes come from.
 async fn way(target: &str) -> TargetPath {
     let path = target.strip_prefix("file://").unwrap_or(target);
     if let Some(rest) = target.strip_prefix("nfs://") {
@@ -249,7 +241,6 @@ pub fn of_sample(
     ])
 }
 
-/// The fraction of what the line carries that these bytes were.
 fn line_share(bytes: u64, seconds: f64, rate: Option<ByteRate>) -> Option<f64> {
     rate.map(|rate| (bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0))
 }
@@ -288,6 +279,11 @@ pub fn invalid_samples(
         }
         reasons.extend(sample::unproved(triple, unique, all));
     }
+    distinct(reasons)
+}
+
+/// Each reason once, in an order of its own.
+pub fn distinct(mut reasons: Vec<String>) -> Vec<String> {
     reasons.sort();
     reasons.dedup();
     reasons

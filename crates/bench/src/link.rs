@@ -30,8 +30,7 @@ pub use wire::StreamDirection;
 
 use pair::wrong;
 
-use crate::fixture::Usage;
-use crate::nic::Nic;
+use crate::{Nic, Usage};
 
 /// Two agents, one of which opens the connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,7 +149,6 @@ impl Config {
     }
 }
 
-/// Each pair alone, then all at once.
 pub async fn run(config: Config) -> Result<ResultFile> {
     config.check()?;
     let (started, start) = (SystemTime::now(), Instant::now());

@@ -12,10 +12,10 @@ use std::time::Duration;
 use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
-use bench_report::format::{self, fixed};
+use bench_report::format::{self, capital, fixed};
 use bench_report::{
-    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, estimate,
-    median, sanity,
+    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, Table,
+    TableRow, estimate, median, sanity,
 };
 use clap::Args;
 use origin::emulated::ServiceLimits;
@@ -23,22 +23,13 @@ use quantity::ByteRate;
 use serde_json::json;
 use types::Result;
 
-use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, TimeCut};
-use crate::columns;
 use crate::cost::CostArgs;
-use crate::driver;
-use crate::fixture::Watch;
-use crate::knee::{self, KneeArgs, KneeResult, KneeStep};
-use crate::limit;
-use crate::mounts::is_http_store;
 use crate::nodes::NodeListArgs;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Sample, Triple};
-use crate::testbed::{DataSet, Line, Testbed};
-use crate::value::PriceArgs;
-use crate::worker_phases;
+use crate::{
+    Budget, CacheMode, CommonArgs, DataSet, KneeArgs, KneeResult, KneeStep, Line, PriceArgs, Ranks,
+    ResultBuilder, Sample, Testbed, TimeCut, Triple, Watch, driver, is_http_store, knee, limit, refuse,
+    sample, worker_phases,
+};
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
 const CLIENTS: u64 = 10;
@@ -53,7 +44,6 @@ const GIB: f64 = 1_073_741_824.0;
 const ROUND_TRIPS: f64 = 2.0;
 /// A GET takes an object as a whole; larger ones are read in pieces of this size, which each worker has in memory.
 const GET_MAX: u64 = 64 << 20;
-/// The figure that only objects of several blocks have.
 const FIRST_BLOCK: &str = "p50 until the first block of an object (ms)";
 
 #[derive(Args, Clone, Debug)]
@@ -110,7 +100,6 @@ pub struct LoaderArgs {
 struct LoaderPlan {
     fleet: ClientSet,
     layout: Layout,
-    /// Bytes of one read.
     block: u64,
     repetitions: u32,
 }
@@ -176,6 +165,16 @@ impl LoaderPlan {
         testbed.files.job(self.fleet, phase, budget.limits())
     }
 
+    fn tell(&self, draft: &mut ResultBuilder) {
+        draft.parameters([
+            ("clients", json!(self.fleet.clients)),
+            ("workers", json!(self.fleet.workers)),
+            ("objects", json!(self.layout.files)),
+            ("object_bytes", json!(self.object_bytes())),
+            ("block_bytes", json!(self.block)),
+        ]);
+    }
+
     fn object_bytes(&self) -> u64 {
         self.layout.size_limits().1
     }
@@ -208,21 +207,22 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
              else there is can be measured as it is with bench load or shapes"
         ));
     }
-    if args.common.dry_run {
-        println!(
-            "loader: {} clients of {} workers read {} objects, {} in all, {} times direct, cold and warm at {} ms; {} \
-             written",
-            plan.fleet.clients,
-            plan.fleet.workers,
-            plan.layout.files,
-            format::bytes(plan.layout.total_bytes()),
-            plan.repetitions,
-            args.rtt.as_secs_f64() * 1000.0,
-            format::bytes(plan.layout.total_bytes())
-        );
-        return Ok(ExitCode::SUCCESS);
+    let told = || {
+        let (bytes, rtt) = (format::bytes(plan.layout.total_bytes()), args.rtt.as_secs_f64() * 1000.0);
+        format!("{plan} direct, cold and warm at {rtt} ms; {bytes} written")
+    };
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan, &args).await).await
+}
+
+impl std::fmt::Display for LoaderPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (ClientSet { clients, workers, .. }, objects) = (self.fleet, self.layout.files);
+        let (bytes, times) = (format::bytes(self.layout.total_bytes()), self.repetitions);
+        write!(
+            f,
+            "loader: {clients} clients of {workers} workers read {objects} objects, {bytes} in all, {times} times"
+        )
     }
-    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
 async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
@@ -281,12 +281,11 @@ struct Epochs {
     curve: Vec<(f64, (u64, u64))>,
     /// Of a warm tier.
     knee: Option<KneeResult>,
-    /// The time was over before all repetitions.
     cut: Option<TimeCut>,
 }
 
 async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderArgs) -> Result<Epochs> {
-    let budget = Budget::start(&args.common);
+    let budget = Budget::start(args.common.time_budget);
     let line = testbed.line(args.rtt, args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
     let cut = budget.repeat(plan.repetitions, async |repetition| {
@@ -370,35 +369,46 @@ fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
 }
 
 fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan, args: &LoaderArgs) {
-    for (name, value) in [
-        ("clients", json!(plan.fleet.clients)),
-        ("workers", json!(plan.fleet.workers)),
-        ("objects", json!(plan.layout.files)),
-        ("object_bytes", json!(plan.object_bytes())),
-        ("block_bytes", json!(plan.block)),
+    plan.tell(draft);
+    draft.parameters([
         ("rtt_ms", json!(args.rtt.as_secs_f64() * 1000.0)),
         ("limits", json!(args.limits.map_or("none".to_owned(), |limits| limits.to_string()))),
         ("rate_bytes_per_second", json!(args.rate.map_or(0, |rate| rate.bytes_per_second()))),
-    ] {
-        draft.parameter(name, value);
-    }
+    ]);
     if let Some(limits) = args.limits {
         draft.note(format!("the storage was given the limits of a service: {limits}"));
     }
 }
 
-/// GiB/s.
 fn rate(s: &Sample) -> f64 {
     s.bytes_read as f64 / GIB / s.makespan.max(1e-9)
 }
 
 /// Mean time of an object.
 fn latency_ms(s: &Sample) -> f64 {
-    s.unit.mean().map_or(f64::NAN, |us| us / 1000.0)
+    mean_ms(&s.unit)
+}
+
+fn mean_ms(latencies: &Histogram) -> f64 {
+    latencies.mean().map_or(f64::NAN, |us| us / 1000.0)
 }
 
 fn percentile_ms(latencies: &Histogram, percent: f64) -> f64 {
     latencies.percentile(percent).map_or(f64::NAN, |us| us as f64 / 1000.0)
+}
+
+/// A figure of an epoch: what it is called, and what it is.
+type Figure<'a, E> = (&'a str, &'a dyn Fn(&E) -> f64);
+
+/// A row for each figure, and a column for each state, whose epochs are named by repetition.
+fn epochs_table<E>(states: &[(&str, Vec<&E>)], figures: &[Figure<E>], invalid: &[String]) -> Table {
+    let heads = ["Metric".to_owned()].into_iter().chain(states.iter().map(|(name, _)| capital(name)));
+    let row = |(name, value): &Figure<E>| {
+        let of = |epochs: &[&E]| estimate(&epochs.iter().map(|epoch| value(epoch)).collect::<Vec<_>>());
+        let cells = [Cell::text(*name)].into_iter().chain(states.iter().map(|(_, epochs)| of(epochs)));
+        TableRow { cells: cells.collect(), invalid: invalid.to_vec() }
+    };
+    Table::new("Epochs", heads, figures.iter().map(row).collect())
 }
 
 fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: &[String]) {
@@ -407,8 +417,7 @@ fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: 
         let objects = s.bytes_read as f64 / plan.object_bytes().max(1) as f64;
         (objects / s.makespan.max(1e-9), latency_ms(s) / 1000.0)
     };
-    type Figure<'a> = (&'a str, &'a dyn Fn(&Sample) -> f64);
-    let figures: [Figure<'_>; 9] = [
+    let figures: [Figure<Sample>; 9] = [
         ("Average Throughput (GiB/s)", &rate),
         ("Average Latency (ms)", &latency_ms),
         ("p99 latency (ms)", &|s| percentile_ms(&s.unit, 99.0)),
@@ -429,20 +438,12 @@ fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: 
     let several_blocks =
         |triple: &Triple| CacheMode::ALL.iter().all(|m| !triple.of(*m).first_block.is_empty());
     let all_several = triples.iter().all(several_blocks);
-    let rows: Vec<_> = figures.into_iter().filter(|(name, _)| all_several || *name != FIRST_BLOCK).collect();
-    let cell = |mode, value: &dyn Fn(&Sample) -> f64| estimate(&sample::values(triples, mode, value));
+    let figures: Vec<_> =
+        figures.into_iter().filter(|(name, _)| all_several || *name != FIRST_BLOCK).collect();
+    let states =
+        CacheMode::ALL.map(|mode| (mode.name(), triples.iter().map(|triple| triple.of(mode)).collect()));
+    let table = epochs_table(&states, &figures, invalid);
     let workers = plan.fleet.workers_in_all();
-    let table = columns::table(
-        "Epochs",
-        &rows,
-        |_| invalid.to_vec(),
-        &[
-            ("Metric", &|(name, _)| Cell::text(*name)),
-            ("Direct", &|(_, value)| cell(CacheMode::Direct, value)),
-            ("Cold", &|(_, value)| cell(CacheMode::Cold, value)),
-            ("Warm", &|(_, value)| cell(CacheMode::Warm, value)),
-        ],
-    );
     draft.file.tables.push(table.noted([format!(
         "A closed loop of {workers} workers: throughput x latency must give that number, so the latency says nothing that \
          the throughput does not. The round trip measures {:.1} ms.",

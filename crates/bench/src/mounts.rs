@@ -8,10 +8,8 @@ const NFS_PORT: u16 = 2049;
 /// Types whose bytes come over a network, whatever their options tell of a server.
 const FAR: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "beegfs", "fuse.sshfs"];
 
-/// Schemes of stores of objects.
 const SCHEMES: [&str; 3] = ["s3://", "az://", "gs://"];
 
-/// Whether a URL names a bucket.
 pub fn is_bucket(url: &str) -> bool {
     SCHEMES.iter().any(|scheme| url.starts_with(scheme))
 }
@@ -28,7 +26,6 @@ pub struct TargetMount {
     /// `nas:/export`, `/dev/sda1`
     pub source: String,
     pub point: String,
-    /// Of the mount and of its file system.
     pub options: String,
     pub server: Option<SocketAddr>,
 }

@@ -26,22 +26,18 @@ use bench_load::target::from_url;
 use clap::Args;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::refuse;
-use crate::fingerprint;
-use crate::fixture::CounterPage;
-use crate::results::ResultBuilder;
+use crate::{CounterPage, ResultBuilder, fingerprint, refuse};
 
 pub use copies::{StripeCopies, complete_percent, keepers};
 pub use counted::{NodeCount, local_percent};
 use door::NodeDoor;
-pub use fio::{FioDisk, check_fio};
+pub use fio::{check_fio, fio_rate};
 pub use repair::{CopyLoss, Repair, RepairWatch};
 pub use stage::ClusterStage;
 
 const NFS_PORT: u16 = 2049;
 /// How a client reads: as a mount with large transfers does. Names and sizes are those of `bench_load::target`.
 const TRANSFERS: &str = "rsize=1m&readahead=4";
-/// Between two looks at the nodes.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Where the nodes of a running cluster are.
@@ -84,7 +80,6 @@ pub struct NodeWay {
     /// HOST:PORT of its NFS server, by each of its links.
     pub links: Vec<String>,
     door: NodeDoor,
-    /// Its cache directory, on this machine.
     pub disk: Option<PathBuf>,
 }
 
@@ -163,7 +158,6 @@ impl BenchCluster {
         Ok(BenchCluster { nodes, drained: Mutex::default() })
     }
 
-    /// Who they are, into a result.
     pub fn tell(&self, draft: &mut ResultBuilder) {
         draft.parameter("nodes", self.nodes.len());
         draft.parameter("links", self.links().count());
@@ -194,7 +188,6 @@ impl BenchCluster {
         format!("spread:{}", urls.join(" "))
     }
 
-    /// Of all nodes, in their order.
     pub fn counters(&self) -> Result<Vec<CounterPage>> {
         self.nodes.iter().map(|node| node.way.door.counters()).collect()
     }
@@ -215,7 +208,6 @@ impl BenchCluster {
         self.nodes.iter().filter_map(alarms).any(|is_so| is_so)
     }
 
-    /// Has a node give back the room of a path.
     pub fn evict(&self, node: usize, path: &str) -> Result<()> {
         self.nodes.get(node).map_or(Ok(()), |node| node.way.door.tell("evict", path))
     }

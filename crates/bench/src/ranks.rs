@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
+use crate::ResultBuilder;
 use crate::args::LaunchArgs;
 use crate::progress::ProgressLine;
-use crate::results::ResultBuilder;
 
 /// A process that is told that the run has ended gives up what is under way within about a second.
 const SETTLE: Duration = Duration::from_millis(2500);
@@ -41,7 +41,6 @@ enum RankOrder {
     End,
 }
 
-/// What all processes together measured.
 pub struct Loaded {
     pub outcome: LoadOutcome,
     /// How far apart the processes left each barrier, in the order of the phases.
@@ -281,7 +280,6 @@ impl PhaseGate for FleetGate<'_> {
 }
 
 impl Loaded {
-    /// The largest distance between two processes at a barrier.
     pub fn skew(&self) -> Duration {
         self.skews.iter().map(|skew| skew.spread).max().unwrap_or_default()
     }

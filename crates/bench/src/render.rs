@@ -23,17 +23,10 @@ use clap::Args;
 use quantity::ByteRate;
 use types::Result;
 
-use crate::args::{CommonArgs, Scale, refuse};
-use crate::budget::{Budget, TimeCut};
-use crate::driver;
-use crate::fingerprint;
-use crate::fixture::TierProcess;
-use crate::limit;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Triple};
-use crate::testbed::{DataSet, Line, Testbed};
-use crate::value::PriceArgs;
+use crate::{
+    Budget, CacheMode, CommonArgs, DataSet, Line, PriceArgs, Ranks, ResultBuilder, Scale, Testbed,
+    TierProcess, TimeCut, Triple, driver, fingerprint, limit, refuse, sample,
+};
 
 /// The study's: nodes, serial round trips of a frame, seconds of a frame that do not depend on the distance.
 const NODES: u64 = 500;
@@ -95,7 +88,6 @@ fn study_stagger(scale: Scale) -> Stagger {
     Stagger { group: STAGGER_NODES, every_s: STAGGER_SECONDS * scale.factor() }
 }
 
-/// Everything that is decided before anything is measured.
 #[derive(Clone, Debug)]
 pub struct RenderPlan {
     pub nodes: u32,
@@ -159,7 +151,6 @@ impl RenderPlan {
         self.layout.files as f64 * (ROUND_TRIPS_PER_FILE - 1.0 + reads) + 1.0
     }
 
-    /// Seconds of the whole run, about.
     fn predicted_seconds(&self) -> f64 {
         let rtts: f64 = self.rtts.iter().map(Duration::as_secs_f64).sum();
         let direct = self.round_trips() * rtts;
@@ -192,20 +183,17 @@ impl RenderPlan {
 
 pub async fn command(args: RenderArgs) -> Result<ExitCode> {
     let plan = RenderPlan::of(&args)?;
-    if args.common.dry_run {
-        println!(
-            "render: {} nodes read {} files, {} in all, {} times at {} distances in 3 states; about {}, {} written",
-            plan.nodes,
-            plan.layout.files,
-            format::bytes(plan.layout.total_bytes()),
-            plan.repetitions,
-            plan.rtts.len(),
-            format::duration(plan.predicted_seconds()),
-            format::bytes(plan.layout.total_bytes())
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
+    let told = || {
+        let (bytes, time) =
+            (format::bytes(plan.layout.total_bytes()), format::duration(plan.predicted_seconds()));
+        let (nodes, files) = (plan.nodes, plan.layout.files);
+        let (times, distances) = (plan.repetitions, plan.rtts.len());
+        format!(
+            "render: {nodes} nodes read {files} files, {bytes} in all, {times} times at {distances} distances in 3 states; \
+             about {time}, {bytes} written"
+        )
+    };
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
 async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<ResultFile> {
@@ -247,10 +235,8 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
     .await
 }
 
-/// What was measured over one line.
 struct RenderDistance {
     line: Line,
-    /// By repetition.
     triples: Vec<Triple>,
     /// Why none of it must be believed.
     invalid: Vec<String>,
@@ -260,7 +246,6 @@ struct RenderRuns {
     distances: Vec<RenderDistance>,
     /// How the last of the tiers was configured, by its own word.
     tier: Option<String>,
-    /// The time was over before all repetitions.
     cut: Option<TimeCut>,
 }
 
@@ -270,7 +255,7 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan, common: &Commo
         let line = testbed.line(*rtt, plan.rate).await?;
         distances.push(RenderDistance { line, triples: Vec::new(), invalid: Vec::new() });
     }
-    let (budget, mut tier) = (Budget::start(common), None);
+    let (budget, mut tier) = (Budget::start(common.time_budget), None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     let cut = budget.repeat(plan.repetitions, async |repetition| {
         for RenderDistance { line, triples, .. } in &mut distances {
@@ -313,7 +298,6 @@ fn configuration(tier: &TierProcess) -> Option<String> {
     Some(format!("{told}; started as: {command}"))
 }
 
-/// Bytes that the nodes read in one state of one repetition.
 pub fn demanded(plan: &RenderPlan) -> u64 {
     plan.layout.total_bytes().saturating_mul(u64::from(plan.nodes))
 }

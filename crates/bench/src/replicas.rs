@@ -15,11 +15,8 @@ use bench_report::{ResultFile, format};
 use clap::Args;
 use types::Result;
 
-use crate::args::{CommonArgs, refuse};
-use crate::driver;
 use crate::nodes::{CopyLoss, NodeListArgs};
-use crate::ranks::alone;
-use crate::results::{ResultBuilder, publish};
+use crate::{CommonArgs, ResultBuilder, alone, driver, publish, refuse};
 
 /// The study's file, bytes.
 const FILE_BYTES: u64 = 10 << 30;
@@ -107,19 +104,16 @@ pub async fn command(args: ReplicasArgs) -> Result<ExitCode> {
         return alone(async { publish(&not_measured(), &args.common.output) }).await;
     }
     let plan = ReplicasPlan::of(&args)?;
-    if args.common.dry_run {
-        let numbers: Vec<String> = plan.gateways.iter().map(usize::to_string).collect();
-        println!(
-            "replicas: {} are written at the origin, and read at {} through {} gateways at once, {} times each; where there are \
-             as many copies as gateways, one is lost and made again each time",
-            format::bytes(plan.bytes()),
-            args.nodes.junctions.join(" and "),
-            numbers.join(", "),
-            plan.repetitions
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure::all(ranks, &plan, &args).await).await
+    let told = || {
+        let (bytes, at, times) =
+            (format::bytes(plan.bytes()), args.nodes.junctions.join(" and "), plan.repetitions);
+        let gateways = plan.gateways.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        format!(
+            "replicas: {bytes} are written at the origin, and read at {at} through {gateways} gateways at once, {times} times \
+             each; where there are as many copies as gateways, one is lost and made again each time"
+        )
+    };
+    driver::command(&args.common, told, async |ranks| measure::all(ranks, &plan, &args).await).await
 }
 
 /// Without a cluster: what was published, and how to have figures of one's own.

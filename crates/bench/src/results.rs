@@ -17,15 +17,13 @@ use clap::Args;
 use serde_json::{Value, json};
 use types::{Error, Result};
 
-use crate::args::{CommonArgs, OutputArgs, refuse};
-use crate::fingerprint;
+use crate::{CommonArgs, OutputArgs, fingerprint, refuse};
 
 /// Larger files are no results.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
 /// The end of the titles of tables and plots that were measured with emulated limits.
 const EMULATED: &str = " (emulated limits)";
 
-/// A result that is being filled.
 pub struct ResultBuilder {
     pub file: ResultFile,
     start: Instant,
@@ -68,7 +66,6 @@ impl ResultBuilder {
         ResultBuilder { file, start: Instant::now() }
     }
 
-    /// How the tier at this operator's interface is configured.
     pub fn tier(&mut self, admin: SocketAddr) {
         match fingerprint::of_tier(admin) {
             Ok(told) => drop(self.file.fingerprint.insert("tier".to_owned(), told)),
@@ -84,6 +81,10 @@ impl ResultBuilder {
     /// The name has the unit in it.
     pub fn parameter(&mut self, name: &str, value: impl Into<Value>) {
         self.file.parameters.insert(name.to_owned(), value.into());
+    }
+
+    pub fn parameters<const N: usize>(&mut self, all: [(&str, Value); N]) {
+        self.file.parameters.extend(all.map(|(name, value)| (name.to_owned(), value)));
     }
 
     pub fn verdict(&mut self, text: impl Into<String>) {
@@ -160,7 +161,6 @@ impl ResultBuilder {
     }
 }
 
-/// What a removal came to, in words.
 pub fn cleaned(done: &Cleanup) -> String {
     let what = format!(
         "cleanup: {} files and {} directories removed in {:.1} s",
@@ -206,7 +206,7 @@ pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
     Ok(if doubted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Prints to standard output. A reader that stops early, as `head` or a pager, has had what it wanted.
+/// A reader that stops early, as `head` or a pager, has had what it wanted.
 fn say(text: &str) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("print", "the result", e)),

@@ -9,11 +9,9 @@ use bench_load::shape::Amount;
 use bench_report::{Histogram, median};
 use types::Result;
 
-use crate::fixture::{CounterPage, TierProcess, Usage, relay_cpu_seconds};
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::testbed::{Line, Testbed};
-use crate::value::{self, Pass, TierPrices};
+use crate::fixture::relay_cpu_seconds;
+use crate::value::Pass;
+use crate::{CounterPage, Line, Ranks, ResultBuilder, Testbed, TierPrices, TierProcess, Usage, value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheMode {
@@ -121,7 +119,6 @@ pub struct Sample {
     /// Of each file that has more than one block, until its first was there.
     pub first_block: Histogram,
     pub bytes_read: u64,
-    /// How often the data set was gone through.
     pub epochs: u64,
     pub series: ThroughputSeries,
     /// Payload bytes that came from the storage.
@@ -148,7 +145,6 @@ pub struct Sample {
     pub origin_cpu: Option<f64>,
     /// How far apart the processes began, seconds.
     pub skew: f64,
-    /// Why it must not be believed.
     pub faults: Vec<String>,
 }
 

@@ -12,27 +12,23 @@ mod tables;
 use std::process::ExitCode;
 
 use bench_load::target::without_options;
-use bench_report::ResultFile;
+use bench_report::{ResultFile, format};
 use clap::Args;
 use types::Result;
 
-use crate::args::{CommonArgs, refuse};
-use crate::driver::{self, TargetLoad};
-use crate::fixture::{TierConfig, TierProcess, TierWrites};
-use crate::mounts::is_http_store;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::target_dir::{TargetArgs, TargetDir};
+use crate::fixture::{TierConfig, TierWrites};
+use crate::{
+    CommonArgs, Ranks, ResultBuilder, TargetArgs, TargetDir, TargetLoad, TierProcess, driver, is_http_store,
+    refuse,
+};
 use condition::{Shape, ShapeCondition, Sweep, sets, total_bytes};
 use run::{ShapeMeasurement, ShapeRuns};
 
-/// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
 const WORKERS: u32 = 20;
 const NODES: u32 = 5;
 /// The repetitions of the study's first version; its later one had a hundred.
 const STUDY_REPETITIONS: u32 = 10;
 const FLEETS: [(u32, u32); 5] = [(1, 20), (2, 10), (4, 5), (6, 4), (8, 3)];
-/// The size of a file in the sweeps over fleets and blocks.
 const SWEEP_BYTES: u64 = 64 << 20;
 
 #[derive(Args, Clone, Debug)]
@@ -89,20 +85,20 @@ pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
     }
     let conditions = conditions(&args)?;
     let bytes = total_bytes(&sets(&conditions, false)).saturating_add(total_bytes(&sets(&conditions, true)));
-    if args.common.dry_run {
-        println!(
+    let rows = conditions.clone();
+    let told = || {
+        let head = format!(
             "shapes: {} rows, {} times each, on {}; {} on the target",
-            conditions.len(),
+            rows.len(),
             repetitions(&args.common),
             args.target.url(),
-            bench_report::format::bytes(bytes)
+            format::bytes(bytes)
         );
-        for condition in &conditions {
-            println!("  {}, blocks of {}", condition.name(), bench_report::format::bytes(condition.block));
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &args, conditions, bytes).await).await
+        let row =
+            |row: &ShapeCondition| format!("\n  {}, blocks of {}", row.name(), format::bytes(row.block));
+        head + &rows.iter().map(row).collect::<String>()
+    };
+    driver::command(&args.common, told, async |ranks| measure(ranks, &args, conditions, bytes).await).await
 }
 
 fn repetitions(common: &CommonArgs) -> u32 {

@@ -11,23 +11,17 @@ use bench_load::outcome::PhaseOutcome;
 use bench_load::process::memory_bytes;
 use bench_load::shape::{Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_report::{
-    Better, Cell, Measure, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, median,
-    sanity,
+    Better, Cell, Measure, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, format,
+    median, sanity,
 };
 use clap::{Args, ValueEnum};
 use types::Result;
 
-use crate::args::{CommonArgs, Scale};
-use crate::budget::{Budget, TimeCut};
-use crate::columns;
-use crate::driver::{self, RepeatedLoad, TargetLoad};
-use crate::limit::LoadBounds;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::target_dir::{TargetArgs, TargetDir};
-use crate::worker_phases::{self, LoadRow, MIB};
+use crate::{
+    Budget, CommonArgs, LoadBounds, LoadRow, MIB, Ranks, RepeatedLoad, ResultBuilder, Scale, TargetArgs,
+    TargetDir, TargetLoad, TimeCut, columns, driver, worker_phases,
+};
 
-/// The nodes of the original.
 const NODES: u32 = 3;
 /// Two phases that are compared with each other.
 const SEQUENTIAL: &str = "sequential read";
@@ -56,7 +50,6 @@ enum RandomUnit {
     Blocks,
 }
 
-/// One test, before it is scaled.
 struct Test {
     command: &'static str,
     files: u64,
@@ -160,21 +153,17 @@ pub async fn command(args: SobArgs) -> Result<ExitCode> {
     let layout = test.layout(scale);
     let phases = test.phases(scale, args.random, args.common.faithful);
     let written = layout.total_bytes().saturating_mul(u64::from(args.nodes));
-    if args.common.dry_run {
-        let repetitions = repetitions(&args.common);
-        println!(
-            "sob {}: {} nodes write {} files of {} each, {} in all, {repetitions} times{}",
-            args.test,
-            args.nodes,
-            layout.files,
-            bench_report::format::bytes(layout.size_limits().1),
-            bench_report::format::bytes(written),
-            if phases.len() > 1 { ", and read them" } else { "" },
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &args, test, &layout, &phases, written).await)
-        .await
+    let told = || {
+        let (SobArgs { test, nodes, .. }, files) = (&args, layout.files);
+        let [each, all] = [layout.size_limits().1, written].map(format::bytes);
+        let (times, read) =
+            (repetitions(&args.common), if phases.len() > 1 { ", and read them" } else { "" });
+        format!(
+            "sob {test}: {nodes} nodes write {files} files of {each} each, {all} in all, {times} times{read}"
+        )
+    };
+    let experiment = async |ranks: &Ranks| measure(ranks, &args, test, &layout, &phases, written).await;
+    driver::command(&args.common, told, experiment).await
 }
 
 fn repetitions(common: &CommonArgs) -> u32 {
@@ -203,7 +192,7 @@ async fn measure(
     }
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: written };
     let measure = async |target_dir: &mut TargetDir| {
-        let budget = Budget::start(&args.common);
+        let budget = Budget::start(args.common.time_budget);
         let job = async |repetition: u32| {
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
             let version = |phase: &LoadPhase| LoadPhase { version: repetition + 1, ..phase.clone() };
@@ -354,16 +343,11 @@ fn by_node(args: &SobArgs, run: &[PhaseOutcome]) -> Table {
             let span = phase.spans.iter().find(|span| span.client == node)?;
             let seconds = span.end_s - span.start_s;
             let rate = span.bytes as f64 / MIB / seconds.max(1e-9);
-            Some(format!("{}: {seconds:.1} s ({rate:.3} MB/s)", capital(&phase.name)))
+            Some(format!("{}: {seconds:.1} s ({rate:.3} MB/s)", format::capital(&phase.name)))
         });
         cells.push(Cell::text(told.collect::<Vec<_>>().join("; ")));
     }
     Table::new("By node, first repetition", columns, vec![TableRow::new(cells)])
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 #[cfg(test)]

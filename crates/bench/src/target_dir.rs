@@ -14,10 +14,8 @@ use clap::Args;
 use origin::emulated::ServiceLimits;
 use types::Result;
 
-use crate::args::{CommonArgs, refuse};
-use crate::driver::Stage;
-use crate::ranks::Ranks;
-use crate::results::{ResultBuilder, cleaned};
+use crate::results::cleaned;
+use crate::{CommonArgs, Ranks, ResultBuilder, Stage, refuse};
 
 /// Side by side, to remove what was written.
 const CLEANERS: u32 = 4;
@@ -95,7 +93,6 @@ pub struct TargetDir {
     url: String,
     pub content: SeededData,
     dir: RunDir,
-    /// Of what is written and removed.
     writers: Vec<Arc<dyn Client>>,
     writable: Arc<dyn Target>,
 }
@@ -142,7 +139,6 @@ impl TargetDir {
         self.dir.path()
     }
 
-    /// Refuses what the target cannot take.
     pub async fn check(&self, job: &LoadJob, new_bytes: u64) -> Result<()> {
         check_target(&*self.writable, job, new_bytes).await
     }

@@ -21,11 +21,9 @@ use quantity::ByteRate;
 use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
-use crate::args::refuse;
-use crate::driver::Stage;
-use crate::fixture::{NasProcess, TierConfig, TierProcess, TierWrites, Usage};
+use crate::fixture::{NasProcess, TierConfig, TierWrites};
 use crate::probe::ports::Ports;
-use crate::ranks::unless_interrupted;
+use crate::{Stage, TierProcess, Usage, refuse, unless_interrupted};
 
 use bucket::HttpStore;
 

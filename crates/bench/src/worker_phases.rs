@@ -6,7 +6,7 @@ use bench_load::outcome::{Interval, PhaseOutcome, ThroughputSeries as Moved, Wor
 use bench_load::target::limited::BUSY_CALL;
 use bench_report::{Axis, Histogram, PhaseSpans, Plot, PlotKind, Point, Series, Span, sanity};
 
-use crate::results::ResultBuilder;
+use crate::{ResultBuilder, limit};
 
 pub const MIB: f64 = 1_048_576.0;
 
@@ -54,7 +54,6 @@ impl<'a> LoadRow<'a> {
         self.runs.iter().map(longest).collect()
     }
 
-    /// Of the first repetition.
     pub fn first(&self, count: fn(&PhaseOutcome) -> u64) -> u64 {
         self.runs.first().map_or(0, |run| count(run))
     }
@@ -84,9 +83,7 @@ impl<'a> LoadRow<'a> {
         let mut reasons: Vec<String> = self.runs.iter().flat_map(|run| run.faults()).collect();
         reasons.extend(seconds.iter().find_map(|s| sanity::too_short(*s)));
         reasons.extend(exceeded);
-        reasons.sort();
-        reasons.dedup();
-        reasons
+        limit::distinct(reasons)
     }
 }
 
@@ -95,7 +92,6 @@ pub fn p50_ms(latencies: &Histogram) -> Option<f64> {
     latencies.percentile(50.0).map(|microseconds| microseconds as f64 / 1000.0)
 }
 
-/// Says how often a service with limits was busy.
 pub fn tell_busy<'a>(draft: &mut ResultBuilder, runs: impl IntoIterator<Item = &'a PhaseOutcome>) {
     let busy: u64 = runs.into_iter().filter_map(|run| run.calls.get(BUSY_CALL)).sum();
     if busy > 0 {

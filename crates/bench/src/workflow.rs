@@ -25,20 +25,14 @@ use quantity::ByteRate;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, TimeCut};
-use crate::columns;
-use crate::driver;
 use crate::fixture::relay_cpu_seconds;
-use crate::limit;
-use crate::results::{ResultBuilder, publish};
-use crate::testbed::{DataSet, Line, Testbed};
-use crate::worker_phases::MIB;
+use crate::{
+    Budget, CommonArgs, DataSet, Line, MIB, ResultBuilder, Testbed, TimeCut, columns, driver, limit, refuse,
+};
 use graph::{Graph, Task, TaskSchedule};
 
 /// A task file is smaller.
 const GRAPH_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of one read.
 const BLOCK: usize = 1 << 20;
 /// What "small" is of the study's half hour: seconds, since there are twelve runs in a repetition.
 const SMALL: f64 = 0.001;
@@ -69,7 +63,6 @@ pub struct WorkflowArgs {
     common: CommonArgs,
 }
 
-/// The path by which a site's nodes reach the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SitePath {
     Line,
@@ -130,7 +123,6 @@ fn partitions(nodes: u32) -> Vec<Partition> {
     all
 }
 
-/// One run of all tasks.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkflowRun {
     makespan: f64,
@@ -154,20 +146,19 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
             format::bytes(graph.bytes())
         ));
     }
-    if args.common.dry_run {
+    let graph = Arc::new(graph);
+    let told = || {
         let runs = partitions(args.nodes).len() as u32 * repetitions * 2;
-        println!(
+        format!(
             "workflow: {} tasks read {} files, {}; {runs} runs of at most {:.0} s compute each, about {} in all",
             graph.tasks.len(),
             graph.files(),
             format::bytes(graph.bytes()),
             compute_seconds(&graph),
             format::duration(f64::from(runs) * predicted_seconds(&args, &graph))
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    let file = measure(&args, Arc::new(graph), repetitions).await?;
-    publish(&file, &args.common.output)
+        )
+    };
+    driver::command(&args.common, told, async |_| measure(&args, graph.clone(), repetitions).await).await
 }
 
 fn compute_seconds(graph: &Graph) -> f64 {
@@ -227,7 +218,6 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
 struct WorkflowRuns {
     line: Line,
     partitions: Vec<Partition>,
-    /// The time was over before all pairs of runs.
     cut: Option<TimeCut>,
 }
 
@@ -237,7 +227,7 @@ async fn all(
     inputs: &Arc<Inputs>,
     repetitions: u32,
 ) -> Result<WorkflowRuns> {
-    let budget = Budget::start(&args.common);
+    let budget = Budget::start(args.common.time_budget);
     let line = testbed.line(args.rtt, args.rate).await?;
     let mut partitions = partitions(args.nodes);
     // Both ways of a partition or none, as they are compared.

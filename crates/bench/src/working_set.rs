@@ -24,12 +24,7 @@ use clap::{Args, ValueEnum};
 use quantity::ByteRate;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, TimeCut};
-use crate::driver;
-use crate::fixture::{CounterPage, Watch};
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
+use crate::{Budget, CommonArgs, CounterPage, Ranks, ResultBuilder, TimeCut, Watch, driver, refuse};
 
 use account::PassAccount;
 use curve::CounterLook;
@@ -126,7 +121,6 @@ struct SweepPlan {
     cache_bytes: u64,
     file_bytes: u64,
     fleet: ClientSet,
-    /// Rising.
     factors: Vec<f64>,
     orders: Vec<OrderName>,
     theta: f64,
@@ -286,12 +280,10 @@ struct WarmUp {
     from_disk: Option<PassAccount>,
 }
 
-/// What was measured, by repetition.
 #[derive(Default)]
 struct SweepRuns {
     warm_ups: Vec<WarmUp>,
     sweeps: Vec<Vec<SweepCondition>>,
-    /// The time was over before all repetitions.
     cut: Option<TimeCut>,
 }
 
@@ -310,22 +302,19 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
     if let Some(counters) = &running {
         tier_under_test::check_room(&plan, counters, args.may_evict)?;
     }
-    if args.common.dry_run {
-        println!(
-            "working-set: a cache of {}; {} clients read data sets of {:?} times its size in {} orders, {} times; about {}; {} \
-             written, about {} read",
-            format::bytes(plan.cache_bytes),
-            plan.fleet.clients,
-            plan.factors,
-            plan.orders.len(),
-            plan.repetitions,
-            format::duration(plan.predicted_seconds()),
-            format::bytes(plan.largest().total_bytes()),
-            format::bytes(plan.predicted_bytes())
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
+    let told = || {
+        let [cache, written, read] =
+            [plan.cache_bytes, plan.largest().total_bytes(), plan.predicted_bytes()].map(format::bytes);
+        let SweepPlan { factors, orders, repetitions, fleet, .. } = &plan;
+        format!(
+            "working-set: a cache of {cache}; {} clients read data sets of {factors:?} times its size in {} orders, {repetitions} \
+             times; about {}; {written} written, about {read} read",
+            fleet.clients,
+            orders.len(),
+            format::duration(plan.predicted_seconds())
+        )
+    };
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan, &args).await).await
 }
 
 async fn measure(ranks: &Ranks, plan: &SweepPlan, args: &WorkingSetArgs) -> Result<ResultFile> {
@@ -350,7 +339,7 @@ async fn all(
     plan: &SweepPlan,
     common: &CommonArgs,
 ) -> Result<SweepRuns> {
-    let budget = Budget::start(common);
+    let budget = Budget::start(common.time_budget);
     let mut measured = SweepRuns::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     let cut = budget.repeat(plan.repetitions, async |repetition| {
@@ -369,7 +358,6 @@ async fn all(
     Ok(measured)
 }
 
-/// One repetition.
 struct SweepRun<'a> {
     ranks: &'a Ranks,
     tier_under_test: &'a TierUnderTest,

@@ -7,13 +7,10 @@ use bench_report::{
 use serde_json::json;
 
 use super::{KneeArgs, KneeResult, Level};
-use crate::budget::TimeCut;
-use crate::columns;
-use crate::results::ResultBuilder;
+use crate::{ResultBuilder, TimeCut, columns, limit};
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
 const KEPT_UP: f64 = 0.95;
-/// Why a level has no latency.
 const NOTHING: &str = "nothing was done";
 
 /// `what`: the touches' name in the plural, as `objects`.
@@ -82,10 +79,7 @@ fn open(found: &KneeResult, what: &str) -> Table {
 }
 
 fn reasons(level: &Level) -> Vec<String> {
-    let mut reasons = level.faults.clone();
-    reasons.sort();
-    reasons.dedup();
-    reasons
+    limit::distinct(level.faults.clone())
 }
 
 fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {

@@ -128,7 +128,6 @@ async fn join(
     }
 }
 
-/// Each byte is sent back.
 async fn echo(mut stream: TcpStream) -> io::Result<()> {
     wire::write_answer(&mut stream, &LinkAnswer::Ready).await?;
     let mut byte = [0];

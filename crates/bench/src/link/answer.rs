@@ -12,14 +12,12 @@ use serde_json::json;
 use super::schedule::{Ran, Round};
 use super::wire::{StreamDirection, StreamLog};
 use super::{Config, Pair};
-use crate::results::ResultBuilder;
-use crate::worker_phases::MIB;
+use crate::{MIB, ResultBuilder};
 
 /// A clock that may be wrong by more than this part of the time makes the other end's window doubtful.
 const CLOCK_DOUBT: f64 = 0.05;
 /// A line that becomes longer than this under load has queues that somebody else waits in.
 const BLOAT: f64 = 3.0;
-/// Bins of the plot over time.
 const BINS: usize = 50;
 
 pub use bounds::Here;
@@ -27,7 +25,6 @@ pub use bounds::Here;
 /// The same pairs and streams in the same direction, again and again.
 struct LinkCondition<'a> {
     first: &'a Round,
-    /// All of them, in their order.
     rounds: Vec<&'a Round>,
 }
 
@@ -46,7 +43,6 @@ fn conditions(rounds: &[Round]) -> Vec<LinkCondition<'_>> {
     found
 }
 
-/// Which end of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamEnd {
     Sender,
@@ -125,7 +121,6 @@ fn mbit(bytes_per_second: f64) -> f64 {
     bytes_per_second * 8.0 / 1e6
 }
 
-/// MiB/s.
 fn in_mib(mbit: f64) -> f64 {
     mbit * 1e6 / 8.0 / MIB
 }
@@ -172,12 +167,10 @@ impl<'a> LinkCondition<'a> {
         collected(self.each(at).map(|(round, ran)| rate(config, round, std::slice::from_ref(ran), end)))
     }
 
-    /// Of all pairs together.
     fn rates_of_all(&self, config: &Config, end: StreamEnd) -> (Vec<f64>, Option<String>) {
         collected(self.rounds.iter().map(|round| rate(config, round, &round.pairs, end)))
     }
 
-    /// Milliseconds.
     fn round_trips(&self, at: usize, of: fn(&Ran) -> &[u64]) -> Vec<f64> {
         self.each(at).flat_map(|(_, ran)| in_ms(of(ran))).collect()
     }
@@ -276,7 +269,6 @@ fn doubt_clock(draft: &mut ResultBuilder, config: &Config, conditions: &[LinkCon
     }
 }
 
-/// What arrived over time in the first round.
 fn over_time(config: &Config, condition: &LinkCondition) -> Option<Plot> {
     let round = condition.first;
     let bin = (round.stop_us.saturating_sub(round.start_us) / BINS as u64).max(1);

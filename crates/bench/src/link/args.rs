@@ -8,9 +8,7 @@ use bench_fleet::RunToken;
 use types::Result;
 
 use super::{Config, LinkServer, Pair};
-use crate::args::OutputArgs;
-use crate::ranks::{alone, signalled};
-use crate::results;
+use crate::{OutputArgs, alone, results, signalled};
 
 /// The link by itself: TCP streams between agents, without any storage.
 #[derive(Clone, Debug, clap::Args)]

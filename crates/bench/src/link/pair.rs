@@ -24,12 +24,10 @@ use crate::ranks::{gather, order};
 const IDLE_PINGS: usize = 16;
 /// Between two bytes on a loaded line.
 const PING_EVERY: Duration = Duration::from_millis(20);
-/// One byte's way there and back.
 const PING: Duration = Duration::from_secs(20);
 /// Pings that are kept: those of ten minutes and more are thinned by their number.
 const PINGS_MAX: usize = 30_000;
 
-/// What one test of a pair moves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamsPlan {
     pub streams: u32,

@@ -23,7 +23,6 @@ const LEAD: Duration = Duration::from_millis(300);
 /// Time for the streams to drain and the logs to come, on top of the schedule.
 const END: Duration = Duration::from_secs(60);
 
-/// Pairs that ran at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round {
     pub way: StreamDirection,

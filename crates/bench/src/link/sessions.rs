@@ -6,7 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-/// Streams with their number, as they come in.
 type ArrivingStreams = mpsc::Sender<(u32, TcpStream)>;
 
 /// The tests whose streams this agent waits for.

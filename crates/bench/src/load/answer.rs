@@ -4,10 +4,7 @@ use bench_load::outcome::{PhaseOutcome, Stop};
 use bench_report::{Better, Cell, Finding, Measure, PhaseSpans, estimate, sanity};
 
 use super::args::LoadArgs;
-use crate::columns;
-use crate::limit::LoadBounds;
-use crate::results::ResultBuilder;
-use crate::worker_phases::{self, LoadRow, MIB};
+use crate::{LoadBounds, LoadRow, MIB, ResultBuilder, columns, worker_phases};
 
 pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &LoadBounds) {
     let row = LoadRow::of(runs);

@@ -3,9 +3,7 @@
 use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate};
 
 use super::{LoaderPlan, latency_ms, rate};
-use crate::cost;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Triple};
+use crate::{CacheMode, ResultBuilder, Triple, cost, sample};
 
 /// Fills in what the first repetition cost at the storage.
 pub fn costs(draft: &mut ResultBuilder, plan: &LoaderPlan, prices: &cost::PriceList, first: &Triple) {

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::fixture::CounterPage;
+use crate::CounterPage;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCount {
-    /// Bytes sent to clients.
     pub served: u64,
-    /// Bytes sent to other nodes.
     pub sent: u64,
     /// Bytes that were not here when clients asked for them or were about to, by where they came from: the words of the counter.
     pub fetched: BTreeMap<String, u64>,
@@ -21,7 +19,6 @@ pub struct NodeCount {
 }
 
 impl NodeCount {
-    /// What was counted between two pages.
     pub fn between(before: &CounterPage, after: &CounterPage) -> NodeCount {
         let counted = after.since(before);
         NodeCount {
@@ -34,7 +31,6 @@ impl NodeCount {
         }
     }
 
-    /// Bytes that left the node over its links.
     pub fn egress(&self) -> u64 {
         self.served.saturating_add(self.sent)
     }

@@ -10,10 +10,8 @@ use bench_load::target::from_url;
 use types::{ErrorKind, Result};
 
 use super::{BenchCluster, NodeCount, NodeWay, complete_percent, copies::least_copies, wait_until};
-use crate::args::refuse;
-use crate::driver::Stage;
-use crate::ranks::Ranks;
-use crate::testbed::{DataSet, LaidOut};
+use crate::testbed::LaidOut;
+use crate::{DataSet, Ranks, Stage, refuse};
 
 /// What was made at the origin is seen through a node after the time for which it trusts its directories.
 const SEEN_PATIENCE: Duration = Duration::from_secs(180);
@@ -47,7 +45,6 @@ impl ClusterStage {
         format!("{}/{}", junction.trim_end_matches('/'), self.files.path(file))
     }
 
-    /// The path of all files.
     pub fn root(&self, junction: &str) -> String {
         format!("{}/{}", junction.trim_end_matches('/'), self.files.root())
     }
@@ -94,7 +91,6 @@ impl ClusterStage {
         Ok(())
     }
 
-    /// Has every node give back the room of the data set.
     pub fn evict_everywhere(&self, junction: &str) -> Result<()> {
         let path = self.root(junction);
         (0..self.cluster.nodes.len()).try_for_each(|node| self.cluster.evict(node, &path))

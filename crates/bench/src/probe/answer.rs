@@ -15,14 +15,13 @@ use super::operation::ProbeOperation;
 use super::samples::Timed;
 use super::streams::StreamRate;
 use super::{Config, nfs, posix};
-use crate::results::ResultBuilder;
+use crate::ResultBuilder;
 
 /// A line that explains less of the variance than this is no line.
 const R2_MIN: f64 = 0.98;
 /// Operations with fewer round trips than this may well scatter around a flat line.
 const FLAT: f64 = 0.2;
 
-/// One operation, understood.
 struct Understood {
     operation: ProbeOperation,
     /// Medians of what was measured without a relay, and with each.
@@ -50,7 +49,6 @@ impl Understood {
         self.round_trips().map(|n| (self.direct - n * rtt_here).max(0.0))
     }
 
-    /// Seconds at a distance.
     fn predict(&self, rtt: f64, rtt_here: f64) -> Option<f64> {
         Some(self.fixed(rtt_here)? + self.round_trips()?.max(0.0) * rtt)
     }
@@ -70,7 +68,6 @@ impl Understood {
     }
 }
 
-/// All that the tables, plots and findings are made of.
 struct ProbeAnswer<'a> {
     config: &'a Config,
     measured: &'a nfs::NfsProbe,
@@ -81,7 +78,6 @@ struct ProbeAnswer<'a> {
     answered_nearer: Option<f64>,
     /// T = a + n * RTT + bytes / BW, over READs of several sizes.
     reads: Option<DistanceModel>,
-    /// Medians of the nearer server.
     near: Vec<(ProbeOperation, f64)>,
 }
 

@@ -50,7 +50,6 @@ impl FarNfs {
         Ok(FarNfs { view: View { client, nfs: ports.nfs }, config, _relays: relays })
     }
 
-    /// Another client on a connection of its own.
     pub async fn another(&self) -> Result<Arc<NfsOrigin>> {
         NfsOrigin::connect(self.config.clone()).await
     }

@@ -45,7 +45,6 @@ impl ProbeOperation {
         ProbeOperation::NAMED.into_iter().map(|(operation, _)| operation)
     }
 
-    /// The bytes that a READ brings.
     pub fn read_bytes(self) -> Option<u64> {
         match self {
             ProbeOperation::Read4K => Some(4 << 10),

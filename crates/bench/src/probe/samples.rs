@@ -15,11 +15,9 @@ use super::{Config, wrong};
 /// Fewer have no confidence interval of the median.
 const SAMPLES_MIN: usize = 6;
 
-/// What was measured at one target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     pub operation: ProbeOperation,
-    /// Without a relay.
     pub direct: Seconds,
     /// At each of the injected distances, in their order.
     pub far: Vec<Seconds>,

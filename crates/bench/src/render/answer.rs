@@ -6,8 +6,7 @@ use relay::Profile;
 
 use super::table::{line_through, round};
 use super::{GIB, RenderDistance, RenderPlan};
-use crate::sample::{self, CacheMode, Sample};
-use crate::value::TierPrices;
+use crate::{CacheMode, Sample, TierPrices, sample};
 
 const TB: f64 = 1e12;
 /// A predicted time has no more digits than this.
@@ -73,7 +72,6 @@ fn slow_down(direct: Option<&FittedLine>) -> AnswerLine {
     AnswerLine::new(what, Profile::ALL.iter().map(part).collect())
 }
 
-/// What the storage gives less in each pass through the tier.
 fn saved(far: &RenderDistance) -> AnswerLine {
     let less = |mode, value: fn(&Sample) -> f64, digits| {
         let both = far.middle(CacheMode::Direct, value).zip(far.middle(mode, value));
@@ -89,7 +87,6 @@ fn saved(far: &RenderDistance) -> AnswerLine {
     AnswerLine::new("saved at the storage by a pass", parts.collect())
 }
 
-/// The cost of 10^12 bytes that nodes read.
 fn cost(far: &RenderDistance, prices: Option<&TierPrices>) -> AnswerLine {
     let what = "cost of each TB read";
     let Some(prices) = prices else { return AnswerLine::one(what, Cell::missing("no --prices"), "") };

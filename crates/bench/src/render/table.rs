@@ -11,12 +11,9 @@ use bench_report::{
 use relay::Profile;
 
 use super::{GIB, RenderDistance, RenderPlan};
-use crate::columns;
-use crate::limit;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Sample, Triple};
-use crate::value::TierPrices;
-use crate::worker_phases::{self, MIB};
+use crate::{
+    CacheMode, MIB, ResultBuilder, Sample, TierPrices, Triple, columns, limit, sample, worker_phases,
+};
 
 /// A line through fewer distances is no line.
 const DISTANCES_MIN: usize = 3;
@@ -130,7 +127,6 @@ impl RenderDistance {
     }
 }
 
-/// The study's columns.
 fn faithful(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
     let name = |row: &RenderDistance| match PUBLISHED.vfxt.place(row.nominal_ms()) {
         Some(place) => format!("as {place}"),

@@ -13,14 +13,10 @@ use serde_json::json;
 use types::Result;
 
 use super::{ReplicasArgs, ReplicasPlan, TITLE, tables};
-use crate::budget::{Budget, TimeCut};
-use crate::driver;
 use crate::nodes::{
     BenchCluster, ClusterStage, NodeCount, Repair, RepairWatch, StripeCopies, complete_percent, keepers,
 };
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::testbed::DataSet;
+use crate::{Budget, DataSet, Ranks, ResultBuilder, TimeCut, driver, limit};
 
 /// What may come from the far storage while a file is read that the cluster has: nothing but what rounding makes of it.
 const WARM_EXTRA: f64 = 0.001;
@@ -28,11 +24,9 @@ const WARM_EXTRA: f64 = 0.001;
 /// Where the copies are while the file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyState {
-    /// Each node that keeps it has all of it.
     Settled,
     /// One of them has just lost it.
     Lost,
-    /// It has been made again.
     Repaired,
 }
 
@@ -89,18 +83,16 @@ pub async fn all(ranks: &Ranks, plan: &ReplicasPlan, args: &ReplicasArgs) -> Res
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
     let measure = async |stage: &mut ClusterStage| {
-        ReplicaRun { ranks, stage, plan, args, budget: Budget::start(&args.common) }.all().await
+        ReplicaRun { ranks, stage, plan, args, budget: Budget::start(args.common.time_budget) }.all().await
     };
     driver::on_stage(Some(ranks), &args.common, draft, stage, measure, async |draft, stage, _, found| {
         stage.cluster.tell(draft);
-        for (name, value) in [
+        draft.parameters([
             ("file_bytes", json!(plan.bytes())),
             ("block_bytes", json!(plan.block)),
             ("gateways", json!(plan.gateways)),
             ("junctions", json!(junctions)),
-        ] {
-            draft.parameter(name, value);
-        }
+        ]);
         TimeCut::tell(found.cut, draft, "parts");
         tables::fill(draft, plan.bytes(), plan.block, &found);
     })
@@ -239,7 +231,6 @@ impl CopyCondition {
         }
     }
 
-    /// Why the passes in a state must not be believed.
     pub fn unproved(&self, state: CopyState, passes: &[GatewayPass], file_bytes: u64) -> Vec<String> {
         let mut reasons = Vec::new();
         for pass in passes {
@@ -262,9 +253,7 @@ impl CopyCondition {
                     .push(format!("{origin} bytes came from the storage, and the cluster had all of them"));
             }
         }
-        reasons.sort();
-        reasons.dedup();
-        reasons
+        limit::distinct(reasons)
     }
 }
 

@@ -12,8 +12,7 @@ use bench_report::{
 
 use super::measure::{CopyCondition, CopyState, GatewayPass, ReplicasFound, SettledCopies};
 use crate::nodes::{NodeCount, StripeCopies, local_percent};
-use crate::results::ResultBuilder;
-use crate::worker_phases::{LoadRow, MIB};
+use crate::{LoadRow, MIB, ResultBuilder};
 
 const GIB: f64 = 1_073_741_824.0;
 /// Where fetched bytes came from, in the words of the nodes' counter, and what they mean.

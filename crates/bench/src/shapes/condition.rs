@@ -45,14 +45,10 @@ impl Shape {
     }
 }
 
-/// What differs between the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// The size of a file.
     Size,
-    /// How many nodes and workers there are.
     Fleet,
-    /// Bytes of one read or write.
     Block,
 }
 

@@ -8,18 +8,11 @@ use bench_report::Histogram;
 use types::Result;
 
 use super::condition::{ShapeCondition, sets, total_bytes};
-use crate::args::CommonArgs;
-use crate::budget::{Budget, TimeCut};
-use crate::driver;
-use crate::limit;
-use crate::ranks::Ranks;
-use crate::target_dir::TargetDir;
-use crate::worker_phases::{LoadRow, p50_ms};
+use crate::{Budget, CommonArgs, LoadRow, Ranks, TargetDir, TimeCut, driver, limit, p50_ms};
 
 const LOOKS_MAX: u32 = 5;
 const EPOCHS_MAX: u64 = 100_000;
 
-/// A condition and what was measured under it.
 pub struct ShapeRuns {
     pub condition: ShapeCondition,
     pub epochs: u64,
@@ -27,16 +20,13 @@ pub struct ShapeRuns {
     pub outcomes: Vec<PhaseOutcome>,
     /// Median latencies of the calls that read or write, by repetition.
     pub call_p50_ms: Vec<f64>,
-    /// Of all repetitions.
     pub calls: Histogram,
 }
 
-/// What came of it all.
 pub struct ShapeResults {
     pub rows: Vec<ShapeRuns>,
     /// Sets of files that an earlier run had left and that were used.
     pub reused: usize,
-    /// The time was over before all repetitions of all rows were done.
     pub cut: Option<TimeCut>,
 }
 
@@ -75,7 +65,7 @@ pub struct ShapeMeasurement<'a> {
 
 impl<'a> ShapeMeasurement<'a> {
     pub fn start(ranks: &'a Ranks, common: &'a CommonArgs, target_dir: &'a TargetDir) -> Self {
-        ShapeMeasurement { ranks, common, target_dir, budget: Budget::start(common) }
+        ShapeMeasurement { ranks, common, target_dir, budget: Budget::start(common.time_budget) }
     }
 
     /// Repetition after repetition of all conditions. Looks before them, not kept, tell how often each must be gone through

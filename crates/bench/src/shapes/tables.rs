@@ -11,11 +11,7 @@ use origin::emulated::ServiceLimits;
 
 use super::condition::{Shape, ShapeCondition, Sweep};
 use super::run::{ShapeResults, ShapeRuns};
-use crate::budget::TimeCut;
-use crate::columns;
-use crate::limit::LoadBounds;
-use crate::results::ResultBuilder;
-use crate::worker_phases::{self, MIB, p50_ms};
+use crate::{LoadBounds, MIB, ResultBuilder, TimeCut, columns, p50_ms, worker_phases};
 
 /// Each table: of a shape, and of what differs between its rows.
 fn sweeps() -> impl Iterator<Item = (Shape, Sweep)> {
@@ -81,7 +77,6 @@ pub fn through(
     through.rows.iter().for_each(|row| measure(draft, row, ", through Forebay", bounds));
 }
 
-/// What a row is: a head, and the cell of a condition.
 type ConditionHead = (&'static str, fn(&ShapeCondition) -> Cell);
 
 fn heads(shape: Shape, sweep: Sweep) -> [ConditionHead; 2] {
@@ -119,7 +114,6 @@ pub fn limited(draft: &mut ResultBuilder, all: &ShapeResults, limits: &ServiceLi
     }
 }
 
-/// MiB/s of one worker on average.
 fn each(row: &ShapeRuns) -> Vec<f64> {
     row.row().each(|phase| {
         let rates: Vec<f64> = phase.spans().iter().map(|span| span.rate() / MIB).collect();

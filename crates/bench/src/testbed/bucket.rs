@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use bench_load::target::from_url;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::refuse;
 use crate::mounts::is_bucket;
+use crate::refuse;
 
 /// What only the bench's own clients take.
 const OURS: [&str; 5] = ["part=", "rsize=", "wsize=", "readahead=", "writebehind="];
@@ -17,7 +17,6 @@ pub struct HttpStore {
     place: String,
     /// But for the endpoint and what only the bench's own client takes.
     options: Vec<String>,
-    /// Where the store listens.
     pub address: SocketAddr,
     /// Behind host and port, as the endpoint has it.
     path: String,

@@ -11,11 +11,8 @@ use super::tier_under_test::TierUnderTest;
 use super::{
     OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs,
 };
-use crate::budget::TimeCut;
-use crate::columns;
 use crate::fixture::LOOK;
-use crate::results::ResultBuilder;
-use crate::worker_phases::MIB;
+use crate::{MIB, ResultBuilder, TimeCut, columns, limit};
 
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
@@ -70,12 +67,6 @@ fn parameters(
     }
 }
 
-fn unique(mut reasons: Vec<String>) -> Vec<String> {
-    reasons.sort();
-    reasons.dedup();
-    reasons
-}
-
 fn plot(title: &str, x: &str, y: &str, series: Vec<Series>) -> Plot {
     Plot::new(PlotKind::Lines, title, Axis::linear(x), Axis::linear(y), series)
 }
@@ -103,7 +94,6 @@ impl Passes<'_> {
 struct WarmUpState<'a> {
     name: &'static str,
     passes: Passes<'a>,
-    /// Why it was not what its name says.
     invalid: Vec<String>,
 }
 
@@ -123,7 +113,7 @@ fn states<'a>(plan: &SweepPlan, ups: &'a [WarmUp]) -> Vec<WarmUpState<'a>> {
     };
     let state = |name, accounts: Vec<&'a PassAccount>, wrong: &dyn Fn(&PassAccount) -> Vec<String>| {
         let reasons = accounts.iter().flat_map(|account| [checked(account), wrong(account)].concat());
-        WarmUpState { name, invalid: unique(reasons.collect()), passes: Passes(accounts) }
+        WarmUpState { name, invalid: limit::distinct(reasons.collect()), passes: Passes(accounts) }
     };
     let mut states = vec![
         state("getting warm", ups.iter().map(|up| &up.cold).collect(), &|cold| cold.not_cold(all)),
@@ -235,7 +225,6 @@ fn sources(states: &[WarmUpState]) -> Table {
     ])
 }
 
-/// What the storage was asked for.
 fn storage(plan: &SweepPlan, states: &[WarmUpState]) -> Table {
     let all = plan.layout(WARM_UP).total_bytes();
     let calls = |state: &WarmUpState, kind: &str| state.passes.of(|a| a.call(kind) as f64);
@@ -301,7 +290,6 @@ impl<'a> SweptSize<'a> {
     }
 }
 
-/// Why the row must not be believed.
 pub fn unproved(plan: &SweepPlan, conditions: &[&SweepCondition]) -> Vec<String> {
     let mut reasons = Vec::new();
     for condition in conditions {
@@ -321,7 +309,7 @@ pub fn unproved(plan: &SweepPlan, conditions: &[&SweepCondition]) -> Vec<String>
         }
         reasons.extend(sanity::too_short(later.seconds));
     }
-    unique(reasons)
+    limit::distinct(reasons)
 }
 
 fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {

@@ -13,11 +13,10 @@ use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};
 
 use super::{SweepPlan, WARM_UP, WorkingSetArgs};
-use crate::args::{CommonArgs, refuse};
-use crate::driver::Stage;
-use crate::fixture::{CounterPage, TierProcess, evict};
-use crate::target_dir::{TargetArgs, TargetDir};
-use crate::testbed::{DataSet, Line, Testbed};
+use crate::fixture::evict;
+use crate::{
+    CommonArgs, CounterPage, DataSet, Line, Stage, TargetArgs, TargetDir, Testbed, TierProcess, refuse,
+};
 
 /// A tier makes room from 95 % of its quota on; the data set's blocks round up.
 const FULL: f64 = 0.9;

@@ -7,9 +7,7 @@ use bench_report::{median, sanity};
 use super::super::schedule::Round;
 use super::super::{Config, Pair};
 use super::{LinkCondition, StreamEnd, seconds};
-use crate::limit;
-use crate::nic::Nic;
-use crate::results::ResultBuilder;
+use crate::{Nic, ResultBuilder, limit};
 
 /// What is known of this process and of its machine.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +41,6 @@ fn over(config: &Config, conditions: &[LinkCondition], here: &Here, nic: &Nic) -
     conditions.iter().filter_map(of).collect()
 }
 
-/// What limited the link, over all rounds.
 pub fn judge(draft: &mut ResultBuilder, config: &Config, conditions: &[LinkCondition], here: &Here) {
     let rounds: Vec<&Round> = conditions.iter().flat_map(|c| c.rounds.iter().copied()).collect();
     if rounds.is_empty() {

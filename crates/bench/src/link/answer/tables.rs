@@ -51,7 +51,6 @@ fn seed(config: &Config, conditions: &[LinkCondition]) -> Table {
     ])
 }
 
-/// A pair in a condition.
 struct PairRow<'a> {
     condition: &'a LinkCondition<'a>,
     at: usize,
