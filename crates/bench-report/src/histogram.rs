@@ -121,12 +121,6 @@ impl Histogram {
         (!self.is_empty()).then(|| self.counts.mean())
     }
 
-    /// Samples of more than so many microseconds (to three digits).
-    pub fn above(&self, microseconds: u64) -> u64 {
-        let below = self.counts.count_between(0, microseconds.min(MICROSECONDS_MAX));
-        self.samples.saturating_sub(below)
-    }
-
     /// A percentile in milliseconds, for a table; `what` was counted, if that was not often enough.
     pub fn milliseconds(&self, percent: f64, what: &str) -> Cell {
         let too_few = || Cell::missing(format!("{} {what} are too few", self.len()));

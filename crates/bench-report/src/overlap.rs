@@ -7,7 +7,6 @@
 use std::fmt;
 
 use crate::distribution::extremes;
-use crate::model::Cell;
 use crate::sanity;
 
 /// Rates of workers that shared a smaller part of the run than this are not added.
@@ -34,13 +33,6 @@ pub struct Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
-    }
-}
-
-/// A refusal is, in a table, a missing value with a reason.
-impl From<Refusal> for Cell {
-    fn from(refusal: Refusal) -> Cell {
-        Cell::Missing(refusal.reason)
     }
 }
 

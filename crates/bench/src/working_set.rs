@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{
     AccessOrder, Amount, ClientSet, Layout, LoadWork, Sequence, Sharing, Sizes, Touch, TouchUnit,
 };
@@ -407,10 +408,10 @@ impl SweepRun<'_> {
         self.tier_under_test.leave(cold_tier).await?;
         let (first_unique, unique) =
             (plan.unique(order, &layout, 1), plan.unique(order, &layout, later.passes));
-        let evicted = life.cache("evicted_bytes");
         // The first draws of zipf are the same in each pass, so that the longest one has them all.
-        let again = life.origin_bytes().saturating_sub(life.ahead_unread_bytes()).saturating_sub(unique);
-        Ok(SweepCondition { factor, order, first_unique, unique, first, later, evicted, again })
+        let life = PassAccount::of(&life, &PhaseOutcome::default(), 1);
+        let again = life.duplicate(unique);
+        Ok(SweepCondition { factor, order, first_unique, unique, first, later, evicted: life.evicted, again })
     }
 
     async fn pass(

@@ -33,15 +33,11 @@ struct TierJunction {
 pub fn of_tier(admin: SocketAddr) -> Result<String> {
     let operation = "read the configuration of";
     let text = operator::page(admin, "/v1/status", operation, None)?;
-    told(&text).map_err(|e| operator::unavailable(admin, operation, e))
+    of_status(&text).map_err(|e| operator::unavailable(admin, operation, e))
 }
 
 /// The same of one whose `/v1/status` is known.
 pub fn of_status(status: &str) -> serde_json::Result<String> {
-    told(status)
-}
-
-fn told(status: &str) -> serde_json::Result<String> {
     let status: TierStatus = serde_json::from_str(status)?;
     let mut parts = vec![
         format!("forebay {}", status.version),
@@ -67,9 +63,9 @@ mod tests {
             "cache": {"bytes_used": 1, "bytes_max": 21474836480},
             "junctions": [{"path": "/", "origin": "nfs://nas/show?nconnect=4", "state": "ok"}]}"#;
         assert_eq!(
-            told(status).expect("a status"),
+            of_status(status).expect("a status"),
             "forebay 0.1.0, read-only, cache 20.00 GiB, / = nfs://nas/show?nconnect=4"
         );
-        assert!(told("{}").is_err());
+        assert!(of_status("{}").is_err());
     }
 }

@@ -39,7 +39,7 @@ fn steps(found: &KneeResult, what: &str) -> Table {
         |(_, level)| reasons(level),
         &[
             ("Workers", &|(_, level)| Cell::Count(found.workers(level))),
-            ("of each node", &|(_, level)| Cell::Count(level.workers.into())),
+            ("of each node", &|(_, level)| Cell::Count(level.step.workers.into())),
             (&rate, &|(_, level)| estimate(&level.rates)),
             ("MiB/s", &|(_, level)| estimate(&level.mib)),
             ("p50 (ms)", &|(_, level)| estimate_or(&level.service_p50, NOTHING)),
@@ -61,8 +61,8 @@ fn open(found: &KneeResult, what: &str) -> Table {
         &found.open,
         reasons,
         &[
-            ("% of the knee's rate", &|level| Cell::Number(level.percent())),
-            (&due, &|level| Cell::Number((level.offered_rate() * 100.0).round() / 100.0)),
+            ("% of the knee's rate", &|level| Cell::Number(level.percent)),
+            (&due, &|level| Cell::Number((level.due * 100.0).round() / 100.0)),
             (&done, &|level| estimate(&level.rates)),
             ("service p50 (ms)", &|level| estimate_or(&level.service_p50, NOTHING)),
             ("service p99 (ms)", &|level| level.service.milliseconds(99.0, "samples")),
@@ -90,7 +90,7 @@ fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
     let mut plots = vec![Plot::new(PlotKind::Lines, "The knee: rate against workers", x, y, closed)];
     if !found.open.is_empty() {
         let of = |name, values: fn(&Level) -> &Vec<f64>| {
-            let points = found.open.iter().filter_map(|level| point(level.percent(), values(level)));
+            let points = found.open.iter().filter_map(|level| point(level.percent, values(level)));
             Series::ours(name, points.collect())
         };
         let series = [of("response", |level| &level.response_p50), of("service", |level| &level.service_p50)];
@@ -107,7 +107,7 @@ fn histograms(draft: &mut ResultBuilder, found: &KneeResult) {
         draft.file.histograms.push(level.service.to_named(name));
     }
     for level in &found.open {
-        let percent = level.percent();
+        let percent = level.percent;
         for (kind, histogram) in [("service", &level.service), ("response", &level.response)] {
             draft.file.histograms.push(histogram.to_named(format!("open loop at {percent} %: {kind}")));
         }
@@ -131,20 +131,18 @@ fn tell(draft: &mut ResultBuilder, found: &KneeResult, what: &str) {
             number(rate)
         )),
     }
-    let measure =
-        |name: String, unit: &str, better, values: &[f64]| Measure::new(name, unit, better, values.to_vec());
-    draft.measure(measure("rate at the knee".to_owned(), "1/s", Better::Higher, &knee.rates), &invalid);
+    draft.measure(Measure::new("rate at the knee", "1/s", Better::Higher, knee.rates.clone()), &invalid);
     for level in &found.open {
-        let (percent, offered) = (level.percent(), level.offered_rate());
-        let name = format!("response p50 at {percent} % of the knee");
-        draft.measure(measure(name, "ms", Better::Lower, &level.response_p50), &reasons(level));
+        let name = format!("response p50 at {} % of the knee", level.percent);
+        let measure = Measure::new(name, "ms", Better::Lower, level.response_p50.clone());
+        draft.measure(measure, &reasons(level));
         let done = level.reading().rate;
-        if done < offered * KEPT_UP {
+        if done < level.due * KEPT_UP {
             draft.warning(format!(
-                "at {percent} % of the knee's rate only {} of {} {what}/s were done: what was still \
-                 waiting at the end is in no latency",
+                "at {} % of the knee's rate only {} of {} {what}/s were done: what was still waiting at the end is in no latency",
+                level.percent,
                 number(done),
-                number(offered)
+                number(level.due)
             ));
         }
     }

@@ -23,10 +23,10 @@ impl NodeCount {
         let counted = after.since(before);
         NodeCount {
             served: counted.served_bytes(),
-            sent: counted.sent_to_nodes_bytes(),
-            fetched: counted.cluster_read_bytes(),
+            sent: counted.total("forebay_cluster_served_bytes_total"),
+            fetched: counted.by_label("forebay_cluster_read_bytes_total", "from"),
             origin: counted.origin_bytes(),
-            repaired: counted.repair_bytes(),
+            repaired: counted.total("forebay_cluster_repair_bytes_total"),
             disk: counted.disk_bytes(),
         }
     }
