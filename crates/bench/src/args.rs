@@ -63,7 +63,7 @@ pub struct CommonArgs {
 }
 
 /// Run on several processes or machines. Under mpirun and srun nothing of this is needed.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct LaunchArgs {
     /// So many processes on this machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]

@@ -11,7 +11,7 @@ use bench_load::target::{self, from_url};
 use bench_report::{Finding, ResultFile, Severity};
 use types::Result;
 
-use crate::{DataSet, MIB, Testbed, limit, unless_interrupted};
+use crate::{MIB, Testbed, data_set, limit, unless_interrupted};
 
 /// The time of each measurement, as a share of a row's: long enough for the rate to settle, short enough to be taken with each result.
 const ROW_SHARE: f64 = 0.25;
@@ -49,7 +49,7 @@ pub async fn measure(row_time: Duration) -> Result<MachineCeiling> {
 
 async fn loopback(seconds: f64) -> Result<Option<f64>> {
     let layout = Layout { files: 1, sizes: Sizes::Equal(FILE_BYTES), ..Layout::default() };
-    let testbed = Testbed::limited(None, DataSet { layout, content: SeededData::default() }, None).await?;
+    let testbed = Testbed::limited(None, data_set(layout, SeededData::default().seed), None).await?;
     let server = from_url(&format!("{}&readahead=4", testbed.near_url()))?;
     let clients = target::clients(&server, 0, 1).await?;
     let work = LoadWork {

@@ -60,13 +60,8 @@ pub struct TierConfig {
     pub cache_bytes: u64,
     /// Clients use its S3 front, and not NFS: its only origin is the bucket [`BUCKET`] there.
     pub by_s3: bool,
-    pub write: TierWrites,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TierWrites {
-    ReadOnly,
-    Through,
+    /// Clients may write, and wait until the storage has it; otherwise they only read.
+    pub writes_through: bool,
 }
 
 impl TierProcess {
@@ -84,10 +79,7 @@ impl TierProcess {
             true => format!("/{BUCKET}={}", config.origin),
             false => config.origin.clone(),
         };
-        let write = match config.write {
-            TierWrites::ReadOnly => "read-only",
-            TierWrites::Through => "through",
-        };
+        let write = if config.writes_through { "through" } else { "read-only" };
         let mut arguments = vec!["serve", "--origin", &origin, "--cache", &dir, "--cache-size", &size];
         arguments.extend(["--nfs", any, "--admin", any, "--write", write, "--json"]);
         if keys.is_some() {

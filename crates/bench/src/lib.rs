@@ -77,6 +77,6 @@ use ranks::{Ranks, alone, signalled, unless_interrupted};
 use results::{ResultBuilder, publish};
 use sample::{CacheMode, Sample, Triple};
 use target_dir::{TargetArgs, TargetDir};
-use testbed::{DataSet, Line, Testbed};
+use testbed::{Line, Testbed, data_set};
 use value::{PriceArgs, TierPrices};
 use worker_phases::{LoadRow, MIB, p50_ms};

@@ -4,7 +4,6 @@
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use bench_load::outcome::PhaseOutcome;
@@ -12,6 +11,7 @@ use bench_report::bottleneck::{Bottleneck, LimitingPart, Pressure, bottleneck};
 use bench_report::{median, sanity};
 use quantity::ByteRate;
 
+use crate::mounts::{path_of, server_of};
 use crate::{
     CacheMode, Line, MachineCeiling, Nic, Ranks, ResultBuilder, Sample, TargetMount, Triple, is_http_store,
     sample,
@@ -161,36 +161,19 @@ fn rate(run: &PhaseOutcome) -> Option<f64> {
 }
 
 async fn way(target: &str) -> TargetPath {
-    let path = target.strip_prefix("file://").unwrap_or(target);
-    if let Some(rest) = target.strip_prefix("nfs://") {
-        let host = rest.split(['/', '?']).next().unwrap_or_default();
-        return way_to(host, 2049).await;
+    if target.starts_with("nfs://") || is_http_store(target) {
+        // A service's own address is in one place or another.
+        let Some(server) = server_of(target) else { return TargetPath::Over(None) };
+        let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host(server)).await;
+        let address = found.ok().and_then(|found| found.ok()?.next());
+        return address.map_or(TargetPath::Over(None), |address| over(address.ip()));
     }
-    if is_http_store(target) {
-        let endpoint = target.split(['?', '&']).find_map(|pair| pair.strip_prefix("endpoint="));
-        return match endpoint.and_then(|endpoint| endpoint.split_once("://")) {
-            Some((scheme, host)) => {
-                let host = host.split('/').next().unwrap_or_default();
-                way_to(host, if scheme == "https" { 443 } else { 80 }).await
-            }
-            // The service's own, in one place or another.
-            None => TargetPath::Over(None),
-        };
-    }
-    match TargetMount::of(Path::new(path.split('?').next().unwrap_or(path))) {
+    match TargetMount::of(path_of(target)) {
         Some(mount) if mount.is_far() => {
             mount.server.map_or(TargetPath::Over(None), |server| over(server.ip()))
         }
         _ => TargetPath::Here,
     }
-}
-
-async fn way_to(host: &str, port: u16) -> TargetPath {
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let with_port = if has_port { host.to_owned() } else { format!("{host}:{port}") };
-    let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host(with_port)).await;
-    let address = found.ok().and_then(|found| found.ok()?.next());
-    address.map_or(TargetPath::Over(None), |address| over(address.ip()))
 }
 
 fn over(address: IpAddr) -> TargetPath {

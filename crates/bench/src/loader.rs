@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
 use bench_report::format::{self, capital, fixed};
@@ -26,9 +25,9 @@ use types::Result;
 use crate::cost::CostArgs;
 use crate::nodes::NodeListArgs;
 use crate::{
-    Budget, CacheMode, CommonArgs, DataSet, KneeArgs, KneeResult, KneeStep, Line, PriceArgs, Ranks,
-    ResultBuilder, Sample, Testbed, TimeCut, Triple, Watch, driver, is_http_store, knee, limit, refuse,
-    sample, worker_phases,
+    Budget, CacheMode, CommonArgs, KneeArgs, KneeResult, KneeStep, Line, PriceArgs, Ranks, ResultBuilder,
+    Sample, Testbed, TimeCut, Triple, Watch, data_set, driver, is_http_store, knee, limit, refuse, sample,
+    worker_phases,
 };
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
@@ -229,8 +228,7 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
     let title = "Epochs of a training job: direct, cold and warm";
     let (prices, costs) = (args.prices.read()?, args.cost.read()?);
     let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
-    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let data = DataSet { layout: plan.layout.clone(), content };
+    let data = data_set(plan.layout.clone(), args.common.seed);
     let testbed = async {
         match args.origin.as_deref() {
             Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,

@@ -26,6 +26,7 @@ use bench_load::target::from_url;
 use clap::Args;
 use types::{Error, ErrorKind, Result};
 
+use crate::mounts::{NFS_PORT, with_port};
 use crate::{CounterPage, ResultBuilder, fingerprint, refuse};
 
 pub use copies::{StripeCopies, complete_percent, keepers};
@@ -35,7 +36,6 @@ pub use fio::{check_fio, fio_rate};
 pub use repair::{CopyLoss, Repair, RepairWatch};
 pub use stage::ClusterStage;
 
-const NFS_PORT: u16 = 2049;
 /// How a client reads: as a mount with large transfers does. Names and sizes are those of `bench_load::target`.
 const TRANSFERS: &str = "rsize=1m&readahead=4";
 const LOOK: Duration = Duration::from_millis(200);
@@ -90,7 +90,7 @@ impl FromStr for NodeWay {
         let (mut links, mut admin, mut token, mut disk) = (Vec::new(), None, None, None);
         for part in typed.split(',') {
             if let Some(host) = part.strip_prefix("nfs://") {
-                links.push(with_port(host.trim_end_matches('/'))?);
+                links.push(link_of(host.trim_end_matches('/'))?);
             } else if let Some(address) = part.strip_prefix("admin=") {
                 admin = Some(quantity::address(address)?);
             } else if let Some(file) = part.strip_prefix("token=") {
@@ -111,14 +111,11 @@ impl FromStr for NodeWay {
     }
 }
 
-fn with_port(host: &str) -> std::result::Result<String, String> {
+fn link_of(host: &str) -> std::result::Result<String, String> {
     if host.is_empty() || host.contains(['/', '?', ' ']) {
         return Err(format!("nfs://{host}: expected nfs://HOST or nfs://HOST:PORT; the path is --junction"));
     }
-    let has_port = host.rsplit_once(':').is_some_and(|(name, port)| {
-        port.parse::<u16>().is_ok() && (!name.contains(':') || name.ends_with(']'))
-    });
-    Ok(if has_port { host.to_owned() } else { format!("{host}:{NFS_PORT}") })
+    Ok(with_port(host, NFS_PORT))
 }
 
 /// A node that has told who it is.
@@ -272,7 +269,7 @@ mod tests {
         assert_eq!(way.links, ["10.0.0.1:2049", "[::1]:2050"]);
         assert_eq!((way.door.admin.port(), way.disk), (9420, Some(PathBuf::from("/cache"))));
         assert_eq!(way.door.token, Some(PathBuf::from("/t")));
-        assert_eq!(with_port("[::1]"), Ok("[::1]:2049".to_owned()));
+        assert_eq!(link_of("[::1]"), Ok("[::1]:2049".to_owned()));
         for (typed, told) in [
             ("nfs://n1", "admin=ADDR"),
             ("admin=127.0.0.1:1", "nfs://HOST"),

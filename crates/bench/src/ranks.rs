@@ -10,7 +10,6 @@ use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew, frame};
 use bench_load::engine::{self, Control, LoadJob, PhaseGate};
 use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
-use bench_report::ResultFile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -49,10 +48,10 @@ pub struct Loaded {
 
 /// Rank 0 runs the experiment and returns its result; the others follow and return nothing. However it ends, it ends
 /// on all.
-pub async fn run(
+pub async fn run<T>(
     args: &LaunchArgs,
-    experiment: impl AsyncFnOnce(&Ranks) -> Result<ResultFile>,
-) -> Result<Option<ResultFile>> {
+    experiment: impl AsyncFnOnce(&Ranks) -> Result<T>,
+) -> Result<Option<T>> {
     let ranks = Ranks::join(args).await?;
     let done = if ranks.member.is_root() {
         // Not given up when the run has ended: its next order fails then, and it still has to clean up.
@@ -75,20 +74,10 @@ pub async fn run(
 
 /// What one process does by itself. Under a launcher that has started several the others wait for it, so that it is done
 /// once.
-pub fn alone(work: impl Future<Output = Result<ExitCode>>) -> impl Future<Output = Result<ExitCode>> {
+pub async fn alone(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     let work = Box::pin(work);
-    async move {
-        let member = Fleet::join(FleetOptions::of_this_process()?).await?;
-        let done = if member.is_root() { work.await } else { Ok(ExitCode::SUCCESS) };
-        match done {
-            Ok(code) => member.finish().await.map(|()| code),
-            Err(error) if member.size() == 1 => Err(error),
-            Err(error) => {
-                let _ = member.abort(&error.to_string()).await;
-                Err(error)
-            }
-        }
-    }
+    let done = run(&LaunchArgs::default(), async |_| work.await).await?;
+    Ok(done.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// The work, unless somebody ends it from outside: then an error, and time to clean up after it.

@@ -14,7 +14,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::pace::{LoadPace, Stagger};
 use bench_load::shape::{AccessOrder, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
@@ -24,8 +23,8 @@ use quantity::ByteRate;
 use types::Result;
 
 use crate::{
-    Budget, CacheMode, CommonArgs, DataSet, Line, PriceArgs, Ranks, ResultBuilder, Scale, Testbed,
-    TierProcess, TimeCut, Triple, driver, fingerprint, limit, refuse, sample,
+    Budget, CacheMode, CommonArgs, Line, PriceArgs, Ranks, ResultBuilder, Scale, Testbed, TierProcess,
+    TimeCut, Triple, data_set, driver, fingerprint, limit, refuse, sample,
 };
 
 /// The study's: nodes, serial round trips of a frame, seconds of a frame that do not depend on the distance.
@@ -205,8 +204,7 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
         plan.repetitions,
     );
     eprintln!("render: about {}", format::duration(plan.predicted_seconds()));
-    let content = SeededData { seed: plan.seed, ..SeededData::default() };
-    let data = DataSet { layout: plan.layout.clone(), content };
+    let data = data_set(plan.layout.clone(), plan.seed);
     if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
         draft.directory("origin directory", Path::new(dir));
     }

@@ -16,7 +16,7 @@ use bench_report::{ResultFile, format};
 use clap::Args;
 use types::Result;
 
-use crate::fixture::{TierConfig, TierWrites};
+use crate::fixture::TierConfig;
 use crate::{
     CommonArgs, Ranks, ResultBuilder, TargetArgs, TargetDir, TargetLoad, TierProcess, driver, is_http_store,
     refuse,
@@ -191,7 +191,7 @@ fn tier(args: &ShapesArgs, bytes: u64) -> Result<TierProcess> {
     let origin = without_options(args.target.url(), |pair| Ok(pair.starts_with("part=")))?;
     let cache_bytes = bytes.saturating_mul(2).max(1 << 30);
     let scratch = std::env::temp_dir();
-    TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, write: TierWrites::Through })
+    TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, writes_through: true })
 }
 
 /// Shapes that write are left out where they cannot, unless they were asked for.

@@ -21,7 +21,7 @@ use quantity::ByteRate;
 use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
-use crate::fixture::{NasProcess, TierConfig, TierWrites};
+use crate::fixture::{NasProcess, TierConfig};
 use crate::probe::ports::Ports;
 use crate::{Stage, TierProcess, Usage, refuse, unless_interrupted};
 
@@ -35,27 +35,24 @@ const OFF_MS: f64 = 0.5;
 /// Side by side, while the data set is laid out.
 const WRITERS: u32 = 8;
 
-/// The files that are read. All clients read the same ones.
-#[derive(Clone, Debug)]
-pub struct DataSet {
-    pub layout: Layout,
-    pub content: SeededData,
+/// The files that are read: all clients read the same ones.
+pub fn data_set(layout: Layout, seed: u64) -> Dataset {
+    Dataset { layout, content: SeededData { seed, ..SeededData::default() }, version: 1, trees: 1 }
 }
 
 /// A data set in a directory of its own, and the clients that wrote it and remove it.
 pub struct LaidOut {
-    pub data: DataSet,
+    pub data: Dataset,
     dir: RunDir,
     writers: Vec<Arc<dyn Client>>,
 }
 
 impl LaidOut {
-    pub async fn at(url: &str, data: DataSet) -> Result<LaidOut> {
+    pub async fn at(url: &str, data: Dataset) -> Result<LaidOut> {
         let writers = target::clients(&from_url(url)?, 0, WRITERS).await?;
         let Some(first) = writers.first() else { return refuse("no client could be made") };
         let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
-        let dataset = Dataset { layout: data.layout.clone(), content: data.content, version: 1, trees: 1 };
-        if let Err(error) = unless_interrupted(dataset::prepare(&dataset, &dir, &writers)).await {
+        if let Err(error) = unless_interrupted(dataset::prepare(&data, &dir, &writers)).await {
             let _ = dir.cleanup(&writers).await;
             return Err(error);
         }
@@ -109,7 +106,7 @@ pub struct Line {
 
 impl Testbed {
     /// On an NFS server of the user's, or in a directory of this machine; in a temporary one if nothing is named.
-    pub async fn at(origin: Option<&str>, data: DataSet) -> Result<Testbed> {
+    pub async fn at(origin: Option<&str>, data: Dataset) -> Result<Testbed> {
         match origin {
             Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
             dir => Testbed::limited(dir.map(PathBuf::from), data, None).await,
@@ -120,7 +117,7 @@ impl Testbed {
     /// service in front of it if there are any.
     pub async fn limited(
         dir: Option<PathBuf>,
-        data: DataSet,
+        data: Dataset,
         limits: Option<ServiceLimits>,
     ) -> Result<Testbed> {
         let made = scratch(&dir.clone().unwrap_or_else(std::env::temp_dir));
@@ -142,20 +139,20 @@ impl Testbed {
     }
 
     /// In a bucket or share that can be written, below a key or directory that this run makes.
-    pub async fn in_http_store(url: &str, data: DataSet) -> Result<Testbed> {
+    pub async fn in_http_store(url: &str, data: Dataset) -> Result<Testbed> {
         let place = StorageAddress::Http(HttpStore::of(url).await?);
         Testbed::of_user(url, place, data).await
     }
 
     /// On an NFS server that can be written, below a directory that this run makes.
-    pub async fn on_server(url: &str, data: DataSet) -> Result<Testbed> {
+    pub async fn on_server(url: &str, data: Dataset) -> Result<Testbed> {
         let config = Config::from_url(url)?;
         let export = String::from_utf8_lossy(&config.export).into_owned();
         let place = StorageAddress::Nfs { export, ports: Ports::of(&config).await? };
         Testbed::of_user(url, place, data).await
     }
 
-    async fn of_user(url: &str, place: StorageAddress, data: DataSet) -> Result<Testbed> {
+    async fn of_user(url: &str, place: StorageAddress, data: Dataset) -> Result<Testbed> {
         let scratch =
             scratch(&std::env::temp_dir()).map_err(|e| Error::io("make", "a temporary directory", e))?;
         Ok(Testbed { files: LaidOut::at(url, data).await?, place, nas: None, scratch })
@@ -196,7 +193,7 @@ impl Testbed {
         let by_s3 = matches!(self.place, StorageAddress::Http(_));
         let origin = if by_s3 { line.url.clone() } else { format!("{}&nconnect=4", line.url) };
         let scratch = self.scratch.path().to_owned();
-        TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3, write: TierWrites::ReadOnly })
+        TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3, writes_through: false })
     }
 
     /// Clients read objects directly, too, and not only through the tier's S3 front.

@@ -27,7 +27,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::fixture::relay_cpu_seconds;
 use crate::{
-    Budget, CommonArgs, DataSet, Line, MIB, ResultBuilder, Testbed, TimeCut, columns, driver, limit, refuse,
+    Budget, CommonArgs, Line, MIB, ResultBuilder, Testbed, TimeCut, columns, data_set, driver, limit, refuse,
 };
 use graph::{Graph, Task, TaskSchedule};
 
@@ -190,8 +190,9 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
     let layout = layout(&graph)?;
-    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let testbed = Testbed::limited(args.dir.clone(), DataSet { layout: layout.clone(), content }, None);
+    let data = data_set(layout.clone(), args.common.seed);
+    let content = data.content;
+    let testbed = Testbed::limited(args.dir.clone(), data, None);
     let poll = match args.common.faithful {
         true => Duration::from_secs_f64(POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()),
         false => Duration::ZERO,

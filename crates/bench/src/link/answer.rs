@@ -43,20 +43,10 @@ fn conditions(rounds: &[Round]) -> Vec<LinkCondition<'_>> {
     found
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamEnd {
-    Sender,
-    Receiver,
-}
-
-impl StreamEnd {
-    fn logs(self, ran: &Ran) -> &[StreamLog] {
-        match self {
-            StreamEnd::Sender => &ran.log.sent,
-            StreamEnd::Receiver => &ran.log.received,
-        }
-    }
-}
+/// The logs of one end of the streams.
+type StreamEnd = fn(&Ran) -> &[StreamLog];
+const SENDER: StreamEnd = |ran| &ran.log.sent;
+const RECEIVER: StreamEnd = |ran| &ran.log.received;
 
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
@@ -92,7 +82,7 @@ fn phase(config: &Config, round: &Round, pairs: &[Ran], end: StreamEnd) -> Resul
     let from = round.start_us.saturating_add(omit);
     let mut spans = Vec::new();
     for ran in pairs {
-        let logs = end.logs(ran);
+        let logs = end(ran);
         if logs.len() < round.streams as usize {
             let (pair, told, all) = (&ran.pair, logs.len(), round.streams);
             return Err(Refusal { reason: format!("{pair}: {told} of {all} streams told what they did") });
@@ -220,7 +210,7 @@ pub fn of(config: &Config, rounds: &[Round], here: &Here) -> ResultFile {
 fn judge(draft: &mut ResultBuilder, config: &Config, condition: &LinkCondition) {
     for (at, pair) in condition.pairs().enumerate() {
         let name = condition.name(pair);
-        carried(draft, &name, condition.rates(config, at, StreamEnd::Receiver));
+        carried(draft, &name, condition.rates(config, at, RECEIVER));
         let of_round = |(_, ran): (&Round, &Ran)| median(&in_ms(&ran.log.loaded_us));
         let loaded: Vec<f64> = condition.each(at).filter_map(of_round).collect();
         if !loaded.is_empty() {
@@ -230,7 +220,7 @@ fn judge(draft: &mut ResultBuilder, config: &Config, condition: &LinkCondition) 
         bloat(draft, &name, condition, at);
     }
     if condition.first.together {
-        let rates = condition.rates_of_all(config, StreamEnd::Receiver);
+        let rates = condition.rates_of_all(config, RECEIVER);
         carried(draft, &condition.name_of_all(), rates);
     }
 }

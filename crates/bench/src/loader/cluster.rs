@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use bench_load::data::SeededData;
 use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Amount, LoadWork};
@@ -19,7 +18,7 @@ use super::{Figure, GIB, LoaderArgs, LoaderPlan, epochs_table, mean_ms, percenti
 use crate::fixture::forget_pages_below;
 use crate::nodes::{BenchCluster, BenchNode, ClusterStage, NodeCount, check_fio, fio_rate, local_percent};
 use crate::{
-    Budget, DataSet, MIB, Ranks, ResultBuilder, TimeCut, columns, driver, limit, refuse, worker_phases,
+    Budget, MIB, Ranks, ResultBuilder, TimeCut, columns, data_set, driver, limit, refuse, worker_phases,
 };
 
 /// What a warm run may still read of the storage: nothing but what rounding makes of it.
@@ -114,8 +113,7 @@ pub async fn command(plan: &LoaderPlan, args: &LoaderArgs) -> Result<ExitCode> {
 async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
     let title = "Epochs of a training job through a cluster: cold and warm";
     let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
-    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let data = DataSet { layout: plan.layout.clone(), content };
+    let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
     let run = async |stage: &mut ClusterStage| all(ranks, stage, plan, args).await;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bench_load::dataset::Dataset;
 use bench_load::engine::LoadJob;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::safety::Cleanup;
@@ -11,7 +12,7 @@ use types::{ErrorKind, Result};
 
 use super::{BenchCluster, NodeCount, NodeWay, complete_percent, copies::least_copies, wait_until};
 use crate::testbed::LaidOut;
-use crate::{DataSet, Ranks, Stage, refuse};
+use crate::{Ranks, Stage, refuse};
 
 /// What was made at the origin is seen through a node after the time for which it trusts its directories.
 const SEEN_PATIENCE: Duration = Duration::from_secs(180);
@@ -33,7 +34,7 @@ impl ClusterStage {
         ways: &[NodeWay],
         junctions: &[String],
         origin: &str,
-        data: DataSet,
+        data: Dataset,
     ) -> Result<ClusterStage> {
         let cluster = Arc::new(BenchCluster::meet(ways)?);
         let files = LaidOut::at(origin, data).await?;

@@ -11,14 +11,10 @@ use types::Result;
 use super::ports::Ports;
 
 /// A server as seen over one line.
-pub struct View {
+pub struct FarNfs {
     pub client: Arc<NfsOrigin>,
     /// Where NFS is served, the relay's address if there is one.
     pub nfs: SocketAddr,
-}
-
-pub struct FarNfs {
-    pub view: View,
     /// What the client was given: more of them can be made.
     config: Config,
     /// End with it.
@@ -47,7 +43,7 @@ impl FarNfs {
             ..config.clone()
         };
         let client = NfsOrigin::connect(config.clone()).await?;
-        Ok(FarNfs { view: View { client, nfs: ports.nfs }, config, _relays: relays })
+        Ok(FarNfs { client, nfs: ports.nfs, config, _relays: relays })
     }
 
     pub async fn another(&self) -> Result<Arc<NfsOrigin>> {

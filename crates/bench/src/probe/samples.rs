@@ -7,7 +7,7 @@ use relay::SplitMix;
 use types::{Error, Result};
 
 use super::calls::Seconds;
-use super::far::View;
+use super::far::FarNfs;
 use super::objects::ProbeObjects;
 use super::operation::ProbeOperation;
 use super::{Config, wrong};
@@ -42,7 +42,7 @@ impl Sampling<'_> {
 }
 
 /// Each operation that the target has something for, one after the other.
-pub async fn direct(view: &View, objects: &ProbeObjects, config: &Config) -> Result<Vec<Timed>> {
+pub async fn direct(view: &FarNfs, objects: &ProbeObjects, config: &Config) -> Result<Vec<Timed>> {
     let mut all = Vec::new();
     for operation in ProbeOperation::all() {
         let mut sampling = Sampling::start(config);
@@ -72,7 +72,7 @@ fn explained(operation: ProbeOperation, error: Error) -> Error {
 /// Adds the times over `lines` to what was measured without.
 pub async fn far(
     timed: &mut [Timed],
-    lines: &[&View],
+    lines: &[FarNfs],
     objects: &ProbeObjects,
     config: &Config,
 ) -> Result<()> {

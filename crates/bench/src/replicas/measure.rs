@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{ClientSet, LoadWork};
@@ -16,7 +15,7 @@ use super::{ReplicasArgs, ReplicasPlan, TITLE, tables};
 use crate::nodes::{
     BenchCluster, ClusterStage, NodeCount, Repair, RepairWatch, StripeCopies, complete_percent, keepers,
 };
-use crate::{Budget, DataSet, Ranks, ResultBuilder, TimeCut, driver, limit};
+use crate::{Budget, Ranks, ResultBuilder, TimeCut, data_set, driver, limit};
 
 /// What may come from the far storage while a file is read that the cluster has: nothing but what rounding makes of it.
 const WARM_EXTRA: f64 = 0.001;
@@ -78,8 +77,7 @@ pub struct ReplicasFound {
 
 pub async fn all(ranks: &Ranks, plan: &ReplicasPlan, args: &ReplicasArgs) -> Result<ResultFile> {
     let draft = ResultBuilder::new("replicas", TITLE, &args.common, plan.repetitions);
-    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let data = DataSet { layout: plan.layout.clone(), content };
+    let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
     let measure = async |stage: &mut ClusterStage| {

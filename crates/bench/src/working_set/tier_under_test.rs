@@ -15,7 +15,7 @@ use types::{Error, ErrorKind, Result};
 use super::{SweepPlan, WARM_UP, WorkingSetArgs};
 use crate::fixture::evict;
 use crate::{
-    CommonArgs, CounterPage, DataSet, Line, Stage, TargetArgs, TargetDir, Testbed, TierProcess, refuse,
+    CommonArgs, CounterPage, Line, Stage, TargetArgs, TargetDir, Testbed, TierProcess, data_set, refuse,
 };
 
 /// A tier makes room from 95 % of its quota on; the data set's blocks round up.
@@ -79,7 +79,7 @@ impl TierUnderTest {
                 removed: Mutex::default(),
             })));
         }
-        let data = DataSet { layout: plan.largest(), content: plan.content() };
+        let data = data_set(plan.largest(), plan.seed);
         let testbed = Testbed::at(args.origin.as_deref(), data).await?;
         match testbed.line(args.rtt, args.rate).await {
             Ok(line) => Ok(TierUnderTest::Own { testbed: Box::new(testbed), line }),

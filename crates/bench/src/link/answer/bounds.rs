@@ -6,7 +6,7 @@ use bench_report::{median, sanity};
 
 use super::super::schedule::Round;
 use super::super::{Config, Pair};
-use super::{LinkCondition, StreamEnd, seconds};
+use super::{LinkCondition, RECEIVER, seconds};
 use crate::{Nic, ResultBuilder, limit};
 
 /// What is known of this process and of its machine.
@@ -33,8 +33,8 @@ fn over(config: &Config, conditions: &[LinkCondition], here: &Here, nic: &Nic) -
             return None;
         }
         let (rates, _) = match condition.first.together {
-            true => condition.rates_of_all(config, StreamEnd::Receiver),
-            false => condition.rates(config, 0, StreamEnd::Receiver),
+            true => condition.rates_of_all(config, RECEIVER),
+            false => condition.rates(config, 0, RECEIVER),
         };
         median(&rates).map(|mbit| mbit * 1e6 / 8.0)
     };

@@ -5,7 +5,7 @@ use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate_or, median};
 use super::super::schedule::{Ran, Round};
 use super::super::{Config, Pair};
 use super::bounds::exceeded;
-use super::{Here, LinkCondition, StreamEnd, arrow, idle, in_mib, loaded, phase, streams};
+use super::{Here, LinkCondition, RECEIVER, SENDER, StreamEnd, arrow, idle, in_mib, loaded, phase, streams};
 use crate::columns;
 
 pub fn of(config: &Config, conditions: &[LinkCondition], here: &Here) -> Vec<Table> {
@@ -34,7 +34,7 @@ fn seed(config: &Config, conditions: &[LinkCondition]) -> Table {
             let (rates, why) = of(end);
             mbits(&rates, why)
         };
-        TableRow::new(vec![Cell::text(name), cell(StreamEnd::Sender), cell(StreamEnd::Receiver)])
+        TableRow::new(vec![Cell::text(name), cell(SENDER), cell(RECEIVER)])
     };
     let mut rows = Vec::new();
     for condition in conditions {
@@ -64,8 +64,7 @@ struct PairRow<'a> {
 
 impl<'a> PairRow<'a> {
     fn of(config: &Config, condition: &'a LinkCondition<'a>, (at, pair): (usize, &'a Pair)) -> PairRow<'a> {
-        let [sent, received] =
-            [StreamEnd::Sender, StreamEnd::Receiver].map(|end| condition.rates(config, at, end));
+        let [sent, received] = [SENDER, RECEIVER].map(|end| condition.rates(config, at, end));
         let mut loaded = condition.round_trips(at, loaded);
         loaded.sort_by(f64::total_cmp);
         PairRow { condition, at, pair, sent, received, loaded }
@@ -131,7 +130,7 @@ fn p99(sorted: &[f64]) -> Cell {
 
 fn fairness(config: &Config, condition: &LinkCondition, at: usize) -> Cell {
     let of_round = |(round, ran): (&Round, &Ran)| {
-        Some(phase(config, round, std::slice::from_ref(ran), StreamEnd::Receiver).ok()?.fairness())
+        Some(phase(config, round, std::slice::from_ref(ran), RECEIVER).ok()?.fairness())
     };
     middle(&condition.each(at).filter_map(of_round).collect::<Vec<_>>())
 }
