@@ -74,7 +74,7 @@ impl TargetLoad<'_> {
         let cut = budget.repeat(repetitions, async |repetition| {
             let job = job(repetition).await?;
             let loaded = self.ranks.load(target_dir.url(), &job, &told(repetition + 1)).await?;
-            skew = skew.max(loaded.skew());
+            skew = skew.max(loaded.skew);
             runs.push(loaded.outcome.phases);
             Ok(())
         });

@@ -23,20 +23,13 @@ pub use process::ChildProcess;
 pub use usage::{Usage, relay_cpu_seconds};
 pub use watch::{LOOK, Watch};
 
-pub struct NasProcess {
-    pub process: ChildProcess,
-    pub address: SocketAddr,
-}
-
-impl NasProcess {
-    /// `limits`: those of a service in front of the directory.
-    pub fn start(dir: &Path, limits: Option<ServiceLimits>) -> Result<NasProcess> {
-        let dir = dir.to_string_lossy();
-        let limits = limits.map(|limits| format!("--limits={limits}"));
-        let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
-        let (process, addresses) = ChildProcess::start(&arguments, &[])?;
-        Ok(NasProcess { process, address: addresses.nfs })
-    }
+/// A plain NFS server over a directory, and where it answers. `limits`: those of a service in front of the directory.
+pub fn start_nas(dir: &Path, limits: Option<ServiceLimits>) -> Result<(ChildProcess, SocketAddr)> {
+    let dir = dir.to_string_lossy();
+    let limits = limits.map(|limits| format!("--limits={limits}"));
+    let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
+    let (process, addresses) = ChildProcess::start(&arguments, &[])?;
+    Ok((process, addresses.nfs))
 }
 
 /// A tier with a cache that is empty at first and removed at the end.
@@ -126,11 +119,6 @@ pub fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others.
-pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {
-    ask_tier(&["evict", path, "--admin", &admin.to_string()]).map(drop)
 }
 
 /// What the tier's own command says, which knows how an operator proves who he is.

@@ -41,12 +41,8 @@ pub struct LoadBounds {
     memory: Option<f64>,
 }
 
-/// A row of a sweep, with all its repetitions.
-pub struct SweepRow<'a> {
-    pub name: String,
-    pub nodes: u32,
-    pub runs: &'a [PhaseOutcome],
-}
+/// A row of a sweep: its name, its nodes and all its repetitions.
+pub type SweepRow<'a> = (String, u32, &'a [PhaseOutcome]);
 
 impl LoadBounds {
     pub async fn of(target: &str, ceiling: &MachineCeiling, ranks: &Ranks) -> LoadBounds {
@@ -85,11 +81,11 @@ impl LoadBounds {
     /// them all.
     pub fn judge(&self, draft: &mut ResultBuilder, rows: &[SweepRow]) {
         let mut by_limit: Vec<(Bottleneck, Vec<&str>)> = Vec::new();
-        for row in rows {
-            let told = bottleneck(&self.measured(row.runs));
+        for (name, _, runs) in rows {
+            let told = bottleneck(&self.measured(runs));
             match by_limit.iter_mut().find(|(known, _)| known.limit == told.limit) {
-                Some((_, names)) => names.push(&row.name),
-                None => by_limit.push((told, vec![&row.name])),
+                Some((_, names)) => names.push(name),
+                None => by_limit.push((told, vec![name])),
             }
         }
         // What is known first.
@@ -117,10 +113,10 @@ impl LoadBounds {
     fn capped(&self, rows: &[SweepRow]) -> Option<String> {
         let TargetPath::Over(nic) = &self.way else { return None };
         let link = nic.as_ref().and_then(|nic| nic.rate);
-        let of_row = |row: &SweepRow| {
-            let rates: Vec<f64> = row.runs.iter().filter_map(rate).collect();
+        let of_row = |(_, nodes, runs): &SweepRow| {
+            let rates: Vec<f64> = runs.iter().filter_map(rate).collect();
             // Nodes that are emulated on one machine share its link.
-            let links = if link.is_some() { self.machines } else { f64::from(row.nodes) };
+            let links = if link.is_some() { self.machines } else { f64::from(*nodes) };
             Some(median(&rates)? / links.max(1.0))
         };
         sanity::nic_cap(&rows.iter().filter_map(of_row).collect::<Vec<_>>(), link)
@@ -238,7 +234,9 @@ pub fn sample_exceeded(
 ) -> Option<String> {
     let seconds = sample.makespan.max(1e-9);
     let line = rate.filter(|_| mode != CacheMode::Warm).map(|rate| rate.bytes_per_second() as f64);
-    over_a_line(sample.origin_bytes as f64 / seconds, line).or_else(|| {
+    let over =
+        line.and_then(|line| sanity::faster_than(sample.origin_bytes as f64 / seconds, line, "the line"));
+    over.or_else(|| {
         sanity::faster_than(sample.bytes_read as f64 / seconds, ceiling.memory_rate * MEMORY_DOUBT, MEMORY)
     })
 }
@@ -270,10 +268,6 @@ pub fn distinct(mut reasons: Vec<String>) -> Vec<String> {
     reasons.sort();
     reasons.dedup();
     reasons
-}
-
-fn over_a_line(rate: f64, line: Option<f64>) -> Option<String> {
-    sanity::faster_than(rate, line?, "the line")
 }
 
 #[cfg(test)]

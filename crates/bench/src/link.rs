@@ -12,7 +12,6 @@ mod args;
 mod pair;
 mod retransmits;
 mod schedule;
-mod sessions;
 mod stream;
 mod wire;
 

@@ -301,10 +301,7 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
             curve = seen;
         }
         let mut warm = run(CacheMode::Warm, 1, &tier.url, Some(&tier)).await?;
-        let (wanted, least) = args.common.row_seconds();
-        if warm.makespan < least {
-            // As often as it takes to be believed.
-            let epochs = (wanted / warm.makespan.max(1e-3)).ceil() as u64;
+        if let Some(epochs) = args.common.passes_to_last(warm.makespan) {
             warm = run(CacheMode::Warm, epochs, &tier.url, Some(&tier)).await?;
         }
         triples.push(Triple { direct, cold, warm });

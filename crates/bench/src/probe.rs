@@ -6,12 +6,11 @@
 
 mod answer;
 mod calls;
-mod far;
+pub(crate) mod far;
 mod losses;
 mod nfs;
 mod objects;
 mod operation;
-pub(crate) mod ports;
 mod posix;
 mod samples;
 mod store;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, Skew, frame};
+use bench_fleet::{Barrier, Fleet, FleetOptions, Member, RankPlace, frame};
 use bench_load::engine::{self, Control, LoadJob, PhaseGate};
 use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
@@ -42,8 +42,8 @@ enum RankOrder {
 
 pub struct Loaded {
     pub outcome: LoadOutcome,
-    /// How far apart the processes left each barrier, in the order of the phases.
-    pub skews: Vec<Skew>,
+    /// The largest distance between two processes at a barrier.
+    pub skew: Duration,
 }
 
 /// Rank 0 runs the experiment and returns its result; the others follow and return nothing. However it ends, it ends
@@ -237,11 +237,11 @@ impl Ranks {
         for part in parts {
             outcome.merge(part)?;
         }
-        let mut skews = Vec::new();
+        let mut skew = Duration::ZERO;
         for barrier in gate.barriers.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            skews.push(self.member.skew(&barrier).await?);
+            skew = skew.max(self.member.skew(&barrier).await?.spread);
         }
-        Ok(Some(Loaded { outcome, skews }))
+        Ok(Some(Loaded { outcome, skew }))
     }
 }
 
@@ -265,12 +265,6 @@ impl PhaseGate for FleetGate<'_> {
         let start = Instant::from_std(barrier.start);
         self.barriers.lock().unwrap_or_else(PoisonError::into_inner).push(barrier);
         Ok(start)
-    }
-}
-
-impl Loaded {
-    pub fn skew(&self) -> Duration {
-        self.skews.iter().map(|skew| skew.spread).max().unwrap_or_default()
     }
 }
 

@@ -23,8 +23,8 @@ use quantity::ByteRate;
 use types::Result;
 
 use crate::{
-    Budget, CacheMode, CommonArgs, Line, PriceArgs, Ranks, ResultBuilder, Scale, Testbed, TierProcess,
-    TimeCut, Triple, data_set, driver, fingerprint, limit, refuse, sample,
+    Budget, CacheMode, CommonArgs, Line, PriceArgs, Ranks, ResultBuilder, Testbed, TierProcess, TimeCut,
+    Triple, data_set, driver, fingerprint, limit, refuse, sample,
 };
 
 /// The study's: nodes, serial round trips of a frame, seconds of a frame that do not depend on the distance.
@@ -40,6 +40,7 @@ const GIB: f64 = 1_073_741_824.0;
 /// Fewer are no study.
 const NODES_MIN: u64 = 8;
 const FILES_MIN: u64 = 6;
+const TITLE: &str = "What a tier buys: one scene, many nodes, several distances";
 
 #[derive(Args, Clone, Debug)]
 pub struct RenderArgs {
@@ -82,11 +83,6 @@ pub fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
     Ok(Stagger { group, every_s: quantity::duration(every)?.as_secs_f64() })
 }
 
-/// Five nodes every seven seconds of the study's time, which goes as the frames' does.
-fn study_stagger(scale: Scale) -> Stagger {
-    Stagger { group: STAGGER_NODES, every_s: STAGGER_SECONDS * scale.factor() }
-}
-
 #[derive(Clone, Debug)]
 pub struct RenderPlan {
     pub nodes: u32,
@@ -115,8 +111,9 @@ impl RenderPlan {
             ..Layout::default()
         };
         layout.check()?;
-        let nodes = u64::from(args.nodes.unwrap_or(0));
-        let nodes = if nodes > 0 { nodes } else { scale.of(NODES, NODES_MIN) };
+        let nodes = args.nodes.map_or(scale.of(NODES, NODES_MIN), u64::from);
+        // The study's time goes as the frames' does.
+        let study_stagger = Stagger { group: STAGGER_NODES, every_s: STAGGER_SECONDS * scale.factor() };
         if layout.total_bytes() > args.common.byte_budget {
             return refuse(format!(
                 "the scene has {} and the budget is {}; give a smaller --scale or a larger --byte-budget",
@@ -130,7 +127,7 @@ impl RenderPlan {
             compute: args.compute.unwrap_or(Duration::from_secs_f64(COMPUTE_SECONDS * scale.factor())),
             rtts: args.rtt.clone(),
             rate: args.rate,
-            stagger: args.stagger.or(args.common.faithful.then(|| study_stagger(scale))),
+            stagger: args.stagger.or(args.common.faithful.then_some(study_stagger)),
             faithful: args.common.faithful,
             // The study measured once.
             repetitions: args.common.repetitions(1),
@@ -197,12 +194,7 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
 
 async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<ResultFile> {
     let prices = args.prices.read()?;
-    let mut draft = ResultBuilder::new(
-        "render",
-        "What a tier buys: one scene, many nodes, several distances",
-        &args.common,
-        plan.repetitions,
-    );
+    let mut draft = ResultBuilder::new("render", TITLE, &args.common, plan.repetitions);
     eprintln!("render: about {}", format::duration(plan.predicted_seconds()));
     let data = data_set(plan.layout.clone(), plan.seed);
     if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {

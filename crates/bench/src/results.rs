@@ -105,21 +105,15 @@ impl ResultBuilder {
         self.file.findings.push(Finding::new(Severity::Note, text));
     }
 
-    /// The whole must not be believed.
-    pub fn invalid(&mut self, text: impl Into<String>) {
-        self.file.findings.push(Finding::new(Severity::Invalid, text));
-    }
-
     /// Bytes that are not what was written make the whole result one that must not be believed: what else was moved or
     /// mixed up is not known.
     pub fn wrong_bytes(&mut self, found: &Verification) {
         if found.wrong() > 0 {
             let first = found.told.first().map(|at| format!("; the first: {at}")).unwrap_or_default();
-            self.invalid(format!(
-                "{} reads gave bytes that were not written there, {} of them stale{first}",
-                found.wrong(),
-                found.stale
-            ));
+            let (wrong, stale) = (found.wrong(), found.stale);
+            let text =
+                format!("{wrong} reads gave bytes that were not written there, {stale} of them stale{first}");
+            self.file.findings.push(Finding::new(Severity::Invalid, text));
         }
     }
 

@@ -96,7 +96,9 @@ pub fn worth(draft: &mut ResultBuilder, triples: &[Triple], prices: Option<&Tier
 /// One pass in a state, by the medians.
 pub fn pass(triples: &[Triple], mode: CacheMode) -> Pass {
     let middle = |value: fn(&Sample) -> f64| {
-        median(&values(triples, mode, |sample| sample.per_epoch(value(sample)))).unwrap_or(0.0)
+        // A state that would be too short to be believed is gone through several times.
+        let of_one = |sample: &Sample| value(sample) / sample.epochs.max(1) as f64;
+        median(&values(triples, mode, of_one)).unwrap_or(0.0)
     };
     Pass {
         seconds: middle(|s| s.makespan),
@@ -148,13 +150,6 @@ pub struct Sample {
     pub faults: Vec<String>,
 }
 
-impl Sample {
-    /// Of one pass: a state that would be too short to be believed is gone through several times.
-    pub fn per_epoch(&self, of_all: f64) -> f64 {
-        of_all / self.epochs.max(1) as f64
-    }
-}
-
 pub async fn take(
     ranks: &Ranks,
     testbed: &Testbed,
@@ -181,7 +176,7 @@ pub async fn take(
     let line_bytes = line.bytes_down() - line_before;
     let (after, tier_after) = look()?;
     let counted = after.since(&before);
-    let skew = loaded.skew().as_secs_f64();
+    let skew = loaded.skew.as_secs_f64();
     let client_peak_bytes = loaded.outcome.rss_max_bytes;
     let phase = loaded.outcome.into_first()?;
     let tier_used = tier_after - tier_before;

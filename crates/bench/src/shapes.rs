@@ -150,16 +150,14 @@ async fn measure(
     mut conditions: Vec<ShapeCondition>,
     bytes: u64,
 ) -> Result<ResultFile> {
-    let mut draft = ResultBuilder::new(
-        "shapes",
-        "Files and workers: who reads and writes what",
-        &args.common,
-        repetitions(&args.common),
-    );
-    draft.parameter("block_bytes", args.block);
+    let title = "Files and workers: who reads and writes what";
+    let mut draft = ResultBuilder::new("shapes", title, &args.common, repetitions(&args.common));
     let (nodes, workers) = fleet(args);
-    draft.parameter("nodes", nodes);
-    draft.parameter("workers", workers);
+    draft.parameters([
+        ("block_bytes", args.block.into()),
+        ("nodes", nodes.into()),
+        ("workers", workers.into()),
+    ]);
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes };
     let measure = async |target_dir: &mut TargetDir| {
         only_what_can_be_written(args, target_dir, &mut conditions)?;

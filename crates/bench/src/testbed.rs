@@ -21,9 +21,9 @@ use quantity::ByteRate;
 use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
-use crate::fixture::{NasProcess, TierConfig};
-use crate::probe::ports::Ports;
-use crate::{Stage, TierProcess, Usage, refuse, unless_interrupted};
+use crate::fixture::{ChildProcess, TierConfig, start_nas};
+use crate::probe::far::Ports;
+use crate::{ResultBuilder, Stage, TierProcess, Usage, refuse, unless_interrupted};
 
 use bucket::HttpStore;
 
@@ -83,7 +83,7 @@ impl LaidOut {
 pub struct Testbed {
     pub files: LaidOut,
     place: StorageAddress,
-    nas: Option<NasProcess>,
+    nas: Option<ChildProcess>,
     /// Caches, and the data set if it is ours. Removed at the end.
     scratch: tempfile::TempDir,
 }
@@ -132,8 +132,8 @@ impl Testbed {
         let tree = scratch.path().join("export");
         std::fs::create_dir(&tree).map_err(|e| Error::io("make", tree.display(), e))?;
         let files = LaidOut::at(&format!("file://{}", tree.display()), data).await?;
-        let nas = NasProcess::start(&tree, limits)?;
-        let ports = Ports { nfs: nas.address, mount: nas.address };
+        let (nas, address) = start_nas(&tree, limits)?;
+        let ports = Ports { nfs: address, mount: address };
         let place = StorageAddress::Nfs { export: "/".to_owned(), ports };
         Ok(Testbed { files, place, nas: Some(nas), scratch })
     }
@@ -203,7 +203,7 @@ impl Testbed {
 
     /// Of the storage, if it is ours.
     pub fn nas_usage(&self) -> Option<Usage> {
-        self.nas.as_ref().map(|nas| nas.process.usage())
+        self.nas.as_ref().map(ChildProcess::usage)
     }
 }
 
@@ -219,13 +219,15 @@ impl Line {
         self.relays.iter().map(|relay| relay.counts().bytes_down).sum()
     }
 
-    /// If it is not as long as it should be.
-    pub fn warning(&self) -> Option<String> {
-        let nominal = self.nominal.as_secs_f64() * 1000.0;
-        let off = (self.rtt_ms - nominal).abs();
-        (off > OFF_MS && off > nominal * OFF).then(|| {
-            format!("the line of {nominal} ms measures {:.1} ms; figures are against the latter", self.rtt_ms)
-        })
+    /// Warns if it is not as long as it should be.
+    pub fn tell(&self, draft: &mut ResultBuilder) {
+        let (nominal, rtt) = (self.nominal.as_secs_f64() * 1000.0, self.rtt_ms);
+        let off = (rtt - nominal).abs();
+        if off > OFF_MS && off > nominal * OFF {
+            draft.warning(format!(
+                "the line of {nominal} ms measures {rtt:.1} ms; figures are against the latter"
+            ));
+        }
     }
 }
 

@@ -205,9 +205,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         let WorkflowRuns { line, partitions, cut } = measured;
         TimeCut::tell(cut, draft, "pairs of runs");
         fill(draft, args, &partitions);
-        if let Some(warning) = line.warning() {
-            draft.warning(warning);
-        }
+        line.tell(draft);
         draft.note(
             "tasks read and do not write. Of the study's graph the number of tasks, the sum \
              of run times on each site and the longest task are published; the rest of its shape is ours.",
@@ -282,14 +280,11 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn first_file(&self, task: usize) -> u64 {
-        self.graph.tasks[..task].iter().map(|task| task.files).sum()
-    }
-
     /// Reads all that the task reads, and looks whether it is what was written.
     async fn read(&self, client: &dyn Client, task: usize) -> Result<()> {
-        let first = self.first_file(task);
-        for number in first..first + self.graph.tasks[task].files {
+        let tasks = &self.graph.tasks;
+        let first: u64 = tasks[..task].iter().map(|task| task.files).sum();
+        for number in first..first + tasks[task].files {
             let path = self.layout.path(&self.root, 0, number);
             let file = client.open(&path).await?;
             let mut offset = 0;

@@ -126,8 +126,7 @@ struct SweepPlan {
     orders: Vec<OrderName>,
     theta: f64,
     repetitions: u32,
-    /// Seconds of a row, and the least that is taken for it.
-    row_seconds: (f64, f64),
+    row_time: Duration,
     seed: u64,
 }
 
@@ -153,7 +152,7 @@ impl SweepPlan {
             orders: args.orders.clone(),
             theta: args.theta,
             repetitions: args.common.repetitions(1),
-            row_seconds: args.common.row_seconds(),
+            row_time: args.common.row_time,
             seed: args.common.seed,
         };
         plan.largest().check()?;
@@ -253,7 +252,7 @@ impl SweepPlan {
     /// and each row for as long as it takes to be believed.
     fn predicted_seconds(&self) -> f64 {
         let rows = (self.factors.len() * self.orders.len() + 3) as f64 * f64::from(self.repetitions);
-        self.predicted_bytes() as f64 / GUESSED_RATE + rows * (self.row_seconds.0 + TIER_SECONDS)
+        self.predicted_bytes() as f64 / GUESSED_RATE + rows * (self.row_time.as_secs_f64() + TIER_SECONDS)
     }
 }
 
@@ -319,12 +318,8 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
 }
 
 async fn measure(ranks: &Ranks, plan: &SweepPlan, args: &WorkingSetArgs) -> Result<ResultFile> {
-    let draft = ResultBuilder::new(
-        "working-set",
-        "How a cache gets warm, and how large it must be",
-        &args.common,
-        plan.repetitions,
-    );
+    let title = "How a cache gets warm, and how large it must be";
+    let draft = ResultBuilder::new("working-set", title, &args.common, plan.repetitions);
     eprintln!("working-set: about {}", format::duration(plan.predicted_seconds()));
     let tier = TierUnderTest::make(args, plan);
     let measure = async |tier: &mut TierUnderTest| all(ranks, tier, plan, &args.common).await;
@@ -344,7 +339,7 @@ async fn all(
     let mut measured = SweepRuns::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     let cut = budget.repeat(plan.repetitions, async |repetition| {
-        let run = SweepRun { ranks, tier_under_test, plan, repetition, budget: &budget };
+        let run = SweepRun { ranks, tier_under_test, plan, common, repetition, budget: &budget };
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
         for factor in &plan.factors {
@@ -363,6 +358,7 @@ struct SweepRun<'a> {
     ranks: &'a Ranks,
     tier_under_test: &'a TierUnderTest,
     plan: &'a SweepPlan,
+    common: &'a CommonArgs,
     repetition: u32,
     budget: &'a Budget,
 }
@@ -398,10 +394,7 @@ impl SweepRun<'_> {
         let before = CounterPage::of(cold_tier.admin)?;
         let first = self.pass(&cold_tier, &layout, order, 1, 0, &what).await?;
         let mut later = self.pass(&cold_tier, &layout, order, 1, 1, &what).await?;
-        let (wanted, least) = plan.row_seconds;
-        if later.seconds < least {
-            // As often as it takes to be believed.
-            let passes = (wanted / later.seconds.max(1e-3)).ceil() as u64;
+        if let Some(passes) = self.common.passes_to_last(later.seconds) {
             later = self.pass(&cold_tier, &layout, order, passes, 2, &what).await?;
         }
         let life = CounterPage::of(cold_tier.admin)?.since(&before);

@@ -56,8 +56,7 @@ fn the_busiest_part_that_is_known_is_the_verdict() {
 #[test]
 fn shapes_that_all_stop_at_one_rate_show_a_capped_link_and_only_where_there_is_one() {
     let runs = [[run("read", 200, 1.0, 0.1)], [run("read", 202, 1.0, 0.1)], [run("read", 198, 1.0, 0.1)]];
-    let rows: Vec<SweepRow> =
-        runs.iter().map(|runs| SweepRow { name: "a row".to_owned(), nodes: 2, runs }).collect();
+    let rows: Vec<SweepRow> = runs.iter().map(|runs| ("a row".to_owned(), 2, &runs[..])).collect();
     let of = |way| bounds(way).capped(&rows);
     assert!(of(TargetPath::Over(None)).is_some_and(|why| why.contains("100 MiB/s a node")));
     assert!(of(gigabit()).is_some_and(|why| why.contains("full")));
@@ -72,11 +71,8 @@ fn a_sweep_is_told_in_one_line_for_each_limit() {
         [run("read", 200, 1.0, 0.1)],
         [run("read", 1, 1.0, 0.1)],
     ];
-    let rows: Vec<SweepRow> = runs
-        .iter()
-        .enumerate()
-        .map(|(n, runs)| SweepRow { name: format!("row {n}"), nodes: 1, runs })
-        .collect();
+    let rows: Vec<SweepRow> =
+        runs.iter().enumerate().map(|(n, runs)| (format!("row {n}"), 1, &runs[..])).collect();
     let mut draft = ResultBuilder::without_common("shapes", "a sweep", "modern", 1);
     bounds(gigabit()).judge(&mut draft, &rows);
     let told: Vec<&str> = draft.file.findings.iter().map(|finding| finding.text.as_str()).collect();

@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::debug;
 use types::{Error, Result};
 
-use super::sessions::Sessions;
+use super::pair::Sessions;
 use super::wire::{self, JoinRole, LinkAnswer, Question, fleet_options, open_token};
 use super::{pair, schedule};
 

@@ -43,6 +43,10 @@ fn conditions(rounds: &[Round]) -> Vec<LinkCondition<'_>> {
     found
 }
 
+/// Round trips of a pair.
+type Pings = fn(&Ran) -> &[u64];
+const IDLE: Pings = |ran| &ran.log.idle_us;
+const LOADED: Pings = |ran| &ran.log.loaded_us;
 /// The logs of one end of the streams.
 type StreamEnd = fn(&Ran) -> &[StreamLog];
 const SENDER: StreamEnd = |ran| &ran.log.sent;
@@ -161,7 +165,7 @@ impl<'a> LinkCondition<'a> {
         collected(self.rounds.iter().map(|round| rate(config, round, &round.pairs, end)))
     }
 
-    fn round_trips(&self, at: usize, of: fn(&Ran) -> &[u64]) -> Vec<f64> {
+    fn round_trips(&self, at: usize, of: Pings) -> Vec<f64> {
         self.each(at).flat_map(|(_, ran)| in_ms(of(ran))).collect()
     }
 }
@@ -175,14 +179,6 @@ fn collected(rates: impl Iterator<Item = Result<f64, Refusal>>) -> (Vec<f64>, Op
         }
     }
     (found, why)
-}
-
-fn idle(ran: &Ran) -> &[u64] {
-    &ran.log.idle_us
-}
-
-fn loaded(ran: &Ran) -> &[u64] {
-    &ran.log.loaded_us
 }
 
 pub fn of(config: &Config, rounds: &[Round], here: &Here) -> ResultFile {
@@ -240,7 +236,7 @@ fn carried(draft: &mut ResultBuilder, name: &str, (rates, why): (Vec<f64>, Optio
 
 fn bloat(draft: &mut ResultBuilder, name: &str, condition: &LinkCondition, at: usize) {
     let middle = |of| median(&condition.round_trips(at, of));
-    let (Some(idle), Some(loaded)) = (middle(idle), middle(loaded)) else { return };
+    let (Some(idle), Some(loaded)) = (middle(IDLE), middle(LOADED)) else { return };
     if loaded > BLOAT * idle && loaded - idle > 1.0 {
         draft.note(format!(
             "{name}: a round trip takes {loaded:.2} ms under load and {idle:.2} ms without; it waits in queues."

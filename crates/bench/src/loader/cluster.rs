@@ -158,10 +158,8 @@ async fn all(
         // What the cluster still copies would be a load beside the clients'.
         stage.await_whole(junction).await?;
         let mut warm = take(ClusterState::Warm, 1, repetition).await?;
-        let (wanted, least) = args.common.row_seconds();
-        if warm.seconds() < least {
-            // As often as it takes to be believed.
-            warm = take(ClusterState::Warm, (wanted / warm.seconds()).ceil() as u64, repetition).await?;
+        if let Some(passes) = args.common.passes_to_last(warm.seconds()) {
+            warm = take(ClusterState::Warm, passes, repetition).await?;
         }
         epochs.add(ClusterState::Warm, warm);
         if cluster.nodes.iter().any(|node| node.way.disk.is_some()) {

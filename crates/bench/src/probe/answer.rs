@@ -88,7 +88,8 @@ impl<'a> ProbeAnswer<'a> {
         // A handshake is the path alone, but also the making of a socket at both ends, which a NULL call has not.
         let null = operations.iter().find(|o| o.operation == ProbeOperation::Null).map(|o| o.direct);
         let handshake = median(&measured.handshakes);
-        let nearer = |handshake: &f64| null.is_some_and(|null| ends_nearer(*handshake, null));
+        // A server takes some tens of microseconds for a NULL call, and a handshake is no more than a round trip either.
+        let nearer = |handshake: &f64| null.is_some_and(|null| null > 2.0 * handshake + 0.001);
         let answered_nearer = handshake.filter(nearer);
         let rtt_here = match (answered_nearer, null) {
             (Some(_), Some(null)) => null,
@@ -126,11 +127,6 @@ impl<'a> ProbeAnswer<'a> {
         let farthest = self.measured.streams.iter().filter_map(|rate| rate.added).max();
         std::iter::once(None).chain(farthest.map(Some)).collect()
     }
-}
-
-/// A server takes some tens of microseconds for a NULL call, and a handshake is no more than a round trip either.
-fn ends_nearer(handshake: f64, null: f64) -> bool {
-    null > 2.0 * handshake + 0.001
 }
 
 fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Option<DistanceModel> {

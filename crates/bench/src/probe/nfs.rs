@@ -5,9 +5,8 @@ use types::Result;
 
 use super::Config;
 use super::calls::{HANDSHAKES, Seconds, handshake};
-use super::far::FarNfs;
+use super::far::{FarNfs, Ports};
 use super::objects::ProbeObjects;
-use super::ports::Ports;
 use super::samples::{self, Timed};
 use super::streams::{self, StreamRate};
 

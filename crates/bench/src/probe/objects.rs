@@ -70,7 +70,8 @@ impl ProbeObjects {
         let mut left = VecDeque::from([self.root.clone()]);
         let (mut listed, mut seen) = (0, 0);
         while let Some(dir) = left.pop_front() {
-            if listed >= DIRECTORIES_MAX || seen >= NAMES_MAX || self.is_complete() {
+            let complete = self.small.is_some() && self.big.as_ref().is_some_and(|big| big.attr.size >= BIG);
+            if listed >= DIRECTORIES_MAX || seen >= NAMES_MAX || complete {
                 return Ok(());
             }
             listed += 1;
@@ -86,10 +87,6 @@ impl ProbeObjects {
             }
         }
         Ok(())
-    }
-
-    fn is_complete(&self) -> bool {
-        self.small.is_some() && self.big.as_ref().is_some_and(|big| big.attr.size >= BIG)
     }
 
     async fn look_at(

@@ -44,9 +44,7 @@ pub fn fill(
     }
     predictions(draft, distances);
     refit(draft);
-    for warning in distances.iter().filter_map(|distance| distance.line.warning()) {
-        draft.warning(warning);
-    }
+    distances.iter().for_each(|distance| distance.line.tell(draft));
 }
 
 fn parameters(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderDistance]) {

@@ -41,7 +41,7 @@ impl ShapeRuns {
     }
 
     pub fn judged(&self) -> limit::SweepRow<'_> {
-        limit::SweepRow { name: self.condition.name(), nodes: self.condition.nodes, runs: &self.outcomes }
+        (self.condition.name(), self.condition.nodes, &self.outcomes)
     }
 
     fn add(&mut self, mut outcome: PhaseOutcome) {

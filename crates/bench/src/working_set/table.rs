@@ -38,8 +38,8 @@ pub fn fill(
     if !measured.sweeps.is_empty() && !plan.factors.is_empty() {
         sweep(draft, plan, measured);
     }
-    if let Some(warning) = tier_under_test.line().and_then(|line| line.warning()) {
-        draft.warning(warning);
+    if let Some(line) = tier_under_test.line() {
+        line.tell(draft);
     }
     if ups.iter().any(|up| up.warm.disk.is_none()) {
         draft

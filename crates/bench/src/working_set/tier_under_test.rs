@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};
 
 use super::{SweepPlan, WARM_UP, WorkingSetArgs};
-use crate::fixture::evict;
+use crate::fixture::ask_tier;
 use crate::{
     CommonArgs, CounterPage, Line, Stage, TargetArgs, TargetDir, Testbed, TierProcess, data_set, refuse,
 };
@@ -150,7 +150,8 @@ impl RunningTierUnderTest {
         if self.may_evict {
             let export = Config::from_url(&self.url)?.export;
             let export = String::from_utf8_lossy(&export);
-            evict(self.admin, &format!("{}/{root}", export.trim_end_matches('/')))?;
+            let path = format!("{}/{root}", export.trim_end_matches('/'));
+            ask_tier(&["evict", &path, "--admin", &self.admin.to_string()])?;
         }
         self.remove().await
     }

@@ -5,7 +5,7 @@ use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate_or, median};
 use super::super::schedule::{Ran, Round};
 use super::super::{Config, Pair};
 use super::bounds::exceeded;
-use super::{Here, LinkCondition, RECEIVER, SENDER, StreamEnd, arrow, idle, in_mib, loaded, phase, streams};
+use super::{Here, IDLE, LOADED, LinkCondition, RECEIVER, SENDER, StreamEnd, arrow, in_mib, phase, streams};
 use crate::columns;
 
 pub fn of(config: &Config, conditions: &[LinkCondition], here: &Here) -> Vec<Table> {
@@ -65,7 +65,7 @@ struct PairRow<'a> {
 impl<'a> PairRow<'a> {
     fn of(config: &Config, condition: &'a LinkCondition<'a>, (at, pair): (usize, &'a Pair)) -> PairRow<'a> {
         let [sent, received] = [SENDER, RECEIVER].map(|end| condition.rates(config, at, end));
-        let mut loaded = condition.round_trips(at, loaded);
+        let mut loaded = condition.round_trips(at, LOADED);
         loaded.sort_by(f64::total_cmp);
         PairRow { condition, at, pair, sent, received, loaded }
     }
@@ -99,7 +99,7 @@ fn extended(config: &Config, conditions: &[LinkCondition], here: &Here) -> Table
             ("Receiver (MiB/s)", &|row| row.received(in_mib)),
             ("Slowest / fastest stream", &|row| fairness(config, row.condition, row.at)),
             ("Start skew (ms)", &|row| skew(row.condition, row.at)),
-            ("RTT idle (ms)", &|row| middle(&row.condition.round_trips(row.at, idle))),
+            ("RTT idle (ms)", &|row| middle(&row.condition.round_trips(row.at, IDLE))),
             ("RTT loaded (ms)", &|row| middle(&row.loaded)),
             ("RTT loaded p99 (ms)", &|row| p99(&row.loaded)),
             ("Retransmits", &|row| retransmits(row.condition, row.at)),
