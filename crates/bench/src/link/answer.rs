@@ -183,11 +183,16 @@ fn collected(rates: impl Iterator<Item = Result<f64, Refusal>>) -> (Vec<f64>, Op
 
 pub fn of(config: &Config, rounds: &[Round], here: &Here) -> ResultFile {
     let conditions = conditions(rounds);
-    let mut draft = ResultBuilder::without_common("link", "The link by itself", config.preset, 0);
+    let mut draft = ResultBuilder::without_common(
+        "link",
+        "The link by itself",
+        if config.faithful { "faithful" } else { "modern" },
+        0,
+    );
     draft.file.command = config.command.clone();
     draft.parameter("pairs", config.pairs.iter().map(Pair::to_string).collect::<Vec<_>>());
-    draft.parameter("streams", config.streams);
-    draft.parameter("streams_together", config.streams_together);
+    draft.parameter("streams", config.streams());
+    draft.parameter("streams_together", config.streams_together());
     draft.parameter("seconds", config.time.as_secs_f64());
     draft.parameter("omit_seconds", config.omit.as_secs_f64());
     draft.parameter("repetitions", config.repetitions);

@@ -104,7 +104,7 @@ async fn lead(openers: &[&String], token: &str) -> Result<Member> {
 
 async fn round(config: &Config, run: &mut RankOfRun, at: Vec<usize>, way: StreamDirection) -> Result<Round> {
     let together = at.len() > 1;
-    let streams = if together { config.streams_together } else { config.streams };
+    let streams = if together { config.streams_together() } else { config.streams() };
     let begun = Instant::now();
     let plan = StreamsPlan { streams, way };
     run.told(RoundOrder::Prepare { pairs: at.clone(), plan }).await?;

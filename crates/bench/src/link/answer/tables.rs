@@ -10,7 +10,7 @@ use crate::columns;
 
 pub fn of(config: &Config, conditions: &[LinkCondition], here: &Here) -> Vec<Table> {
     let mut tables = vec![seed(config, conditions), extended(config, conditions, here)];
-    if config.preset == "faithful" {
+    if config.faithful {
         tables.push(PUBLISHED.tryggve.link.table());
     }
     tables
