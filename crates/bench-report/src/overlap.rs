@@ -65,7 +65,7 @@ impl Span {
     }
 
     /// Bytes moved until `time`, by the samples around it; without samples, as if it moved steadily.
-    fn bytes_at(&self, time: f64) -> f64 {
+    pub fn bytes_at(&self, time: f64) -> f64 {
         let mut before = (self.start, 0.0);
         let end = (self.end, self.bytes as f64);
         let samples = self.progress.iter().map(|(at, bytes)| (*at, *bytes as f64));
@@ -78,6 +78,16 @@ impl Span {
             before = after;
         }
         end.1
+    }
+
+    /// The part of it within a stretch of time.
+    pub fn within(&self, from: f64, to: f64) -> Span {
+        let (start, end) = (self.start.max(from), self.end.min(to));
+        let before = self.bytes_at(start) as u64;
+        let moved = |bytes: u64| bytes.saturating_sub(before);
+        let progress = self.progress.iter().filter(|(at, _)| (start..=end).contains(at));
+        let progress = progress.map(|(at, bytes)| (*at, moved(*bytes))).collect();
+        Span { worker: self.worker.clone(), start, end, bytes: moved(self.bytes_at(end) as u64), progress }
     }
 
     fn problem(&self) -> Option<String> {

@@ -32,6 +32,11 @@ fn round(pairs: Vec<Ran>) -> Round {
     Round { way: StreamDirection::Up, streams, together, start_us: START, stop_us: STOP, pairs }
 }
 
+/// Bytes a second of some pairs of a round.
+fn rate(config: &Config, round: &Round, pairs: &[Ran], end: StreamEnd) -> Result<f64, Refusal> {
+    conditions(config, std::slice::from_ref(round))[0].phase(round, pairs, end)?.common_rate()
+}
+
 fn config() -> Config {
     Config { repetitions: 1, ..Config::default() }
 }
