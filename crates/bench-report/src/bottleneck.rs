@@ -38,29 +38,16 @@ pub type Pressure = (LimitingPart, Option<f64>);
 
 impl LimitingPart {
     /// All of them, in the order of the path.
-    const ALL: [LimitingPart; LimitingPart::Origin as usize + 1] = [
-        LimitingPart::ClientCpu,
-        LimitingPart::ClientNic,
-        LimitingPart::CacheCpu,
-        LimitingPart::CacheNic,
-        LimitingPart::CacheDisk,
-        LimitingPart::WanRtt,
-        LimitingPart::WanBandwidth,
-        LimitingPart::Origin,
+    const NAMED: [(LimitingPart, &str); LimitingPart::Origin as usize + 1] = [
+        (LimitingPart::ClientCpu, "client CPU"),
+        (LimitingPart::ClientNic, "client NIC"),
+        (LimitingPart::CacheCpu, "cache CPU"),
+        (LimitingPart::CacheNic, "cache NIC"),
+        (LimitingPart::CacheDisk, "cache disk"),
+        (LimitingPart::WanRtt, "WAN RTT"),
+        (LimitingPart::WanBandwidth, "WAN bandwidth"),
+        (LimitingPart::Origin, "origin"),
     ];
-
-    fn name(self) -> &'static str {
-        match self {
-            LimitingPart::ClientCpu => "client CPU",
-            LimitingPart::ClientNic => "client NIC",
-            LimitingPart::CacheCpu => "cache CPU",
-            LimitingPart::CacheNic => "cache NIC",
-            LimitingPart::CacheDisk => "cache disk",
-            LimitingPart::WanRtt => "WAN RTT",
-            LimitingPart::WanBandwidth => "WAN bandwidth",
-            LimitingPart::Origin => "origin",
-        }
-    }
 
     fn is_client(self) -> bool {
         matches!(self, LimitingPart::ClientCpu | LimitingPart::ClientNic)
@@ -69,7 +56,8 @@ impl LimitingPart {
 
 impl fmt::Display for LimitingPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        let named = LimitingPart::NAMED.iter().find(|(part, _)| part == self);
+        f.write_str(named.map_or("", |(_, name)| name))
     }
 }
 
@@ -99,12 +87,12 @@ impl fmt::Display for Bottleneck {
 
 pub fn bottleneck(measured: &[Pressure]) -> Bottleneck {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
-    for limit in LimitingPart::ALL {
+    for (limit, name) in LimitingPart::NAMED {
         let pressures =
             measured.iter().filter(|(part, _)| *part == limit).filter_map(|(_, pressure)| *pressure);
         match pressures.filter(|pressure| pressure.is_finite()).max_by(f64::total_cmp) {
             Some(pressure) => known.push(BusyPart { limit, pressure }),
-            None => unknown.push(limit.name()),
+            None => unknown.push(name),
         }
     }
     let busiest = |of: &dyn Fn(LimitingPart) -> bool| {
@@ -167,7 +155,7 @@ mod tests {
     #[test]
     fn each_part_can_be_the_limit() {
         let pressures = [0.2, 0.3, 0.1, 0.3, 0.4, 0.1, 0.2, 0.5];
-        let parts = LimitingPart::ALL;
+        let parts = LimitingPart::NAMED.map(|(part, _)| part);
         let with = |busy: Option<LimitingPart>| {
             let one = |(part, low)| (part, Some(if busy == Some(part) { 0.95 } else { low }));
             bottleneck(&parts.into_iter().zip(pressures).map(one).collect::<Vec<_>>())

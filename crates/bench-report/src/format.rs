@@ -29,6 +29,12 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// To so many decimals.
+pub fn round(value: f64, decimals: i32) -> f64 {
+    let factor = 10_f64.powi(decimals);
+    (value * factor).round() / factor
+}
+
 /// A number with so many decimals, and never as minus zero.
 pub fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");

@@ -121,10 +121,14 @@ impl Histogram {
         (!self.is_empty()).then(|| self.counts.mean())
     }
 
+    pub fn percentile_ms(&self, percent: f64) -> Option<f64> {
+        self.percentile(percent).map(|us| us as f64 / 1000.0)
+    }
+
     /// A percentile in milliseconds, for a table; `what` was counted, if that was not often enough.
     pub fn milliseconds(&self, percent: f64, what: &str) -> Cell {
         let too_few = || Cell::missing(format!("{} {what} are too few", self.len()));
-        self.percentile(percent).map_or_else(too_few, |us| Cell::Number(us as f64 / 1000.0))
+        self.percentile_ms(percent).map_or_else(too_few, Cell::Number)
     }
 
     /// The cumulative distribution for a step plot: (milliseconds, percent of all operations that were as fast).

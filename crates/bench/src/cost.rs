@@ -10,10 +10,9 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use types::Result;
 
-use crate::refuse;
+use crate::{GIB, refuse};
 
 const LISTS: &str = include_str!("../prices.toml");
-const GIB: f64 = 1_073_741_824.0;
 /// The seconds of a month, as clouds bill it.
 const MONTH_SECONDS: f64 = 730.0 * 3600.0;
 

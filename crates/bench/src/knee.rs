@@ -13,7 +13,7 @@ use bench_report::{Histogram, median};
 use clap::Args;
 use types::Result;
 
-use crate::{Budget, MIB, TimeCut, one_of, p50_ms};
+use crate::{Budget, MIB, TimeCut, one_of};
 
 pub use answer::fill;
 
@@ -134,8 +134,8 @@ impl Level {
         let seconds = outcome.last_done_s().unwrap_or(0.0).max(1e-6);
         self.rates.push(outcome.units as f64 / seconds);
         self.mib.push(outcome.bytes() as f64 / MIB / seconds);
-        self.service_p50.extend(p50_ms(&outcome.unit));
-        self.response_p50.extend(p50_ms(&outcome.response));
+        self.service_p50.extend(outcome.unit.percentile_ms(50.0));
+        self.response_p50.extend(outcome.response.percentile_ms(50.0));
         self.service.merge(&outcome.unit);
         self.response.merge(&outcome.response);
         self.lateness.merge(&outcome.lateness);

@@ -79,4 +79,4 @@ use sample::{CacheMode, Sample, Triple};
 use target_dir::{TargetArgs, TargetDir};
 use testbed::{Line, Testbed, data_set};
 use value::{PriceArgs, TierPrices};
-use worker_phases::{LoadRow, MIB, p50_ms};
+use worker_phases::{GIB, LoadRow, MIB};

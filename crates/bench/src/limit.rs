@@ -129,8 +129,8 @@ impl LoadBounds {
         let bytes: f64 = runs().map(one_direction).sum();
         let known = seconds > 0.0;
         // Phases without a barrier between them are booked on the first of them.
-        let cpu = (known && cpu > 0.0).then(|| (cpu / (seconds * self.cores * self.machines)).min(1.0));
-        let nic = self.link().filter(|_| known).map(|(rate, _)| (bytes / seconds / rate).min(1.0));
+        let cpu = (known && cpu > 0.0).then(|| share(cpu, seconds, self.cores * self.machines));
+        let nic = self.link().filter(|_| known).map(|(rate, _)| share(bytes, seconds, rate));
         [(LimitingPart::ClientCpu, cpu), (LimitingPart::ClientNic, nic)]
     }
 
@@ -184,8 +184,8 @@ fn over(address: IpAddr) -> TargetPath {
 /// our link at once (bytes a second), and that link.
 pub fn of_streams(cpu_seconds: f64, seconds: f64, most: Option<f64>, nic: Option<&Nic>) -> Bottleneck {
     let link = nic.and_then(|nic| nic.rate);
-    let cpu = (seconds > 0.0).then(|| (cpu_seconds / (seconds * cores())).min(1.0));
-    let nic = most.zip(link).map(|(most, link)| (most / link).min(1.0));
+    let cpu = (seconds > 0.0).then(|| share(cpu_seconds, seconds, cores()));
+    let nic = most.zip(link).map(|(most, link)| share(most, 1.0, link));
     bottleneck(&[(LimitingPart::ClientCpu, cpu), (LimitingPart::ClientNic, nic)])
 }
 
@@ -194,7 +194,7 @@ pub fn of_streams(cpu_seconds: f64, seconds: f64, most: Option<f64>, nic: Option
 pub fn of_tasks(cpu_seconds: f64, seconds: f64, line_bytes: u64, rate: Option<ByteRate>) -> Bottleneck {
     let seconds = seconds.max(0.001);
     bottleneck(&[
-        (LimitingPart::ClientCpu, Some((cpu_seconds / (seconds * cores())).min(1.0))),
+        (LimitingPart::ClientCpu, Some(share(cpu_seconds, seconds, cores()))),
         (LimitingPart::WanBandwidth, line_share(line_bytes, seconds, rate)),
     ])
 }
@@ -208,20 +208,25 @@ pub fn of_sample(
     rate: Option<ByteRate>,
     serial: Option<f64>,
 ) -> Bottleneck {
-    let seconds = sample.makespan.max(0.001);
-    let share = |cpu: f64| (cpu / (seconds * cores())).min(1.0);
+    let seconds = sample.makespan().max(0.001);
+    let cpu = |used: f64| share(used, seconds, cores());
     let waiting = serial.map(|trips| (trips * line.rtt_ms / 1000.0 / seconds).min(1.0));
     bottleneck(&[
-        (LimitingPart::ClientCpu, Some(share(sample.client_cpu))),
-        (LimitingPart::CacheCpu, (mode != CacheMode::Direct).then(|| share(sample.tier_cpu))),
+        (LimitingPart::ClientCpu, Some(cpu(sample.client_cpu))),
+        (LimitingPart::CacheCpu, (mode != CacheMode::Direct).then(|| cpu(sample.tier_used.cpu_seconds))),
         (LimitingPart::WanRtt, waiting),
         (LimitingPart::WanBandwidth, line_share(sample.line_bytes, seconds, rate)),
-        (LimitingPart::Origin, sample.origin_cpu.map(share)),
+        (LimitingPart::Origin, sample.origin_cpu.map(cpu)),
     ])
 }
 
 fn line_share(bytes: u64, seconds: f64, rate: Option<ByteRate>) -> Option<f64> {
-    rate.map(|rate| (bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0))
+    rate.map(|rate| share(bytes as f64, seconds, rate.bytes_per_second() as f64))
+}
+
+/// Of what could have been used, or moved, in so many seconds.
+fn share(used: f64, seconds: f64, per_second: f64) -> f64 {
+    (used / (seconds * per_second)).min(1.0)
 }
 
 /// Why a state that the bench has put up cannot be what it says: faster than the line that its bytes came over, or than
@@ -232,12 +237,16 @@ pub fn sample_exceeded(
     rate: Option<ByteRate>,
     ceiling: &MachineCeiling,
 ) -> Option<String> {
-    let seconds = sample.makespan.max(1e-9);
+    let seconds = sample.makespan().max(1e-9);
     let line = rate.filter(|_| mode != CacheMode::Warm).map(|rate| rate.bytes_per_second() as f64);
     let over =
         line.and_then(|line| sanity::faster_than(sample.origin_bytes as f64 / seconds, line, "the line"));
     over.or_else(|| {
-        sanity::faster_than(sample.bytes_read as f64 / seconds, ceiling.memory_rate * MEMORY_DOUBT, MEMORY)
+        sanity::faster_than(
+            sample.phase.bytes_read as f64 / seconds,
+            ceiling.memory_rate * MEMORY_DOUBT,
+            MEMORY,
+        )
     })
 }
 
@@ -254,7 +263,7 @@ pub fn invalid_samples(
     for triple in triples {
         for mode in CacheMode::ALL {
             let sample = triple.of(mode);
-            let faults = sample.faults.iter().cloned().chain(sanity::too_short(sample.makespan));
+            let faults = sample.phase.faults().into_iter().chain(sanity::too_short(sample.makespan()));
             let faults = faults.chain(sample_exceeded(sample, mode, rate, ceiling));
             reasons.extend(faults.map(|why| format!("{}: {why}", mode.name())));
         }

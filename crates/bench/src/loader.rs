@@ -25,9 +25,9 @@ use types::Result;
 use crate::cost::CostArgs;
 use crate::nodes::NodeListArgs;
 use crate::{
-    Budget, CacheMode, CommonArgs, KneeArgs, KneeResult, KneeStep, Line, PriceArgs, Ranks, ResultBuilder,
-    Sample, Testbed, TimeCut, Triple, Watch, data_set, driver, is_http_store, knee, limit, refuse, sample,
-    worker_phases,
+    Budget, CacheMode, CommonArgs, GIB, KneeArgs, KneeResult, KneeStep, Line, PriceArgs, Ranks,
+    ResultBuilder, Sample, Testbed, TimeCut, Triple, Watch, data_set, driver, is_http_store, knee, limit,
+    refuse, sample, worker_phases,
 };
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
@@ -38,7 +38,6 @@ const STUDY_REPETITIONS: u32 = 1;
 /// The fewest, which "small" means of the study's objects: 640 MiB, of which ten clients read ten times as much.
 const OBJECTS_MIN: u64 = 64;
 const FAITHFUL_SMALL: f64 = 3e-5;
-const GIB: f64 = 1_073_741_824.0;
 /// The least round trips of an object that is read directly as a file: one to open it, one to read it.
 const ROUND_TRIPS: f64 = 2.0;
 /// A GET takes an object as a whole; larger ones are read in pieces of this size, which each worker has in memory.
@@ -263,7 +262,7 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
                 if let Some(costs) = &costs {
                     bucket::costs(draft, plan, costs, first);
                 }
-                let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
+                let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).phase.series));
                 draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
             }
             draft.file.plots.push(uptick(plan, &epochs.curve));
@@ -301,7 +300,7 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
             curve = seen;
         }
         let mut warm = run(CacheMode::Warm, 1, &tier.url, Some(&tier)).await?;
-        if let Some(epochs) = args.common.passes_to_last(warm.makespan) {
+        if let Some(epochs) = args.common.passes_to_last(warm.makespan()) {
             warm = run(CacheMode::Warm, epochs, &tier.url, Some(&tier)).await?;
         }
         triples.push(Triple { direct, cold, warm });
@@ -376,20 +375,16 @@ fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan, args: &LoaderArgs) {
 }
 
 fn rate(s: &Sample) -> f64 {
-    s.bytes_read as f64 / GIB / s.makespan.max(1e-9)
+    s.phase.bytes_read as f64 / GIB / s.makespan().max(1e-9)
 }
 
 /// Mean time of an object.
 fn latency_ms(s: &Sample) -> f64 {
-    mean_ms(&s.unit)
+    mean_ms(&s.phase.unit)
 }
 
 fn mean_ms(latencies: &Histogram) -> f64 {
     latencies.mean().map_or(f64::NAN, |us| us / 1000.0)
-}
-
-fn percentile_ms(latencies: &Histogram, percent: f64) -> f64 {
-    latencies.percentile(percent).map_or(f64::NAN, |us| us as f64 / 1000.0)
 }
 
 /// A figure of an epoch: what it is called, and what it is.
@@ -409,29 +404,25 @@ fn epochs_table<E>(states: &[(&str, Vec<&E>)], figures: &[Figure<E>], invalid: &
 fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: &[String]) {
     let (line, triples) = (&epochs.line, &epochs.triples);
     let in_flight = |s: &Sample| {
-        let objects = s.bytes_read as f64 / plan.object_bytes().max(1) as f64;
-        (objects / s.makespan.max(1e-9), latency_ms(s) / 1000.0)
+        let objects = s.phase.bytes_read as f64 / plan.object_bytes().max(1) as f64;
+        (objects / s.makespan().max(1e-9), latency_ms(s) / 1000.0)
     };
     let figures: [Figure<Sample>; 9] = [
         ("Average Throughput (GiB/s)", &rate),
         ("Average Latency (ms)", &latency_ms),
-        ("p99 latency (ms)", &|s| percentile_ms(&s.unit, 99.0)),
-        (FIRST_BLOCK, &|s| percentile_ms(&s.first_block, 50.0)),
+        ("p99 latency (ms)", &|s| s.phase.unit.percentile_ms(99.0).unwrap_or(f64::NAN)),
+        (FIRST_BLOCK, &|s| s.phase.first_block.percentile_ms(50.0).unwrap_or(f64::NAN)),
         ("Throughput x latency (objects in flight)", &|s| {
             let (per_second, seconds) = in_flight(s);
             per_second * seconds
         }),
         ("Bytes from the storage (GiB)", &|s| s.origin_bytes as f64 / GIB),
         ("Calls to the storage", &|s| s.origin_calls as f64),
-        ("Amplification (storage bytes / client bytes)", &|s| {
-            s.origin_bytes as f64 / s.bytes_read.max(1) as f64
-        }),
-        ("CPU seconds per GiB (clients + tier + storage)", &|s| {
-            (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB)
-        }),
+        ("Amplification (storage bytes / client bytes)", &Sample::amplification),
+        ("CPU seconds per GiB (clients + tier + storage)", &Sample::cpu_per_gib),
     ];
     let several_blocks =
-        |triple: &Triple| CacheMode::ALL.iter().all(|m| !triple.of(*m).first_block.is_empty());
+        |triple: &Triple| CacheMode::ALL.iter().all(|m| !triple.of(*m).phase.first_block.is_empty());
     let all_several = triples.iter().all(several_blocks);
     let figures: Vec<_> =
         figures.into_iter().filter(|(name, _)| all_several || *name != FIRST_BLOCK).collect();

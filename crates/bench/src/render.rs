@@ -36,7 +36,6 @@ const STAGGER_SECONDS: f64 = 7.0;
 /// What a node's client does for a small file that it has not seen: LOOKUP, GETATTR, READ.
 const ROUND_TRIPS_PER_FILE: f64 = 3.0;
 const BLOCK_BYTES: u64 = 128 << 10;
-const GIB: f64 = 1_073_741_824.0;
 /// Fewer are no study.
 const NODES_MIN: u64 = 8;
 const FILES_MIN: u64 = 6;

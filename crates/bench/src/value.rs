@@ -7,9 +7,8 @@ use clap::Args;
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 
-use crate::ResultBuilder;
+use crate::{GIB, ResultBuilder};
 
-const GIB: f64 = 1_073_741_824.0;
 /// A price file is smaller.
 const BYTES_MAX: u64 = 1 << 20;
 /// The days of a month, as clouds bill it.

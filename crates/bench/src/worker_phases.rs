@@ -9,6 +9,7 @@ use bench_report::{Axis, Histogram, PhaseSpans, Plot, PlotKind, Point, Series, S
 use crate::{ResultBuilder, limit};
 
 pub const MIB: f64 = 1_048_576.0;
+pub const GIB: f64 = 1_073_741_824.0;
 
 /// None if nobody worked, or if the measurement contradicts itself.
 fn phase(outcome: &PhaseOutcome) -> Option<PhaseSpans> {
@@ -85,11 +86,6 @@ impl<'a> LoadRow<'a> {
         reasons.extend(exceeded);
         limit::distinct(reasons)
     }
-}
-
-/// Milliseconds.
-pub fn p50_ms(latencies: &Histogram) -> Option<f64> {
-    latencies.percentile(50.0).map(|microseconds| microseconds as f64 / 1000.0)
 }
 
 pub fn tell_busy<'a>(draft: &mut ResultBuilder, runs: impl IntoIterator<Item = &'a PhaseOutcome>) {

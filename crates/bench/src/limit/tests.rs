@@ -86,7 +86,11 @@ fn a_sweep_is_told_in_one_line_for_each_limit() {
 fn a_state_is_held_against_the_line_unless_a_cache_served_it() {
     let ceiling =
         MachineCeiling { memory_rate: 100.0 * MIB as f64, memory_operations: 1.0, loopback_rate: None };
-    let sample = Sample { bytes_read: 20 * MIB, origin_bytes: 20 * MIB, ..crate::sample::tests::idle(1.0) };
+    let reads = |mib: u64, sample: Sample| {
+        let phase = PhaseOutcome { bytes_read: mib * MIB, ..sample.phase };
+        Sample { phase, ..sample }
+    };
+    let sample = reads(20, Sample { origin_bytes: 20 * MIB, ..crate::sample::tests::idle(1.0) });
     let exceeded = |sample: &Sample, mode| sample_exceeded(sample, mode, Some(ByteRate(10 * MIB)), &ceiling);
     assert!(
         exceeded(&sample, CacheMode::Direct).is_some_and(|why| why.contains("more than the line carries"))
@@ -95,7 +99,7 @@ fn a_state_is_held_against_the_line_unless_a_cache_served_it() {
     assert_eq!(exceeded(&sample, CacheMode::Warm), None);
     let slow = Sample { origin_bytes: 9 * MIB, ..sample.clone() };
     assert_eq!(exceeded(&slow, CacheMode::Cold), None, "most came from the tier");
-    let impossible = Sample { bytes_read: 200 * MIB, ..slow };
+    let impossible = reads(200, slow);
     assert!(exceeded(&impossible, CacheMode::Warm).is_some_and(|why| why.contains(MEMORY)));
 }
 

@@ -13,7 +13,7 @@ pub fn costs(draft: &mut ResultBuilder, plan: &LoaderPlan, prices: &cost::PriceL
             calls: sample.origin_kinds.clone(),
             bytes_out: sample.origin_bytes,
             bytes_kept: plan.layout.total_bytes(),
-            seconds: sample.makespan,
+            seconds: sample.makespan(),
             passes: sample.epochs,
         }
     });

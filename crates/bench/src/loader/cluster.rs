@@ -14,11 +14,11 @@ use bench_report::{
 use serde_json::json;
 use types::Result;
 
-use super::{Figure, GIB, LoaderArgs, LoaderPlan, epochs_table, mean_ms, percentile_ms};
+use super::{Figure, LoaderArgs, LoaderPlan, epochs_table, mean_ms};
 use crate::fixture::forget_pages_below;
 use crate::nodes::{BenchCluster, BenchNode, ClusterStage, NodeCount, check_fio, fio_rate, local_percent};
 use crate::{
-    Budget, MIB, Ranks, ResultBuilder, TimeCut, columns, data_set, driver, limit, refuse, worker_phases,
+    Budget, GIB, MIB, Ranks, ResultBuilder, TimeCut, columns, data_set, driver, limit, refuse, worker_phases,
 };
 
 /// What a warm run may still read of the storage: nothing but what rounding makes of it.
@@ -273,7 +273,7 @@ impl ClusterAnswer<'_> {
         let figures: [Figure<ClusterEpoch>; 8] = [
             ("Average Throughput (GiB/s)", &|epoch| epoch.rate() / GIB),
             ("Average Latency (ms)", &|epoch| mean_ms(&epoch.outcome.unit)),
-            ("p99 latency (ms)", &|epoch| percentile_ms(&epoch.outcome.unit, 99.0)),
+            ("p99 latency (ms)", &|epoch| epoch.outcome.unit.percentile_ms(99.0).unwrap_or(f64::NAN)),
             ("Bytes from the storage (GiB)", &|epoch| epoch.sum(|node| node.origin) / GIB),
             ("Amplification (storage bytes / data set)", &|epoch| epoch.sum(|node| node.origin) / all_bytes),
             ("Fetched by nodes for their clients (GiB)", &|epoch| epoch.sum(NodeCount::remote) / GIB),

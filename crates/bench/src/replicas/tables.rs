@@ -12,9 +12,8 @@ use bench_report::{
 
 use super::measure::{CopyCondition, CopyState, GatewayPass, ReplicasFound, SettledCopies};
 use crate::nodes::{NodeCount, StripeCopies, local_percent};
-use crate::{LoadRow, MIB, ResultBuilder};
+use crate::{GIB, LoadRow, MIB, ResultBuilder};
 
-const GIB: f64 = 1_073_741_824.0;
 /// Where fetched bytes came from, in the words of the nodes' counter, and what they mean.
 const SOURCES: [(&str, &str); 5] = [
     ("Rank", "from a node with a copy MiB"),

@@ -1,3 +1,5 @@
+use bench_load::outcome::WorkerSpan;
+
 use super::*;
 
 #[test]
@@ -11,5 +13,7 @@ fn what_a_pass_takes_is_not_what_several_take() {
 
 /// Nothing happened, and it took so long.
 pub fn idle(makespan: f64) -> Sample {
-    Sample { makespan, frames: vec![makespan], epochs: 1, ..Sample::default() }
+    let span = WorkerSpan { end_s: makespan, units: 1, ..WorkerSpan::default() };
+    let phase = PhaseOutcome { spans: vec![span], ..PhaseOutcome::default() };
+    Sample { phase, epochs: 1, ..Sample::default() }
 }

@@ -8,7 +8,7 @@ use bench_report::Histogram;
 use types::Result;
 
 use super::condition::{ShapeCondition, sets, total_bytes};
-use crate::{Budget, CommonArgs, LoadRow, Ranks, TargetDir, TimeCut, driver, limit, p50_ms};
+use crate::{Budget, CommonArgs, LoadRow, Ranks, TargetDir, TimeCut, driver, limit};
 
 const LOOKS_MAX: u32 = 5;
 const EPOCHS_MAX: u64 = 100_000;
@@ -48,7 +48,7 @@ impl ShapeRuns {
         let call = if self.condition.shape.writes() { "write" } else { "read" };
         // A histogram may take a quarter of a megabyte, and there may be hundreds of repetitions.
         if let Some(calls) = std::mem::take(&mut outcome.service).get(call) {
-            self.call_p50_ms.extend(p50_ms(calls));
+            self.call_p50_ms.extend(calls.percentile_ms(50.0));
             self.calls.merge(calls);
         }
         self.outcomes.push(outcome);

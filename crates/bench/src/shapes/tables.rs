@@ -11,7 +11,7 @@ use origin::emulated::ServiceLimits;
 
 use super::condition::{Shape, ShapeCondition, Sweep};
 use super::run::{ShapeResults, ShapeRuns};
-use crate::{LoadBounds, MIB, ResultBuilder, TimeCut, columns, p50_ms, worker_phases};
+use crate::{LoadBounds, MIB, ResultBuilder, TimeCut, columns, worker_phases};
 
 /// Each table: of a shape, and of what differs between its rows.
 fn sweeps() -> impl Iterator<Item = (Shape, Sweep)> {
@@ -147,7 +147,7 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -
     // A touch is a whole file.
     let whole = |row: &ShapeRuns| row.condition.work(1, 0).unit == TouchUnit::File;
     let files = |row: &ShapeRuns| -> Vec<f64> {
-        row.outcomes.iter().filter(|_| whole(row)).filter_map(|run| p50_ms(&run.unit)).collect()
+        row.outcomes.iter().filter(|_| whole(row)).filter_map(|run| run.unit.percentile_ms(50.0)).collect()
     };
     let table = columns::table(
         format!("{} {title}", shape.name()),
@@ -164,7 +164,7 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -
             ("call p50 (ms)", &|row| some(row.call_p50_ms.clone())),
             ("call p99 (ms)", &|row| row.calls.milliseconds(99.0, "calls")),
             ("first block p50 (ms)", &|row| {
-                some(row.outcomes.iter().filter_map(|run| p50_ms(&run.first_block)).collect())
+                some(row.outcomes.iter().filter_map(|run| run.first_block.percentile_ms(50.0)).collect())
             }),
             ("file p50 (ms)", &|row| some(files(row))),
             ("making durable s", &|row| some(row.row().sync_seconds())),

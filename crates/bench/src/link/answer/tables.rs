@@ -1,6 +1,6 @@
 //! The link's tables: the study's three columns, and what they leave out.
 
-use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate_or, median};
+use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate_or, format, median};
 
 use super::super::Pair;
 use super::super::schedule::{Ran, Round};
@@ -113,7 +113,7 @@ fn extended(conditions: &[LinkCondition], here: &Here) -> Table {
 }
 
 fn rounded(value: f64) -> Cell {
-    Cell::Number((value * 1e3).round() / 1e3)
+    Cell::Number(format::round(value, 3))
 }
 
 fn middle(values: &[f64]) -> Cell {
