@@ -73,7 +73,7 @@ impl TargetLoad<'_> {
         let (mut runs, mut skew) = (Vec::new(), Duration::ZERO);
         let cut = budget.repeat(repetitions, async |repetition| {
             let job = job(repetition).await?;
-            let loaded = self.ranks.load(target_dir.url(), &job, &told(repetition + 1)).await?;
+            let loaded = self.ranks.load(&target_dir.url, &job, &told(repetition + 1)).await?;
             skew = skew.max(loaded.skew);
             runs.push(loaded.outcome.phases);
             Ok(())

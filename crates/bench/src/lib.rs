@@ -11,7 +11,7 @@
 //! - `ranks::Ranks`: this run's processes. Rank 0 runs the experiment and gives loads to all (crates `bench-fleet`, `bench-load`).
 //! - `budget::Budget`: the time that a run may take, repetition by repetition. `knee`: the load at which more workers bring no
 //!   more.
-//! - `driver`: the frame of a measurement. `driver::TargetLoad` is a load on the user's target, of which `sob`, `shapes` and `load`
+//! - `driver`: the frame of a measurement on a `driver::Stage`, which is what it leaves as it was. `driver::TargetLoad` is a load on the user's target, of which `sob`, `shapes` and `load`
 //!   say only what is loaded and which columns tell of it.
 //! - `sample::Sample`: one state of a cache, as clients and the tier's counters saw it. `limit::LoadBounds`: what this machine
 //!   and its link allow. `ceiling`: what the bench itself can do. `cost` and `value`: what it is worth.
@@ -19,8 +19,8 @@
 //!   `bench-report` judges and prints it.
 //!
 //! # The way of a run
-//! `cli::run` parses, the experiment's `command` checks its plan (`--dry-run` ends here) and hands itself to `driver::command`,
-//! which joins the ranks. Rank 0 measures: it makes or puts up the storage, gives each repetition as a job to `ranks`, removes what
+//! `cli::run` parses, the experiment's `command` checks its plan and hands itself to `driver::command`, which tells it
+//! (`--dry-run` ends here) or joins the ranks. Rank 0 measures: it makes or puts up the storage, gives each repetition as a job to `ranks`, removes what
 //! it wrote, and fills the result. `results::publish` prints it and writes its files.
 //!
 //! # Invariants

@@ -32,7 +32,7 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
         let LoadArgs { nodes, workers, files, .. } = args;
         let (operation, order) = (words::operation(args.operation), words::order(args.order));
         let (bytes, url) = (bench_report::format::bytes(args.bytes()), args.target.url());
-        let repetitions = repetitions(&args);
+        let repetitions = args.common.repetitions(1);
         format!(
             "load: {nodes} nodes x {workers} workers, {operation}, {order}, on {files} files, {bytes} on {url}; \
              {repetitions} repetitions"
@@ -41,12 +41,9 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     driver::command(&args.common, plan, async |ranks| measure(ranks, &args).await).await
 }
 
-fn repetitions(args: &LoadArgs) -> u32 {
-    args.common.repetitions(1)
-}
-
 async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
-    let mut draft = ResultBuilder::new("load", "A load of your own", &args.common, repetitions(args));
+    let mut draft =
+        ResultBuilder::new("load", "A load of your own", &args.common, args.common.repetitions(1));
     draft.parameters([
         ("operation", json!(words::operation(args.operation))),
         ("order", json!(words::order(args.order))),
@@ -95,7 +92,8 @@ async fn all(load: &TargetLoad<'_>, args: &LoadArgs, target_dir: &TargetDir) -> 
         let dataset = Dataset { layout: args.layout(), content: target_dir.content, version: 1, trees };
         target_dir.lay_out(&dataset, "").await?;
     }
-    let repetitions = repetitions(args);
+    // There is no study.
+    let repetitions = args.common.repetitions(1);
     if !args.knee.knee {
         let told = |number: u32| format!("load {number}/{repetitions}");
         let job = async |repetition: u32| Ok(job(repetition));
@@ -103,7 +101,7 @@ async fn all(load: &TargetLoad<'_>, args: &LoadArgs, target_dir: &TargetDir) -> 
     }
     let step = async |step: KneeStep, what: &str| {
         let job = step.of(job(step.number));
-        load.ranks.load(target_dir.url(), &job, what).await?.outcome.into_first()
+        load.ranks.load(&target_dir.url, &job, what).await?.outcome.into_first()
     };
     let found = knee::find(&args.knee, repetitions, args.nodes, &budget, step).await?;
     Ok(LoadRuns::Knee(Box::new(found)))

@@ -197,7 +197,7 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
     eprintln!("render: about {}", format::duration(plan.predicted_seconds()));
     let data = data_set(plan.layout.clone(), plan.seed);
     if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
-        draft.directory("origin directory", Path::new(dir));
+        draft.described("origin directory", fingerprint::of_directory(Path::new(dir)));
     }
     let testbed = Testbed::at(args.origin.as_deref(), data);
     let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan, &args.common).await;
@@ -210,9 +210,7 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
         async |draft, _, ceiling, measured| {
             let RenderRuns { mut distances, tier, cut } = measured;
             TimeCut::tell(cut, draft, "repetitions");
-            if let Some(told) = tier {
-                draft.file.fingerprint.insert("tier".to_owned(), told);
-            }
+            draft.described("tier", tier);
             for distance in &mut distances {
                 let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
                 distance.invalid = limit::invalid_samples(&distance.triples, unique, all, plan.rate, ceiling);

@@ -1,7 +1,6 @@
 //! From an experiment to what a user gets: the result file, printed and written.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
@@ -41,7 +40,10 @@ impl ResultBuilder {
         draft.parameter("scale", common.scale.factor());
         draft.parameter("repetitions", repetitions);
         if let Some(admin) = common.admin {
-            draft.tier(admin);
+            match fingerprint::of_tier(admin) {
+                Ok(told) => draft.described("tier", Some(told)),
+                Err(e) => draft.warning(e.to_string()),
+            }
         }
         draft
     }
@@ -66,16 +68,9 @@ impl ResultBuilder {
         ResultBuilder { file, start: Instant::now() }
     }
 
-    pub fn tier(&mut self, admin: SocketAddr) {
-        match fingerprint::of_tier(admin) {
-            Ok(told) => drop(self.file.fingerprint.insert("tier".to_owned(), told)),
-            Err(e) => self.warning(e.to_string()),
-        }
-    }
-
-    /// What a directory that the run uses lies on.
-    pub fn directory(&mut self, what: &str, path: &Path) {
-        self.file.fingerprint.extend(fingerprint::of_directory(path).map(|told| (what.to_owned(), told)));
+    /// In the fingerprint, as far as it is known.
+    pub fn described(&mut self, what: &str, told: Option<String>) {
+        self.file.fingerprint.extend(told.map(|told| (what.to_owned(), told)));
     }
 
     /// The name has the unit in it.
@@ -138,9 +133,8 @@ impl ResultBuilder {
 
     pub fn finish(mut self) -> ResultFile {
         self.file.seconds = self.start.elapsed().as_secs_f64();
-        let target =
-            self.file.parameters.get("target").and_then(Value::as_str).and_then(fingerprint::of_target);
-        self.file.fingerprint.extend(target.map(|told| ("target".to_owned(), told)));
+        let target = self.file.parameters.get("target").and_then(Value::as_str);
+        self.described("target", target.and_then(fingerprint::of_target));
         label_emulated(&mut self.file);
         if !self.file.answer.is_empty() {
             let validity = report::validity(&self.file);

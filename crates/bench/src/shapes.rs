@@ -77,7 +77,7 @@ fn parse_fleet(text: &str) -> std::result::Result<(u32, u32), String> {
 
 pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
     args.target.check()?;
-    if args.through && (!is_http_store(args.target.url()) || args.target.limits().is_some()) {
+    if args.through && (!is_http_store(args.target.url()) || args.target.limits.is_some()) {
         return refuse(
             "shapes: --through is for a bucket or a share of Azure Files as --target, without --limits: a tier asks the store itself, where the bench \
              keeps no limits; measure another target's tier by naming it as --target",
@@ -166,7 +166,7 @@ async fn measure(
             return Ok((direct, None));
         }
         let tier = tier(args, bytes)?;
-        target_dir.by(tier.url.clone());
+        target_dir.url.clone_from(&tier.url);
         let through = ShapeMeasurement::start(ranks, &args.common, target_dir).all(&conditions).await?;
         Ok((direct, Some(through)))
     };
@@ -175,7 +175,7 @@ async fn measure(
         if let Some(through) = &through {
             tables::through(draft, &direct, through, bounds);
         }
-        if let Some(limits) = args.target.limits() {
+        if let Some(limits) = args.target.limits {
             tables::limited(draft, &direct, &limits);
         }
         bounds.judge(draft, &direct.rows.iter().map(ShapeRuns::judged).collect::<Vec<_>>());

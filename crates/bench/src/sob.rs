@@ -157,18 +157,13 @@ pub async fn command(args: SobArgs) -> Result<ExitCode> {
         let (SobArgs { test, nodes, .. }, files) = (&args, layout.files);
         let [each, all] = [layout.size_limits().1, written].map(format::bytes);
         let (times, read) =
-            (repetitions(&args.common), if phases.len() > 1 { ", and read them" } else { "" });
+            (args.common.repetitions(1), if phases.len() > 1 { ", and read them" } else { "" });
         format!(
             "sob {test}: {nodes} nodes write {files} files of {each} each, {all} in all, {times} times{read}"
         )
     };
     let experiment = async |ranks: &Ranks| measure(ranks, &args, test, &layout, &phases, written).await;
     driver::command(&args.common, told, experiment).await
-}
-
-fn repetitions(common: &CommonArgs) -> u32 {
-    // The original ran each line-up once.
-    common.repetitions(1)
 }
 
 async fn measure(
@@ -179,7 +174,8 @@ async fn measure(
     phases: &[LoadPhase],
     written: u64,
 ) -> Result<ResultFile> {
-    let repetitions = repetitions(&args.common);
+    // The original ran each line-up once.
+    let repetitions = args.common.repetitions(1);
     let title = format!("sob test {}: {}", args.test, test.command);
     let mut draft = ResultBuilder::new("sob", title, &args.common, repetitions);
     draft.parameter("test", args.test);

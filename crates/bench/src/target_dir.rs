@@ -34,7 +34,7 @@ pub struct TargetArgs {
     /// file-requests=500/s, all=1GiB/s, requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas; or
     /// published ones by name: azure-blob-2018, azure-file-2018
     #[arg(long, value_name = "LIMITS")]
-    limits: Option<ServiceLimits>,
+    pub limits: Option<ServiceLimits>,
     /// Leave the files, for another run with the same --id
     #[arg(long)]
     keep: bool,
@@ -53,10 +53,6 @@ impl TargetArgs {
 
     pub fn url(&self) -> &str {
         self.target.as_deref().unwrap_or_default()
-    }
-
-    pub fn limits(&self) -> Option<ServiceLimits> {
-        self.limits
     }
 
     /// What the load is put on, for a result.
@@ -89,8 +85,8 @@ impl TargetArgs {
 
 pub struct TargetDir {
     args: TargetArgs,
-    /// Where the load goes, limits included.
-    url: String,
+    /// Where the load goes, limits included; by another way, if it is changed: through a tier in front of the target.
+    pub url: String,
     pub content: SeededData,
     dir: RunDir,
     writers: Vec<Arc<dyn Client>>,
@@ -126,10 +122,6 @@ impl TargetDir {
         Ok(TargetDir { args: args.clone(), url, content, dir, writers, writable })
     }
 
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
     /// Whether the load's own target can be written.
     pub fn is_writable(&self) -> bool {
         self.args.lay_out_at.is_none()
@@ -153,11 +145,6 @@ impl TargetDir {
     pub async fn lay_out(&self, dataset: &Dataset, directory: &str) -> Result<()> {
         let place = DataSetDir { dir: &self.dir, directory };
         dataset::prepare_at(dataset, place, &self.writers, BLOCK_BYTES).await.map(drop)
-    }
-
-    /// The same files by another way, from now on: a tier in front of the target.
-    pub fn by(&mut self, url: String) {
-        self.url = url;
     }
 }
 

@@ -147,6 +147,6 @@ impl<'a> ShapeMeasurement<'a> {
         what: &str,
     ) -> Result<PhaseOutcome> {
         let job = self.job(condition, epochs, version);
-        self.ranks.load(self.target_dir.url(), &job, what).await?.outcome.into_first()
+        self.ranks.load(&self.target_dir.url, &job, what).await?.outcome.into_first()
     }
 }
