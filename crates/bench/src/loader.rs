@@ -96,6 +96,7 @@ pub struct LoaderArgs {
 }
 
 struct LoaderPlan {
+    args: LoaderArgs,
     fleet: ClientSet,
     layout: Layout,
     block: u64,
@@ -142,6 +143,7 @@ impl LoaderPlan {
             return refuse("loader: --block is from 1 byte to 1GiB");
         }
         Ok(LoaderPlan {
+            args: args.clone(),
             block,
             fleet: ClientSet { clients, first_client: 0, workers },
             layout,
@@ -149,16 +151,10 @@ impl LoaderPlan {
         })
     }
 
-    fn job(
-        &self,
-        testbed: &Testbed,
-        mode: CacheMode,
-        epochs: u64,
-        args: &LoaderArgs,
-        budget: &Budget,
-    ) -> LoadJob {
+    fn job(&self, testbed: &Testbed, mode: CacheMode, epochs: u64, budget: &Budget) -> LoadJob {
         let amount = Amount::Epochs(epochs);
-        let work = LoadWork { block_bytes: self.block, seed: args.common.seed, amount, ..LoadWork::mfmr() };
+        let work =
+            LoadWork { block_bytes: self.block, seed: self.args.common.seed, amount, ..LoadWork::mfmr() };
         let phase = LoadPhase { name: mode.name().to_owned(), work, ..LoadPhase::default() };
         testbed.files.job(self.fleet, phase, budget.limits())
     }
@@ -191,7 +187,7 @@ impl LoaderArgs {
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     let plan = LoaderPlan::of(&args)?;
     if args.is_cluster() {
-        return cluster::command(&plan, &args).await;
+        return cluster::command(&plan).await;
     }
     let of_others = |origin: &str| origin.starts_with("nfs://") || is_http_store(origin);
     if args.limits.is_some() && args.origin.as_deref().is_some_and(of_others) {
@@ -209,7 +205,7 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
         let (bytes, rtt) = (format::bytes(plan.layout.total_bytes()), args.rtt.as_secs_f64() * 1000.0);
         format!("{plan} direct, cold and warm at {rtt} ms; {bytes} written")
     };
-    driver::command(&args.common, told, async |ranks| measure(ranks, &plan, &args).await).await
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan).await).await
 }
 
 impl std::fmt::Display for LoaderPlan {
@@ -223,39 +219,39 @@ impl std::fmt::Display for LoaderPlan {
     }
 }
 
-async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
-    let (prices, costs) = (args.prices.read()?, args.cost.read()?);
-    let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
-    let data = data_set(plan.layout.clone(), args.common.seed);
+    let (prices, costs) = (plan.args.prices.read()?, plan.args.cost.read()?);
+    let draft = ResultBuilder::new("loader", title, &plan.args.common, plan.repetitions);
+    let data = data_set(plan.layout.clone(), plan.args.common.seed);
     let testbed = async {
-        match args.origin.as_deref() {
+        match plan.args.origin.as_deref() {
             Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
             Some(url) if is_http_store(url) => Testbed::in_http_store(url, data).await,
-            other => Testbed::limited(other.map(PathBuf::from), data, args.limits).await,
+            other => Testbed::limited(other.map(PathBuf::from), data, plan.args.limits).await,
         }
     };
-    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan, args).await;
+    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan).await;
     driver::on_stage(
         Some(ranks),
-        &args.common,
+        &plan.args.common,
         draft,
         testbed,
         measure,
         async |draft, testbed, ceiling, epochs| {
             let triples = &epochs.triples;
             TimeCut::tell(epochs.cut, draft, "repetitions");
-            parameters(draft, plan, args);
+            parameters(draft, plan);
             let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
-            let invalid = limit::invalid_samples(triples, unique, all, args.rate, ceiling);
+            let invalid = limit::invalid_samples(triples, unique, all, plan.args.rate, ceiling);
             fill(draft, plan, &epochs, &invalid);
             if testbed.is_bucket() {
                 bucket::gets(draft, plan, triples, &invalid);
             }
-            limits(draft, plan, args, testbed, &epochs);
+            limits(draft, plan, testbed, &epochs);
             if let Some(found) = &epochs.knee {
                 draft.note("the knee and the open loops are those of a warm tier");
-                knee::fill(draft, &args.knee, found, "objects");
+                knee::fill(draft, &plan.args.knee, found, "objects");
             }
             sample::worth(draft, triples, prices.as_ref());
             if let Some(first) = triples.first() {
@@ -281,14 +277,14 @@ struct Epochs {
     cut: Option<TimeCut>,
 }
 
-async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderArgs) -> Result<Epochs> {
-    let budget = Budget::start(args.common.time_budget);
-    let line = testbed.line(args.rtt, args.rate).await?;
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan) -> Result<Epochs> {
+    let budget = Budget::start(plan.args.common.time_budget);
+    let line = testbed.line(plan.args.rtt, plan.args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
     let cut = budget.repeat(plan.repetitions, async |repetition| {
         let run = async |mode: CacheMode, epochs: u64, url: &str, tier| {
             let what = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
-            let job = plan.job(testbed, mode, epochs, args, &budget);
+            let job = plan.job(testbed, mode, epochs, &budget);
             sample::take(ranks, testbed, &line, url, &job, tier, &what).await
         };
         let direct = run(CacheMode::Direct, 1, &line.url, None).await?;
@@ -300,7 +296,7 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
             curve = seen;
         }
         let mut warm = run(CacheMode::Warm, 1, &tier.url, Some(&tier)).await?;
-        if let Some(epochs) = args.common.passes_to_last(warm.makespan()) {
+        if let Some(epochs) = plan.args.common.passes_to_last(warm.makespan()) {
             warm = run(CacheMode::Warm, epochs, &tier.url, Some(&tier)).await?;
         }
         triples.push(Triple { direct, cold, warm });
@@ -308,28 +304,22 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
     });
     let cut = cut.await?;
     let mut epochs = Epochs { line, triples, curve, knee: None, cut };
-    if args.knee.knee {
+    if plan.args.knee.knee {
         // Of a tier that an epoch has filled before.
         let tier = testbed.tier(&epochs.line)?;
-        let job = || plan.job(testbed, CacheMode::Warm, 1, args, &budget);
+        let job = || plan.job(testbed, CacheMode::Warm, 1, &budget);
         ranks.load(&tier.url, &job(), "loader: filling a tier").await?;
         let step = async |step: KneeStep, what: &str| {
             ranks.load(&tier.url, &step.of(job()), what).await?.outcome.into_first()
         };
-        let found = knee::find(&args.knee, plan.repetitions, plan.fleet.clients, &budget, step).await?;
+        let found = knee::find(&plan.args.knee, plan.repetitions, plan.fleet.clients, &budget, step).await?;
         epochs.knee = Some(found);
     }
     Ok(epochs)
 }
 
 /// What limits each state, in the first repetition.
-fn limits(
-    draft: &mut ResultBuilder,
-    plan: &LoaderPlan,
-    args: &LoaderArgs,
-    testbed: &Testbed,
-    epochs: &Epochs,
-) {
+fn limits(draft: &mut ResultBuilder, plan: &LoaderPlan, testbed: &Testbed, epochs: &Epochs) {
     let Some(first) = epochs.triples.first() else { return };
     for mode in CacheMode::ALL {
         // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile. What is opened
@@ -338,7 +328,7 @@ fn limits(
         let objects = plan.layout.files as f64 * f64::from(plan.fleet.clients);
         let serial = objects * trips / plan.fleet.workers_in_all().max(1) as f64;
         let serial = (mode == CacheMode::Direct).then_some(serial);
-        let told = limit::of_sample(first.of(mode), mode, &epochs.line, args.rate, serial);
+        let told = limit::of_sample(first.of(mode), mode, &epochs.line, plan.args.rate, serial);
         draft.limit(mode.name(), &told);
         if told.is_client() {
             draft.warning(format!("{}: the bench itself was the limit", mode.name()));
@@ -362,14 +352,14 @@ fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
     Plot::new(PlotKind::Lines, "Cold epoch: how the tier takes over", x, y, series)
 }
 
-fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan, args: &LoaderArgs) {
+fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan) {
     plan.tell(draft);
     draft.parameters([
-        ("rtt_ms", json!(args.rtt.as_secs_f64() * 1000.0)),
-        ("limits", json!(args.limits.map_or("none".to_owned(), |limits| limits.to_string()))),
-        ("rate_bytes_per_second", json!(args.rate.map_or(0, |rate| rate.bytes_per_second()))),
+        ("rtt_ms", json!(plan.args.rtt.as_secs_f64() * 1000.0)),
+        ("limits", json!(plan.args.limits.map_or("none".to_owned(), |limits| limits.to_string()))),
+        ("rate_bytes_per_second", json!(plan.args.rate.map_or(0, |rate| rate.bytes_per_second()))),
     ]);
-    if let Some(limits) = args.limits {
+    if let Some(limits) = plan.args.limits {
         draft.note(format!("the storage was given the limits of a service: {limits}"));
     }
 }

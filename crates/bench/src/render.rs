@@ -87,13 +87,9 @@ pub struct RenderPlan {
     pub nodes: u32,
     pub layout: Layout,
     pub compute: Duration,
-    pub rtts: Vec<Duration>,
-    pub rate: Option<ByteRate>,
     pub stagger: Option<Stagger>,
-    /// Only the study's own table.
-    pub faithful: bool,
     pub repetitions: u32,
-    pub seed: u64,
+    pub args: RenderArgs,
 }
 
 impl RenderPlan {
@@ -124,13 +120,10 @@ impl RenderPlan {
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             layout,
             compute: args.compute.unwrap_or(Duration::from_secs_f64(COMPUTE_SECONDS * scale.factor())),
-            rtts: args.rtt.clone(),
-            rate: args.rate,
             stagger: args.stagger.or(args.common.faithful.then_some(study_stagger)),
-            faithful: args.common.faithful,
             // The study measured once.
             repetitions: args.common.repetitions(1),
-            seed: args.common.seed,
+            args: args.clone(),
         })
     }
 
@@ -147,11 +140,11 @@ impl RenderPlan {
     }
 
     fn predicted_seconds(&self) -> f64 {
-        let rtts: f64 = self.rtts.iter().map(Duration::as_secs_f64).sum();
+        let rtts: f64 = self.args.rtt.iter().map(Duration::as_secs_f64).sum();
         let direct = self.round_trips() * rtts;
         // Through an empty cache each file is waited for once or twice.
         let cold = 2.0 * self.layout.files as f64 * rtts;
-        let compute = 3.0 * self.rtts.len() as f64 * self.compute.as_secs_f64();
+        let compute = 3.0 * self.args.rtt.len() as f64 * self.compute.as_secs_f64();
         f64::from(self.repetitions) * (direct + cold + compute) + 5.0
     }
 
@@ -163,7 +156,7 @@ impl RenderPlan {
             order: AccessOrder::Sequential,
             share: Sharing::Client,
             block_bytes: BLOCK_BYTES,
-            seed: self.seed,
+            seed: self.args.common.seed,
             ..LoadWork::default()
         };
         let pace = LoadPace::Closed { think_s, stagger: self.stagger };
@@ -182,28 +175,28 @@ pub async fn command(args: RenderArgs) -> Result<ExitCode> {
         let (bytes, time) =
             (format::bytes(plan.layout.total_bytes()), format::duration(plan.predicted_seconds()));
         let (nodes, files) = (plan.nodes, plan.layout.files);
-        let (times, distances) = (plan.repetitions, plan.rtts.len());
+        let (times, distances) = (plan.repetitions, plan.args.rtt.len());
         format!(
             "render: {nodes} nodes read {files} files, {bytes} in all, {times} times at {distances} distances in 3 states; \
              about {time}, {bytes} written"
         )
     };
-    driver::command(&args.common, told, async |ranks| measure(ranks, &plan, &args).await).await
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<ResultFile> {
-    let prices = args.prices.read()?;
-    let mut draft = ResultBuilder::new("render", TITLE, &args.common, plan.repetitions);
+async fn measure(ranks: &Ranks, plan: &RenderPlan) -> Result<ResultFile> {
+    let prices = plan.args.prices.read()?;
+    let mut draft = ResultBuilder::new("render", TITLE, &plan.args.common, plan.repetitions);
     eprintln!("render: about {}", format::duration(plan.predicted_seconds()));
-    let data = data_set(plan.layout.clone(), plan.seed);
-    if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
+    let data = data_set(plan.layout.clone(), plan.args.common.seed);
+    if let Some(dir) = plan.args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
         draft.described("origin directory", fingerprint::of_directory(Path::new(dir)));
     }
-    let testbed = Testbed::at(args.origin.as_deref(), data);
-    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan, &args.common).await;
+    let testbed = Testbed::at(plan.args.origin.as_deref(), data);
+    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan).await;
     driver::on_stage(
         Some(ranks),
-        &args.common,
+        &plan.args.common,
         draft,
         testbed,
         measure,
@@ -213,7 +206,8 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<
             draft.described("tier", tier);
             for distance in &mut distances {
                 let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
-                distance.invalid = limit::invalid_samples(&distance.triples, unique, all, plan.rate, ceiling);
+                distance.invalid =
+                    limit::invalid_samples(&distance.triples, unique, all, plan.args.rate, ceiling);
             }
             table::fill(draft, plan, &distances, prices.as_ref());
             draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());
@@ -236,13 +230,13 @@ struct RenderRuns {
     cut: Option<TimeCut>,
 }
 
-async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan, common: &CommonArgs) -> Result<RenderRuns> {
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan) -> Result<RenderRuns> {
     let mut distances = Vec::new();
-    for rtt in &plan.rtts {
-        let line = testbed.line(*rtt, plan.rate).await?;
+    for rtt in &plan.args.rtt {
+        let line = testbed.line(*rtt, plan.args.rate).await?;
         distances.push(RenderDistance { line, triples: Vec::new(), invalid: Vec::new() });
     }
-    let (budget, mut tier) = (Budget::start(common.time_budget), None);
+    let (budget, mut tier) = (Budget::start(plan.args.common.time_budget), None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     let cut = budget.repeat(plan.repetitions, async |repetition| {
         for RenderDistance { line, triples, .. } in &mut distances {
@@ -298,7 +292,7 @@ mod tests {
     fn a_faithful_render_staggers_its_nodes_as_the_study_did_in_its_scaled_time() {
         let plan = |words: &[&str]| RenderPlan::of(&typed(words).expect("a command line")).expect("a plan");
         let full = plan(&["--faithful", "--scale", "full"]);
-        assert_eq!((full.nodes, full.repetitions, full.rtts.len(), full.faithful), (500, 1, 4, true));
+        assert_eq!((full.nodes, full.repetitions, full.args.rtt.len(), full.args.common.faithful), (500, 1, 4, true));
         assert_eq!(full.stagger, Some(Stagger { group: 5, every_s: 7.0 }));
         assert_eq!(full.stagger_s(), 693.0, "when the study's last node would have started");
         let small = plan(&["--faithful"]);

@@ -52,8 +52,8 @@ pub struct ReplicasArgs {
 }
 
 struct ReplicasPlan {
+    args: ReplicasArgs,
     layout: Layout,
-    block: u64,
     /// Numbers of gateways, in order.
     gateways: Vec<usize>,
     repetitions: u32,
@@ -87,7 +87,7 @@ impl ReplicasPlan {
         layout.check()?;
         Ok(ReplicasPlan {
             layout,
-            block: args.block,
+            args: args.clone(),
             gateways,
             repetitions: args.common.repetitions(STUDY_REPETITIONS),
             loss: args.lose.clone().map_or(CopyLoss::Evicted, CopyLoss::Command),
@@ -113,7 +113,7 @@ pub async fn command(args: ReplicasArgs) -> Result<ExitCode> {
              each; where there are as many copies as gateways, one is lost and made again each time"
         )
     };
-    driver::command(&args.common, told, async |ranks| measure::all(ranks, &plan, &args).await).await
+    driver::command(&args.common, told, async |ranks| measure::all(ranks, &plan).await).await
 }
 
 /// Without a cluster: what was published, and how to have figures of one's own.

@@ -119,15 +119,12 @@ fn parse_factor(text: &str) -> std::result::Result<f64, String> {
 
 /// Everything that is decided before anything is measured.
 struct SweepPlan {
+    args: WorkingSetArgs,
     cache_bytes: u64,
-    file_bytes: u64,
     fleet: ClientSet,
+    /// Rising.
     factors: Vec<f64>,
-    orders: Vec<OrderName>,
-    theta: f64,
     repetitions: u32,
-    row_time: Duration,
-    seed: u64,
 }
 
 impl SweepPlan {
@@ -145,15 +142,11 @@ impl SweepPlan {
         factors.sort_by(f64::total_cmp);
         factors.dedup();
         let plan = SweepPlan {
+            args: args.clone(),
             cache_bytes,
-            file_bytes: args.file_size,
             fleet: ClientSet { clients: args.clients, first_client: 0, workers: args.workers },
             factors,
-            orders: args.orders.clone(),
-            theta: args.theta,
             repetitions: args.common.repetitions(1),
-            row_time: args.common.row_time,
-            seed: args.common.seed,
         };
         plan.largest().check()?;
         plan.work(OrderName::Zipf, &plan.largest(), 1, 0).check()?;
@@ -177,13 +170,13 @@ impl SweepPlan {
     }
 
     fn content(&self) -> SeededData {
-        SeededData { seed: self.seed, ..SeededData::default() }
+        SeededData { seed: self.args.common.seed, ..SeededData::default() }
     }
 
     /// Files that are so many times as large as the cache.
     fn layout(&self, factor: f64) -> Layout {
-        let files = (self.cache_bytes as f64 * factor / self.file_bytes as f64).round().max(1.0) as u64;
-        Layout { files, sizes: Sizes::Equal(self.file_bytes), files_per_directory: 1000, private: false }
+        let files = (self.cache_bytes as f64 * factor / self.args.file_size as f64).round().max(1.0) as u64;
+        Layout { files, sizes: Sizes::Equal(self.args.file_size), files_per_directory: 1000, private: false }
     }
 
     /// All that is laid out. The others are its first files.
@@ -199,10 +192,10 @@ impl SweepPlan {
             // The seed says which files are popular, and they stay so.
             OrderName::Zipf => {
                 let draws = Amount::Draws(layout.files.saturating_mul(passes));
-                (AccessOrder::Zipf { theta: self.theta }, draws, 0)
+                (AccessOrder::Zipf { theta: self.args.theta }, draws, 0)
             }
         };
-        let seed = self.seed.wrapping_add(turn);
+        let seed = self.args.common.seed.wrapping_add(turn);
         LoadWork { unit: TouchUnit::File, order, share: Sharing::Client, amount, seed, ..LoadWork::default() }
     }
 
@@ -237,13 +230,13 @@ impl SweepPlan {
                 }
             }
         }
-        (files.len() as u64).saturating_mul(self.file_bytes)
+        (files.len() as u64).saturating_mul(self.args.file_size)
     }
 
     /// Bytes that clients read in all, about: each condition twice, and warming up.
     fn predicted_bytes(&self) -> u64 {
         let sweep: u64 = self.factors.iter().map(|factor| self.demanded(&self.layout(*factor), 3)).sum();
-        let each = sweep.saturating_mul(self.orders.len() as u64)
+        let each = sweep.saturating_mul(self.args.orders.len() as u64)
             + self.demanded(&self.layout(WARM_UP), WARM_UP_PASSES + 2);
         each.saturating_mul(u64::from(self.repetitions))
     }
@@ -251,8 +244,9 @@ impl SweepPlan {
     /// Of the whole run, about: what is read, at the rate of a small machine that is clients, tier and storage in one;
     /// and each row for as long as it takes to be believed.
     fn predicted_seconds(&self) -> f64 {
-        let rows = (self.factors.len() * self.orders.len() + 3) as f64 * f64::from(self.repetitions);
-        self.predicted_bytes() as f64 / GUESSED_RATE + rows * (self.row_time.as_secs_f64() + TIER_SECONDS)
+        let rows = (self.factors.len() * self.args.orders.len() + 3) as f64 * f64::from(self.repetitions);
+        self.predicted_bytes() as f64 / GUESSED_RATE
+            + rows * (self.args.common.row_time.as_secs_f64() + TIER_SECONDS)
     }
 }
 
@@ -305,45 +299,47 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
     let told = || {
         let [cache, written, read] =
             [plan.cache_bytes, plan.largest().total_bytes(), plan.predicted_bytes()].map(format::bytes);
-        let SweepPlan { factors, orders, repetitions, fleet, .. } = &plan;
+        let SweepPlan { factors, repetitions, fleet, .. } = &plan;
         format!(
             "working-set: a cache of {cache}; {} clients read data sets of {factors:?} times its size in {} orders, {repetitions} \
              times; about {}; {written} written, about {read} read",
             fleet.clients,
-            orders.len(),
+            args.orders.len(),
             format::duration(plan.predicted_seconds())
         )
     };
-    driver::command(&args.common, told, async |ranks| measure(ranks, &plan, &args).await).await
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &SweepPlan, args: &WorkingSetArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &SweepPlan) -> Result<ResultFile> {
     let title = "How a cache gets warm, and how large it must be";
-    let draft = ResultBuilder::new("working-set", title, &args.common, plan.repetitions);
+    let draft = ResultBuilder::new("working-set", title, &plan.args.common, plan.repetitions);
     eprintln!("working-set: about {}", format::duration(plan.predicted_seconds()));
-    let tier = TierUnderTest::make(args, plan);
-    let measure = async |tier: &mut TierUnderTest| all(ranks, tier, plan, &args.common).await;
-    driver::on_stage(Some(ranks), &args.common, draft, tier, measure, async |draft, tier, _, measured| {
-        table::fill(draft, plan, args, tier, &measured);
-    })
+    let tier = TierUnderTest::make(plan);
+    let measure = async |tier: &mut TierUnderTest| all(ranks, tier, plan).await;
+    driver::on_stage(
+        Some(ranks),
+        &plan.args.common,
+        draft,
+        tier,
+        measure,
+        async |draft, tier, _, measured| {
+            table::fill(draft, plan, tier, &measured);
+        },
+    )
     .await
 }
 
-async fn all(
-    ranks: &Ranks,
-    tier_under_test: &TierUnderTest,
-    plan: &SweepPlan,
-    common: &CommonArgs,
-) -> Result<SweepRuns> {
-    let budget = Budget::start(common.time_budget);
+async fn all(ranks: &Ranks, tier_under_test: &TierUnderTest, plan: &SweepPlan) -> Result<SweepRuns> {
+    let budget = Budget::start(plan.args.common.time_budget);
     let mut measured = SweepRuns::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     let cut = budget.repeat(plan.repetitions, async |repetition| {
-        let run = SweepRun { ranks, tier_under_test, plan, common, repetition, budget: &budget };
+        let run = SweepRun { ranks, tier_under_test, plan, repetition, budget: &budget };
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
         for factor in &plan.factors {
-            for order in &plan.orders {
+            for order in &plan.args.orders {
                 sweep.push(run.condition(*factor, *order).await?);
             }
         }
@@ -358,7 +354,6 @@ struct SweepRun<'a> {
     ranks: &'a Ranks,
     tier_under_test: &'a TierUnderTest,
     plan: &'a SweepPlan,
-    common: &'a CommonArgs,
     repetition: u32,
     budget: &'a Budget,
 }
@@ -394,7 +389,7 @@ impl SweepRun<'_> {
         let before = CounterPage::of(cold_tier.admin)?;
         let first = self.pass(&cold_tier, &layout, order, 1, 0, &what).await?;
         let mut later = self.pass(&cold_tier, &layout, order, 1, 1, &what).await?;
-        if let Some(passes) = self.common.passes_to_last(later.seconds) {
+        if let Some(passes) = plan.args.common.passes_to_last(later.seconds) {
             later = self.pass(&cold_tier, &layout, order, passes, 2, &what).await?;
         }
         let life = CounterPage::of(cold_tier.admin)?.since(&before);
@@ -440,11 +435,11 @@ mod tests {
     #[test]
     fn data_sets_are_as_large_as_their_factors_say_and_each_is_the_beginning_of_the_largest() {
         let plan = plan(&[]).expect("a plan");
-        assert_eq!((plan.factors.len(), plan.orders.len()), (9, 3));
+        assert_eq!((plan.factors.len(), plan.args.orders.len()), (9, 3));
         for factor in &plan.factors {
             let layout = plan.layout(*factor);
             let off = layout.total_bytes() as f64 - CACHE_MIN as f64 * factor;
-            assert!(off.abs() <= plan.file_bytes as f64, "{factor}");
+            assert!(off.abs() <= plan.args.file_size as f64, "{factor}");
             let last = layout.files - 1;
             assert_eq!(layout.path("x", 0, last), plan.largest().path("x", 0, last));
         }

@@ -14,7 +14,7 @@ use bench_report::{
 use serde_json::json;
 use types::Result;
 
-use super::{Figure, LoaderArgs, LoaderPlan, epochs_table, mean_ms};
+use super::{Figure, LoaderPlan, epochs_table, mean_ms};
 use crate::fixture::forget_pages_below;
 use crate::nodes::{BenchCluster, BenchNode, ClusterStage, NodeCount, check_fio, fio_rate, local_percent};
 use crate::{
@@ -92,7 +92,8 @@ impl ClusterEpoch {
     }
 }
 
-pub async fn command(plan: &LoaderPlan, args: &LoaderArgs) -> Result<ExitCode> {
+pub async fn command(plan: &LoaderPlan) -> Result<ExitCode> {
+    let args = &plan.args;
     args.nodes.check(args.origin.as_deref())?;
     if args.nodes.junctions.len() > 1 {
         return refuse("loader: one --junction; replicas measures several");
@@ -107,16 +108,17 @@ pub async fn command(plan: &LoaderPlan, args: &LoaderArgs) -> Result<ExitCode> {
     }
     let nodes = args.nodes.nodes.len();
     let told = || format!("{plan} cold and warm through {nodes} nodes; as much is written at the origin");
-    driver::command(&args.common, told, async |ranks| measure(ranks, plan, args).await).await
+    driver::command(&args.common, told, async |ranks| measure(ranks, plan).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
+    let args = &plan.args;
     let title = "Epochs of a training job through a cluster: cold and warm";
     let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
     let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
-    let run = async |stage: &mut ClusterStage| all(ranks, stage, plan, args).await;
+    let run = async |stage: &mut ClusterStage| all(ranks, stage, plan).await;
     driver::on_stage(Some(ranks), &args.common, draft, stage, run, async |draft, stage, _, epochs| {
         stage.cluster.tell(draft);
         TimeCut::tell(epochs.cut, draft, "repetitions");
@@ -130,20 +132,16 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<
     .await
 }
 
-async fn all(
-    ranks: &Ranks,
-    stage: &ClusterStage,
-    plan: &LoaderPlan,
-    args: &LoaderArgs,
-) -> Result<ClusterEpochs> {
-    let budget = Budget::start(args.common.time_budget);
-    let junction = args.nodes.junctions.first().map_or("/", String::as_str);
+async fn all(ranks: &Ranks, stage: &ClusterStage, plan: &LoaderPlan) -> Result<ClusterEpochs> {
+    let budget = Budget::start(plan.args.common.time_budget);
+    let junction = plan.args.nodes.junctions.first().map_or("/", String::as_str);
     let cluster = &stage.cluster;
     stage.await_seen(junction).await?;
     let target = BenchCluster::target(junction, cluster.links().map(|(_, link)| link));
     let take = async |state: ClusterState, epochs: u64, repetition: u32| -> Result<ClusterEpoch> {
         let amount = Amount::Epochs(epochs);
-        let work = LoadWork { block_bytes: plan.block, seed: args.common.seed, amount, ..LoadWork::mfmr() };
+        let work =
+            LoadWork { block_bytes: plan.block, seed: plan.args.common.seed, amount, ..LoadWork::mfmr() };
         let phase = LoadPhase { name: state.name().to_owned(), work, ..LoadPhase::default() };
         let job = stage.files.job(plan.fleet, phase, budget.limits());
         let told = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, state.name());
@@ -158,7 +156,7 @@ async fn all(
         // What the cluster still copies would be a load beside the clients'.
         stage.await_whole(junction).await?;
         let mut warm = take(ClusterState::Warm, 1, repetition).await?;
-        if let Some(passes) = args.common.passes_to_last(warm.seconds()) {
+        if let Some(passes) = plan.args.common.passes_to_last(warm.seconds()) {
             warm = take(ClusterState::Warm, passes, repetition).await?;
         }
         epochs.add(ClusterState::Warm, warm);

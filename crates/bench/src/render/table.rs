@@ -26,7 +26,7 @@ pub fn fill(
 ) {
     parameters(draft, plan, distances);
     draft.file.tables.extend([faithful(plan, distances), PUBLISHED.vfxt.results.table()]);
-    if !plan.faithful {
+    if !plan.args.common.faithful {
         draft.file.tables.push(extended(plan, distances));
     }
     draft.file.plots.push(against_rtt(distances));
@@ -53,7 +53,7 @@ fn parameters(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderD
     draft.parameter("file_bytes", plan.layout.size_limits().1);
     draft.parameter("compute_seconds", plan.compute.as_secs_f64());
     draft.parameter("rtt_ms", distances.iter().map(RenderDistance::nominal_ms).collect::<Vec<_>>());
-    draft.parameter("rate_bytes_per_second", plan.rate.map_or(0, |rate| rate.bytes_per_second()));
+    draft.parameter("rate_bytes_per_second", plan.args.rate.map_or(0, |rate| rate.bytes_per_second()));
     draft.parameter("stagger_seconds", plan.stagger.map_or(0.0, |stagger| stagger.every_s));
 }
 
@@ -121,7 +121,7 @@ impl RenderDistance {
             CacheMode::Warm => None,
         };
         let last = self.triples.last()?;
-        Some(limit::of_sample(last.of(mode), mode, &self.line, plan.rate, serial))
+        Some(limit::of_sample(last.of(mode), mode, &self.line, plan.args.rate, serial))
     }
 }
 
@@ -153,7 +153,7 @@ fn faithful(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
 }
 
 fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
-    let rate = plan.rate.map_or("unlimited".to_owned(), |rate| rate.to_string());
+    let rate = plan.args.rate.map_or("unlimited".to_owned(), |rate| rate.to_string());
     let per_call = |switches: u64, s: &Sample| switches as f64 / s.client_calls().max(1) as f64;
     let tier_switches = |s: &Sample| Some(per_call(s.tier_switches?.all(), s));
     // A warm pass has no payload from the storage.

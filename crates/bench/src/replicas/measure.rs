@@ -11,7 +11,7 @@ use bench_report::{ResultFile, sanity};
 use serde_json::json;
 use types::Result;
 
-use super::{ReplicasArgs, ReplicasPlan, TITLE, tables};
+use super::{ReplicasPlan, TITLE, tables};
 use crate::nodes::{
     BenchCluster, ClusterStage, NodeCount, Repair, RepairWatch, StripeCopies, complete_percent, keepers,
 };
@@ -75,24 +75,25 @@ pub struct ReplicasFound {
     cut: Option<TimeCut>,
 }
 
-pub async fn all(ranks: &Ranks, plan: &ReplicasPlan, args: &ReplicasArgs) -> Result<ResultFile> {
+pub async fn all(ranks: &Ranks, plan: &ReplicasPlan) -> Result<ResultFile> {
+    let args = &plan.args;
     let draft = ResultBuilder::new("replicas", TITLE, &args.common, plan.repetitions);
     let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
     let measure = async |stage: &mut ClusterStage| {
-        ReplicaRun { ranks, stage, plan, args, budget: Budget::start(args.common.time_budget) }.all().await
+        ReplicaRun { ranks, stage, plan, budget: Budget::start(args.common.time_budget) }.all().await
     };
     driver::on_stage(Some(ranks), &args.common, draft, stage, measure, async |draft, stage, _, found| {
         stage.cluster.tell(draft);
         draft.parameters([
             ("file_bytes", json!(plan.bytes())),
-            ("block_bytes", json!(plan.block)),
+            ("block_bytes", json!(plan.args.block)),
             ("gateways", json!(plan.gateways)),
             ("junctions", json!(junctions)),
         ]);
         TimeCut::tell(found.cut, draft, "parts");
-        tables::fill(draft, plan.bytes(), plan.block, &found);
+        tables::fill(draft, plan.bytes(), plan.args.block, &found);
     })
     .await
 }
@@ -101,14 +102,13 @@ struct ReplicaRun<'a> {
     ranks: &'a Ranks,
     stage: &'a ClusterStage,
     plan: &'a ReplicasPlan,
-    args: &'a ReplicasArgs,
     budget: Budget,
 }
 
 impl ReplicaRun<'_> {
     async fn all(&self) -> Result<ReplicasFound> {
         let (mut conditions, mut settled) = (Vec::new(), Vec::new());
-        for junction in &self.args.nodes.junctions {
+        for junction in &self.plan.args.nodes.junctions {
             let at = self.settle(junction).await?;
             let named = &self.cluster().nodes;
             let kept_by = keepers(&at.stripes);
@@ -151,7 +151,7 @@ impl ReplicaRun<'_> {
 
     /// A node that was lost has lost the files of all junctions: what is copied for another one would be a load beside the readers'.
     async fn await_whole(&self) -> Result<()> {
-        for junction in &self.args.nodes.junctions {
+        for junction in &self.plan.args.nodes.junctions {
             self.stage.await_whole(junction).await?;
         }
         Ok(())
@@ -214,7 +214,11 @@ impl ReplicaRun<'_> {
 
     /// One reader for each gateway, each of the whole file.
     fn job(&self, gateways: usize) -> LoadJob {
-        let work = LoadWork { block_bytes: self.plan.block, seed: self.args.common.seed, ..LoadWork::sfmr() };
+        let work = LoadWork {
+            block_bytes: self.plan.args.block,
+            seed: self.plan.args.common.seed,
+            ..LoadWork::sfmr()
+        };
         let clients = u32::try_from(gateways).unwrap_or(u32::MAX);
         let fleet = ClientSet { clients, first_client: 0, workers: 1 };
         self.stage.files.job(fleet, LoadPhase { work, ..LoadPhase::default() }, self.budget.limits())

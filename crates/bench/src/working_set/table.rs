@@ -8,9 +8,7 @@ use bench_report::{
 use super::account::PassAccount;
 use super::curve::{self, ServedInterval};
 use super::tier_under_test::TierUnderTest;
-use super::{
-    OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs,
-};
+use super::{OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp};
 use crate::fixture::LOOK;
 use crate::{MIB, ResultBuilder, TimeCut, columns, limit};
 
@@ -20,13 +18,12 @@ const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
 pub fn fill(
     draft: &mut ResultBuilder,
     plan: &SweepPlan,
-    args: &WorkingSetArgs,
     tier_under_test: &TierUnderTest,
     measured: &SweepRuns,
 ) {
-    parameters(draft, plan, args, tier_under_test);
+    parameters(draft, plan, tier_under_test);
     TimeCut::tell(measured.cut, draft, "repetitions");
-    if args.tier.is_some() && !args.may_evict {
+    if plan.args.tier.is_some() && !plan.args.may_evict {
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
     }
     let ups = &measured.warm_ups;
@@ -47,19 +44,15 @@ pub fn fill(
     }
 }
 
-fn parameters(
-    draft: &mut ResultBuilder,
-    plan: &SweepPlan,
-    args: &WorkingSetArgs,
-    tier_under_test: &TierUnderTest,
-) {
+fn parameters(draft: &mut ResultBuilder, plan: &SweepPlan, tier_under_test: &TierUnderTest) {
+    let args = &plan.args;
     draft.parameter("cache_bytes", plan.cache_bytes);
-    draft.parameter("file_bytes", plan.file_bytes);
+    draft.parameter("file_bytes", args.file_size);
     draft.parameter("clients", plan.fleet.clients);
     draft.parameter("workers", plan.fleet.workers);
     draft.parameter("factors", plan.factors.clone());
-    draft.parameter("orders", plan.orders.iter().map(|order| order.name()).collect::<Vec<_>>());
-    draft.parameter("zipf_theta", plan.theta);
+    draft.parameter("orders", args.orders.iter().map(|order| order.name()).collect::<Vec<_>>());
+    draft.parameter("zipf_theta", args.theta);
     draft.parameter("running_tier", args.tier.is_some());
     if tier_under_test.line().is_some() {
         draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
@@ -315,7 +308,7 @@ pub fn unproved(plan: &SweepPlan, conditions: &[&SweepCondition]) -> Vec<String>
 fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
     let (mut rows, mut spared_lines, mut rate_lines) = (Vec::new(), Vec::new(), Vec::new());
     let rate = |account: &PassAccount| account.rate() / MIB;
-    for order in &plan.orders {
+    for order in &plan.args.orders {
         let sizes: Vec<SweptSize> =
             plan.factors.iter().map(|factor| SweptSize::of(plan, measured, *factor, *order)).collect();
         for size in &sizes {
@@ -385,7 +378,7 @@ fn how_large(plan: &SweepPlan, rows: &[SweptSize]) -> Table {
             "A later pass over the data set, through a cache of {:.0} MiB that had one pass before; short ones are repeated. zipf: \
              as many draws as there are files, theta {}; the popular files are the same for all.",
             plan.cache_bytes as f64 / MIB,
-            plan.theta
+            plan.args.theta
         ),
         "Spared: bytes that clients read and the storage did not give. Hits count also what one client has fetched for the \
          next a moment before; the plot is of what is spared."

@@ -12,7 +12,7 @@ use origin_nfs::Config;
 use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};
 
-use super::{SweepPlan, WARM_UP, WorkingSetArgs};
+use super::{SweepPlan, WARM_UP};
 use crate::fixture::ask_tier;
 use crate::{
     CommonArgs, CounterPage, Line, Stage, TargetArgs, TargetDir, Testbed, TierProcess, data_set, refuse,
@@ -66,7 +66,8 @@ pub fn check_room(plan: &SweepPlan, counters: &CounterPage, may_evict: bool) -> 
 }
 
 impl TierUnderTest {
-    pub async fn make(args: &WorkingSetArgs, plan: &SweepPlan) -> Result<TierUnderTest> {
+    pub async fn make(plan: &SweepPlan) -> Result<TierUnderTest> {
+        let args = &plan.args;
         if let (Some(url), Some(admin), Some(lay_out_at)) = (&args.tier, args.common.admin, &args.lay_out_at)
         {
             return Ok(TierUnderTest::Running(Box::new(RunningTierUnderTest {
@@ -79,7 +80,7 @@ impl TierUnderTest {
                 removed: Mutex::default(),
             })));
         }
-        let data = data_set(plan.largest(), plan.seed);
+        let data = data_set(plan.largest(), args.common.seed);
         let testbed = Testbed::at(args.origin.as_deref(), data).await?;
         match testbed.line(args.rtt, args.rate).await {
             Ok(line) => Ok(TierUnderTest::Own { testbed: Box::new(testbed), line }),
