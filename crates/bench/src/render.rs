@@ -292,7 +292,10 @@ mod tests {
     fn a_faithful_render_staggers_its_nodes_as_the_study_did_in_its_scaled_time() {
         let plan = |words: &[&str]| RenderPlan::of(&typed(words).expect("a command line")).expect("a plan");
         let full = plan(&["--faithful", "--scale", "full"]);
-        assert_eq!((full.nodes, full.repetitions, full.args.rtt.len(), full.args.common.faithful), (500, 1, 4, true));
+        assert_eq!(
+            (full.nodes, full.repetitions, full.args.rtt.len(), full.args.common.faithful),
+            (500, 1, 4, true)
+        );
         assert_eq!(full.stagger, Some(Stagger { group: 5, every_s: 7.0 }));
         assert_eq!(full.stagger_s(), 693.0, "when the study's last node would have started");
         let small = plan(&["--faithful"]);

@@ -84,21 +84,24 @@ pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
         );
     }
     let conditions = conditions(&args)?;
-    let bytes = total_bytes(&sets(&conditions, false)).saturating_add(total_bytes(&sets(&conditions, true)));
-    let rows = conditions.clone();
     let told = || {
         let head = format!(
             "shapes: {} rows, {} times each, on {}; {} on the target",
-            rows.len(),
+            conditions.len(),
             repetitions(&args.common),
             args.target.url(),
-            format::bytes(bytes)
+            format::bytes(all_bytes(&conditions))
         );
         let row =
             |row: &ShapeCondition| format!("\n  {}, blocks of {}", row.name(), format::bytes(row.block));
-        head + &rows.iter().map(row).collect::<String>()
+        head + &conditions.iter().map(row).collect::<String>()
     };
-    driver::command(&args.common, told, async |ranks| measure(ranks, &args, conditions, bytes).await).await
+    driver::command(&args.common, told, async |ranks| measure(ranks, &args, &conditions).await).await
+}
+
+/// That will lie on the target.
+fn all_bytes(conditions: &[ShapeCondition]) -> u64 {
+    total_bytes(&sets(conditions, false)).saturating_add(total_bytes(&sets(conditions, true)))
 }
 
 fn repetitions(common: &CommonArgs) -> u32 {
@@ -112,7 +115,14 @@ fn fleet(args: &ShapesArgs) -> (u32, u32) {
 
 fn conditions(args: &ShapesArgs) -> Result<Vec<ShapeCondition>> {
     let (nodes, workers) = fleet(args);
-    let shapes = if args.shape.is_empty() { Shape::ALL.to_vec() } else { args.shape.clone() };
+    let shapes = match args.shape.as_slice() {
+        // What cannot write there is left out, unless it was asked for.
+        [] => Shape::ALL.into_iter().filter(|shape| !shape.writes() || args.target.is_writable()).collect(),
+        asked => asked.to_vec(),
+    };
+    if let Some(shape) = shapes.iter().find(|shape| shape.writes() && !args.target.is_writable()) {
+        return refuse(format!("{} writes, and the target cannot be written", shape.name()));
+    }
     let sizes = if args.sizes.is_empty() {
         let most = args.common.scale.of(1 << 30, 4 << 20);
         (20..=30).map(|shift| 1_u64 << shift).filter(|bytes| *bytes <= most).collect()
@@ -144,12 +154,8 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<ShapeCondition>> {
     Ok(all)
 }
 
-async fn measure(
-    ranks: &Ranks,
-    args: &ShapesArgs,
-    mut conditions: Vec<ShapeCondition>,
-    bytes: u64,
-) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, args: &ShapesArgs, conditions: &[ShapeCondition]) -> Result<ResultFile> {
+    let bytes = all_bytes(conditions);
     let title = "Files and workers: who reads and writes what";
     let mut draft = ResultBuilder::new("shapes", title, &args.common, repetitions(&args.common));
     let (nodes, workers) = fleet(args);
@@ -160,14 +166,13 @@ async fn measure(
     ]);
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes };
     let measure = async |target_dir: &mut TargetDir| {
-        only_what_can_be_written(args, target_dir, &mut conditions)?;
-        let direct = ShapeMeasurement::start(ranks, &args.common, target_dir).all(&conditions).await?;
+        let direct = ShapeMeasurement::start(ranks, &args.common, target_dir).all(conditions).await?;
         if !args.through {
             return Ok((direct, None));
         }
         let tier = tier(args, bytes)?;
         target_dir.url.clone_from(&tier.url);
-        let through = ShapeMeasurement::start(ranks, &args.common, target_dir).all(&conditions).await?;
+        let through = ShapeMeasurement::start(ranks, &args.common, target_dir).all(conditions).await?;
         Ok((direct, Some(through)))
     };
     load.run(draft, measure, |draft, (direct, through), bounds| {
@@ -190,26 +195,6 @@ fn tier(args: &ShapesArgs, bytes: u64) -> Result<TierProcess> {
     let cache_bytes = bytes.saturating_mul(2).max(1 << 30);
     let scratch = std::env::temp_dir();
     TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, writes_through: true })
-}
-
-/// Shapes that write are left out where they cannot, unless they were asked for.
-fn only_what_can_be_written(
-    args: &ShapesArgs,
-    target_dir: &TargetDir,
-    conditions: &mut Vec<ShapeCondition>,
-) -> Result<()> {
-    if target_dir.is_writable() {
-        return Ok(());
-    }
-    match conditions.iter().find(|condition| condition.shape.writes()) {
-        Some(condition) if !args.shape.is_empty() => {
-            refuse(format!("{} writes, and the target cannot be written", condition.shape.name()))
-        }
-        _ => {
-            conditions.retain(|condition| !condition.shape.writes());
-            Ok(())
-        }
-    }
 }
 
 #[cfg(test)]

@@ -147,62 +147,67 @@ impl Test {
     }
 }
 
+struct SobPlan {
+    args: SobArgs,
+    test: &'static Test,
+    layout: Layout,
+    phases: Vec<LoadPhase>,
+    /// Bytes, by all nodes.
+    written: u64,
+    repetitions: u32,
+}
+
 pub async fn command(args: SobArgs) -> Result<ExitCode> {
     let test = &TESTS[args.test as usize - 1];
     let scale = args.common.scale.small_is(test.small);
     let layout = test.layout(scale);
     let phases = test.phases(scale, args.random, args.common.faithful);
     let written = layout.total_bytes().saturating_mul(u64::from(args.nodes));
-    let told = || {
-        let (SobArgs { test, nodes, .. }, files) = (&args, layout.files);
-        let [each, all] = [layout.size_limits().1, written].map(format::bytes);
-        let (times, read) =
-            (args.common.repetitions(1), if phases.len() > 1 { ", and read them" } else { "" });
-        format!(
-            "sob {test}: {nodes} nodes write {files} files of {each} each, {all} in all, {times} times{read}"
-        )
-    };
-    let experiment = async |ranks: &Ranks| measure(ranks, &args, test, &layout, &phases, written).await;
-    driver::command(&args.common, told, experiment).await
-}
-
-async fn measure(
-    ranks: &Ranks,
-    args: &SobArgs,
-    test: &Test,
-    layout: &Layout,
-    phases: &[LoadPhase],
-    written: u64,
-) -> Result<ResultFile> {
     // The original ran each line-up once.
     let repetitions = args.common.repetitions(1);
+    let plan = SobPlan { args, test, layout, phases, written, repetitions };
+    let told = || {
+        let (SobArgs { test, nodes, .. }, files) = (&plan.args, plan.layout.files);
+        let [each, all] = [plan.layout.size_limits().1, written].map(format::bytes);
+        let read = if plan.phases.len() > 1 { ", and read them" } else { "" };
+        format!(
+            "sob {test}: {nodes} nodes write {files} files of {each} each, {all} in all, {repetitions} times{read}"
+        )
+    };
+    driver::command(&plan.args.common, told, async |ranks| measure(ranks, &plan).await).await
+}
+
+async fn measure(ranks: &Ranks, plan: &SobPlan) -> Result<ResultFile> {
+    let SobPlan { args, test, layout, written, repetitions, .. } = plan;
     let title = format!("sob test {}: {}", args.test, test.command);
-    let mut draft = ResultBuilder::new("sob", title, &args.common, repetitions);
-    draft.parameter("test", args.test);
-    draft.parameter("nodes", args.nodes);
-    draft.parameter("files", layout.files);
-    draft.parameter("file_bytes", layout.size_limits().1);
-    draft.parameter("block_bytes", test.block_bytes);
+    let mut draft = ResultBuilder::new("sob", title, &args.common, *repetitions);
+    draft.parameters([
+        ("test", args.test.into()),
+        ("nodes", args.nodes.into()),
+        ("files", layout.files.into()),
+        ("file_bytes", layout.size_limits().1.into()),
+        ("block_bytes", test.block_bytes.into()),
+    ]);
     if test.random_reads > 0 {
         draft.parameter("random_reads_of", if args.random == RandomUnit::Files { "files" } else { "blocks" });
     }
-    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: written };
+    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: *written };
     let measure = async |target_dir: &mut TargetDir| {
         let budget = Budget::start(args.common.time_budget);
         let job = async |repetition: u32| {
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
             let version = |phase: &LoadPhase| LoadPhase { version: repetition + 1, ..phase.clone() };
-            let phases = phases.iter().map(version).collect();
+            let phases = plan.phases.iter().map(version).collect();
             let job = driver::job(target_dir, (args.nodes, 1), layout.clone(), phases, budget.limits());
-            target_dir.check(&job, written).await.map(|()| job)
+            target_dir.check(&job, *written).await.map(|()| job)
         };
         let told = |number: u32| format!("sob {} ({number}/{repetitions})", args.test);
-        load.repeat(target_dir, &budget, repetitions, told, job).await
+        load.repeat(target_dir, &budget, *repetitions, told, job).await
     };
     load.run(draft, measure, |draft, RepeatedLoad { runs, skew, cut }, bounds| {
         TimeCut::tell(cut, draft, "repetitions");
         draft.note(format!("processes began a phase {:.2} ms apart at most", skew.as_secs_f64() * 1000.0));
-        fill(draft, args, phases, &runs, bounds);
+        fill(draft, plan, &runs, bounds);
         if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
             draft.warning(format!(
                 "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
@@ -213,13 +218,8 @@ async fn measure(
     .await
 }
 
-fn fill(
-    draft: &mut ResultBuilder,
-    args: &SobArgs,
-    phases: &[LoadPhase],
-    runs: &[Vec<PhaseOutcome>],
-    bounds: &LoadBounds,
-) {
+fn fill(draft: &mut ResultBuilder, plan: &SobPlan, runs: &[Vec<PhaseOutcome>], bounds: &LoadBounds) {
+    let SobPlan { args, phases, .. } = plan;
     if let Some(first) = runs.first() {
         draft.file.tables.push(by_node(args, first));
     }

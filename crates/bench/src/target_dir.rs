@@ -55,6 +55,11 @@ impl TargetArgs {
         self.target.as_deref().unwrap_or_default()
     }
 
+    /// Whether the load can write there, as a tier's NFS cannot.
+    pub fn is_writable(&self) -> bool {
+        self.lay_out_at.is_none()
+    }
+
     /// What the load is put on, for a result.
     pub fn tell(&self, draft: &mut ResultBuilder) {
         draft.parameter("target", self.url());
@@ -120,11 +125,6 @@ impl TargetDir {
             None => args.url().to_owned(),
         };
         Ok(TargetDir { args: args.clone(), url, content, dir, writers, writable })
-    }
-
-    /// Whether the load's own target can be written.
-    pub fn is_writable(&self) -> bool {
-        self.args.lay_out_at.is_none()
     }
 
     pub fn root(&self) -> String {
