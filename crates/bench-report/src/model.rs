@@ -184,15 +184,16 @@ pub struct Finding {
     pub text: String,
 }
 
+/// In the order in which they are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// An answer: "limited by: WAN round trips".
-    Verdict,
-    Note,
-    Warning,
     /// The result as a whole must not be believed.
     Invalid,
+    /// An answer: "limited by: WAN round trips".
+    Verdict,
+    Warning,
+    Note,
 }
 
 impl Measure {

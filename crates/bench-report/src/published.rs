@@ -196,29 +196,21 @@ impl Azure {
         [&self.read, &self.nodes, &self.sfmw, &self.mfmw].map(Printed::table)
     }
 
-    /// MiB/s of each reader against MiB of the file.
-    pub fn read_series(&self) -> Vec<Series> {
-        targets("SFMR", &self.read, 1)
+    /// MiB/s against MiB of a file, of each reader (SFMR) or of all writers: a series for each of the three targets; none for a
+    /// target without a figure, or for a shape that the study did not measure.
+    pub fn series(&self, shape: &str) -> Vec<Series> {
+        let (of, first) = match shape {
+            "SFMR" => (&self.read, 1),
+            "SFMW" => (&self.sfmw, 2),
+            "MFMW" => (&self.mfmw, 2),
+            _ => return Vec::new(),
+        };
+        let all = ["Azure Blob", "Azure File", "Cirrus"]
+            .iter()
+            .zip(first..)
+            .map(|(target, column)| Series::published(format!("{target}, {shape}"), of.points(0, column)));
+        all.filter(|series| !series.points.is_empty()).collect()
     }
-
-    /// MiB/s of all writers against MiB of each.
-    pub fn sfmw_series(&self) -> Vec<Series> {
-        targets("SFMW", &self.sfmw, 2)
-    }
-
-    pub fn mfmw_series(&self) -> Vec<Series> {
-        targets("MFMW", &self.mfmw, 2)
-    }
-}
-
-/// A series for each of the three targets, whose columns begin with `first`; none for a target without a figure.
-fn targets(shape: &str, of: &Printed, first: usize) -> Vec<Series> {
-    let names = ["Azure Blob", "Azure File", "Cirrus"];
-    let all = names
-        .iter()
-        .enumerate()
-        .map(|(index, target)| Series::published(format!("{target}, {shape}"), of.points(0, first + index)));
-    all.filter(|series| !series.points.is_empty()).collect()
 }
 
 impl Mapr {

@@ -104,12 +104,7 @@ pub fn findings(file: &ResultFile) -> Vec<Finding> {
         all.push(Finding::warning(format!("{rows} INVALID: struck out below, with the reason")));
     }
     all.extend(file.measures.iter().filter_map(drift_warning).map(Finding::warning));
-    all.sort_by_key(|f| match f.severity {
-        Severity::Invalid => 0,
-        Severity::Verdict => 1,
-        Severity::Warning => 2,
-        Severity::Note => 3,
-    });
+    all.sort_by_key(|finding| finding.severity);
     all
 }
 

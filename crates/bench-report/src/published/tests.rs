@@ -139,6 +139,6 @@ fn the_published_tables_have_a_cell_for_each_column() {
     assert_eq!(mapr.results.table().rows[0].cells[4], Cell::missing("no change"));
     assert_eq!(azure.nodes.table().rows[3].cells[2], Cell::missing("not published"));
     assert_eq!(tryggve.partitions.table().rows[0].cells[3], Cell::text(""));
-    assert!(azure.sfmw_series().len() == 2 && azure.mfmw_series().len() == 3);
-    assert_eq!(azure.read_series()[2].points[10], Point::at(1024.0, 837.285));
+    assert!(azure.series("SFMW").len() == 2 && azure.series("MFMW").len() == 3);
+    assert_eq!(azure.series("SFMR")[2].points[10], Point::at(1024.0, 837.285));
 }

@@ -162,7 +162,7 @@ fn sizes(random: &mut SplitMix) -> Plot {
         point(mib, &repeat(random, 260.0 * mib / (mib + 3.0))).unwrap()
     });
     let mut series = vec![Series::ours("tier, SFMW", ours.collect())];
-    series.extend(PUBLISHED.azure.sfmw_series());
+    series.extend(PUBLISHED.azure.series("SFMW"));
     Plot {
         title: "Writers of one file, by size".to_owned(),
         x: Axis::log("MiB of each process"),

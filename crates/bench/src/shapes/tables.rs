@@ -200,12 +200,9 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
     };
     let points = rows.iter().filter_map(|row| point(x(row), &row.row().rates())).collect();
     let mut series = vec![Series::ours(format!("{}, all workers", shape.name()), points)];
-    series.extend(match (sweep, shape) {
-        (Sweep::Size, Shape::Sfmr) => PUBLISHED.azure.read_series(),
-        (Sweep::Size, Shape::Sfmw) => PUBLISHED.azure.sfmw_series(),
-        (Sweep::Size, Shape::Mfmw) => PUBLISHED.azure.mfmw_series(),
-        _ => Vec::new(),
-    });
+    if sweep == Sweep::Size {
+        series.extend(PUBLISHED.azure.series(shape.name()));
+    }
     let title = format!("{}: rate against {what}", shape.name());
     Some(Plot::new(PlotKind::Lines, title, Axis::log(axis), Axis::log("MiB/s"), series))
 }
