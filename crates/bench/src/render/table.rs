@@ -183,7 +183,7 @@ fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
             }),
             ("origin req D/C/W", &|row| row.three(|s| s.origin_calls as f64, rounded(0))),
             ("coalescing", &|row| row.coalescing()),
-            ("p99 frame s D/C/W", &|row| row.three(|s| p99_frame(s), rounded(2))),
+            ("p99 frame s D/C/W", &|row| row.three(p99_frame, rounded(2))),
             ("CPU-s/GiB D/C/W", &|row| row.three(Sample::cpu_per_gib, |cpu| format!("{cpu:.1}"))),
             ("switches/call, clients D/C/W", &|row| {
                 row.three(|s| per_call(s.phase.switches.all(), s), rounded(2))

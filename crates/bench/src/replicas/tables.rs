@@ -11,8 +11,8 @@ use bench_report::{
 };
 
 use super::measure::{CopyCondition, CopyState, GatewayPass, ReplicasFound, SettledCopies};
-use crate::nodes::{NodeCount, StripeCopies, local_percent};
-use crate::{GIB, LoadRow, MIB, ResultBuilder};
+use crate::nodes::{NodeCount, Repair, StripeCopies, local_percent};
+use crate::{GIB, LoadRow, MIB, ResultBuilder, columns};
 
 /// Where fetched bytes came from, in the words of the nodes' counter, and what they mean.
 const SOURCES: [(&str, &str); 5] = [
@@ -189,62 +189,58 @@ fn sources(rows: &[Row<'_>]) -> Table {
 }
 
 fn rates_of_nodes(rows: &[Row<'_>], names: &[String]) -> Table {
-    let columns = [
-        "Replicas",
-        "Gateways",
-        "State",
-        "Node",
-        "to clients MiB/s",
-        "to other nodes MiB/s",
-        "fetched MiB/s",
-        "from its disks MiB/s",
-    ];
-    let mut all = Vec::new();
-    for row in rows {
-        for (at, name) in names.iter().enumerate() {
-            let rate = |bytes: &dyn Fn(&NodeCount) -> Option<u64>| {
-                let of = |pass: &GatewayPass| Some(bytes(pass.nodes.get(at)?)? as f64 / MIB / seconds(pass));
-                let rates: Option<Vec<f64>> = row.passes.iter().map(of).collect();
-                estimate_or(&rates.unwrap_or_default(), "the node does not tell")
-            };
-            let mut cells = row.head().to_vec();
-            cells.extend([
-                Cell::text(name),
-                rate(&|node| Some(node.served)),
-                rate(&|node| Some(node.sent)),
-                rate(&|node| Some(node.remote())),
-                rate(&|node| node.disk),
-            ]);
-            all.push(TableRow { cells, invalid: row.invalid.clone() });
-        }
-    }
-    Table::new("Rates of the nodes", columns, all)
+    let of_row = |row| names.iter().enumerate().map(move |(at, name)| (row, at, name));
+    let all: Vec<(&Row, usize, &String)> = rows.iter().flat_map(of_row).collect();
+    let rate = |(row, at, _): &(&Row, usize, &String), bytes: fn(&NodeCount) -> Option<u64>| {
+        let of = |pass: &GatewayPass| Some(bytes(pass.nodes.get(*at)?)? as f64 / MIB / seconds(pass));
+        let rates: Option<Vec<f64>> = row.passes.iter().map(of).collect();
+        estimate_or(&rates.unwrap_or_default(), "the node does not tell")
+    };
+    columns::table(
+        "Rates of the nodes",
+        &all,
+        |(row, ..)| row.invalid.clone(),
+        &[
+            ("Replicas", &|(row, ..)| Cell::Count(row.condition.copies as u64)),
+            ("Gateways", &|(row, ..)| Cell::Count(row.condition.gateways as u64)),
+            ("State", &|(row, ..)| Cell::text(row.state.name())),
+            ("Node", &|(.., name)| Cell::text(*name)),
+            ("to clients MiB/s", &|of| rate(of, |node| Some(node.served))),
+            ("to other nodes MiB/s", &|of| rate(of, |node| Some(node.sent))),
+            ("fetched MiB/s", &|of| rate(of, |node| Some(node.remote()))),
+            ("from its disks MiB/s", &|of| rate(of, |node| node.disk)),
+        ],
+    )
 }
 
 fn repairs(conditions: &[CopyCondition]) -> Table {
-    let columns = [
-        "Replicas",
-        "Gateways",
-        "alarm, s after the loss began",
-        "copies whole, s after the loss",
-        "alarm over, s after the loss",
-    ];
-    let cells = |condition: &CopyCondition| {
-        let raised: Vec<f64> = condition.repairs.iter().filter_map(|repair| repair.raised).collect();
-        let whole: Vec<f64> =
-            condition.repairs.iter().filter_map(|repair| Some(repair.whole? - repair.lost)).collect();
-        let over: Vec<f64> =
-            condition.repairs.iter().filter_map(|repair| Some(repair.cleared? - repair.lost)).collect();
-        TableRow::new(vec![
-            Cell::Count(condition.copies as u64),
-            Cell::Count(condition.gateways as u64),
-            estimate_or(&raised, "none was raised: the copies were made again before one is due"),
-            estimate(&whole),
-            estimate_or(&over, if raised.is_empty() { "none was raised" } else { "it was still raised" }),
-        ])
+    let with: Vec<&CopyCondition> =
+        conditions.iter().filter(|condition| !condition.repairs.is_empty()).collect();
+    let each = |condition: &CopyCondition, at: fn(&Repair) -> Option<f64>| -> Vec<f64> {
+        condition.repairs.iter().filter_map(at).collect()
     };
-    let with = conditions.iter().filter(|condition| !condition.repairs.is_empty());
-    Table::new("Losses and repairs", columns, with.map(cells).collect()).noted([
+    columns::table(
+        "Losses and repairs",
+        &with,
+        |_| Vec::new(),
+        &[
+            ("Replicas", &|condition| Cell::Count(condition.copies as u64)),
+            ("Gateways", &|condition| Cell::Count(condition.gateways as u64)),
+            ("alarm, s after the loss began", &|condition| {
+                let why_not = "none was raised: the copies were made again before one is due";
+                estimate_or(&each(condition, |repair| repair.raised), why_not)
+            }),
+            ("copies whole, s after the loss", &|condition| {
+                estimate(&each(condition, |repair| Some(repair.whole? - repair.lost)))
+            }),
+            ("alarm over, s after the loss", &|condition| {
+                let raised = condition.repairs.iter().any(|repair| repair.raised.is_some());
+                let why_not = if raised { "it was still raised" } else { "none was raised" };
+                estimate_or(&each(condition, |repair| Some(repair.cleared? - repair.lost)), why_not)
+            }),
+        ],
+    )
+    .noted([
         "An alarm is due at once where a node does not answer, and after 30 s where it answers and lacks a copy. Seen five times a \
          second.",
     ])
