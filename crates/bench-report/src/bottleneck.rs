@@ -61,7 +61,6 @@ impl fmt::Display for LimitingPart {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
     pub limit: Option<LimitingPart>,
     /// How busy it is, and what else is.

@@ -64,7 +64,6 @@ pub enum MeasureChange {
     TooFew,
 }
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     pub name: String,
     pub effect: Option<Effect>,
@@ -73,7 +72,6 @@ pub struct Compared {
     pub change: MeasureChange,
 }
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct ComparedResults {
     pub verdict: ResultVerdict,
     pub measures: Vec<Compared>,

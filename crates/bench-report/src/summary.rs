@@ -89,7 +89,6 @@ pub fn minimum_detectable_effect(noise: f64, n: usize) -> Option<f64> {
 }
 
 /// A quantity that changed while it was measured: the median hides it, so it is said.
-#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// From the first to the last repetition, along the median slope, as a fraction of the median.
     pub change: f64,

@@ -43,7 +43,6 @@ pub struct TierProcess {
     cache: tempfile::TempDir,
 }
 
-#[derive(Clone, Debug)]
 pub struct TierConfig {
     /// Of the far storage, as `forebay serve --origin` takes it.
     pub origin: String,

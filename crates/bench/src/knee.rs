@@ -151,7 +151,6 @@ impl Level {
 }
 
 /// What the decision is about.
-#[derive(Clone, Copy, Debug, PartialEq)]
 struct KneeReading {
     rate: f64,
     latency: f64,

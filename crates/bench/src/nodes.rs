@@ -119,7 +119,6 @@ fn link_of(host: &str) -> std::result::Result<String, String> {
 }
 
 /// A node that has told who it is.
-#[derive(Clone, Debug)]
 pub struct BenchNode {
     pub name: String,
     pub way: NodeWay,

@@ -82,7 +82,6 @@ pub fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
     Ok(Stagger { group, every_s: quantity::duration(every)?.as_secs_f64() })
 }
 
-#[derive(Clone, Debug)]
 pub struct RenderPlan {
     pub nodes: u32,
     pub layout: Layout,

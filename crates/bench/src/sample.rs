@@ -66,7 +66,6 @@ pub fn unproved(triple: &Triple, unique: u64, all: u64) -> Vec<String> {
 }
 
 /// One repetition at one distance.
-#[derive(Clone, Debug)]
 pub struct Triple {
     pub direct: Sample,
     pub cold: Sample,

@@ -81,7 +81,6 @@ impl SitePath {
 }
 
 /// Which site each node is on, in the order in which the batch system fills them, and what was measured so.
-#[derive(Clone, Debug)]
 struct Partition {
     name: String,
     /// 0: near, 1: far.

@@ -23,7 +23,6 @@ const LEAD: Duration = Duration::from_millis(300);
 /// Time for the streams to drain and the logs to come, on top of the schedule.
 const END: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct Round {
     pub way: StreamDirection,
     pub streams: u32,
@@ -36,7 +35,6 @@ pub struct Round {
 }
 
 /// A pair, and its log by our clock.
-#[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
     pub pair: Pair,
     pub log: PairLog,

@@ -15,7 +15,6 @@ use super::{Config, wrong};
 /// Fewer have no confidence interval of the median.
 const SAMPLES_MIN: usize = 6;
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     pub operation: ProbeOperation,
     pub direct: Seconds,

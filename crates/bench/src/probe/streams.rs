@@ -21,7 +21,6 @@ const START_MIN: Duration = Duration::from_millis(200);
 /// No READ for this long after the end: it is given up.
 const END: Duration = Duration::from_secs(30);
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct StreamRate {
     /// Added round trip; `None`: without a relay.
     pub added: Option<Duration>,
