@@ -101,13 +101,13 @@ impl TargetLoad<'_> {
 }
 
 /// The storage of a measurement: a part of the user's, or what the bench has put up.
-pub trait Stage {
+pub trait MeasuredStorage {
     /// Removes what was written; `None` if it is left in place, as was asked for.
     async fn clean_up(self) -> Result<Option<Cleanup>>;
 }
 
 /// The frame of a measurement: what was written is removed however it ends, and what was measured is filled into the result.
-pub async fn on_stage<S: Stage, T>(
+pub async fn on_stage<S: MeasuredStorage, T>(
     ranks: Option<&Ranks>,
     common: &CommonArgs,
     mut draft: ResultBuilder,

@@ -11,8 +11,8 @@
 //! - `ranks::Ranks`: this run's processes. Rank 0 runs the experiment and gives loads to all (crates `bench-fleet`, `bench-load`).
 //! - `budget::Budget`: the time that a run may take, repetition by repetition. `knee`: the load at which more workers bring no
 //!   more.
-//! - `driver`: the frame of a measurement on a `driver::Stage`, which is what it leaves as it was. `driver::TargetLoad` is a load on the user's target, of which `sob`, `shapes` and `load`
-//!   say only what is loaded and which columns tell of it.
+//! - `driver`: the frame of a measurement on a `driver::MeasuredStorage`, which is left as it was. `driver::TargetLoad` is a load on the
+//!   user's target, of which `sob`, `shapes` and `load` say only what is loaded and which columns tell of it.
 //! - `sample::Sample`: one state of a cache, as clients and the tier's counters saw it. `limit::LoadBounds`: what this machine
 //!   and its link allow. `ceiling`: what the bench itself can do. `cost` and `value`: what it is worth.
 //! - `results::ResultBuilder`: the result as it is filled, `columns`: a table of it as the list of its columns; crate
@@ -67,7 +67,7 @@ mod working_set;
 use args::{CommonArgs, OutputArgs, Scale, one_of, refuse};
 use budget::{Budget, TimeCut};
 use ceiling::MachineCeiling;
-use driver::{RepeatedLoad, Stage, TargetLoad};
+use driver::{MeasuredStorage, RepeatedLoad, TargetLoad};
 use fixture::{CounterPage, TierProcess, Usage, Watch};
 use knee::{KneeArgs, KneeResult, KneeStep};
 use limit::LoadBounds;

@@ -1,6 +1,7 @@
 //! From an experiment to what a user gets: the result file, printed and written.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
@@ -18,8 +19,6 @@ use types::{Error, Result};
 
 use crate::{CommonArgs, OutputArgs, fingerprint, refuse};
 
-/// Larger files are no results.
-const RESULT_BYTES_MAX: u64 = 256 << 20;
 /// The end of the titles of tables and plots that were measured with emulated limits.
 const EMULATED: &str = " (emulated limits)";
 
@@ -231,14 +230,14 @@ fn write(file: &ResultFile, dir: &Path) -> Result<Vec<String>> {
 
 fn read(path: &Path) -> Result<ResultFile> {
     let name = path.display().to_string();
-    match std::fs::metadata(path) {
+    let file = match File::open(path) {
+        Ok(file) => file,
         Err(e) => return refuse(format!("{name}: {e}; name a file that --out DIR has written")),
-        Ok(meta) if meta.len() > RESULT_BYTES_MAX => {
-            return refuse(format!("{name}: too large to be a result"));
-        }
-        Ok(_) => {}
-    }
-    let bytes = std::fs::read(path).map_err(|e| Error::io("read", &name, e))?;
+    };
+    let mut bytes = Vec::new();
+    // One byte more than a result may have: what is longer is refused for it.
+    let read = file.take(json_file::BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|e| Error::io("read", &name, e))?;
     json_file::read(&name, &bytes)
 }
 

@@ -15,7 +15,7 @@ use origin::emulated::ServiceLimits;
 use types::Result;
 
 use crate::results::cleaned;
-use crate::{CommonArgs, Ranks, ResultBuilder, Stage, refuse};
+use crate::{CommonArgs, MeasuredStorage, Ranks, ResultBuilder, refuse};
 
 /// Side by side, to remove what was written.
 const CLEANERS: u32 = 4;
@@ -148,7 +148,7 @@ impl TargetDir {
     }
 }
 
-impl Stage for TargetDir {
+impl MeasuredStorage for TargetDir {
     async fn clean_up(self) -> Result<Option<Cleanup>> {
         if self.args.keep {
             return Ok(None);

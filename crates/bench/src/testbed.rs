@@ -23,7 +23,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::fixture::{ChildProcess, TierConfig, start_nas};
 use crate::probe::far::Ports;
-use crate::{ResultBuilder, Stage, TierProcess, Usage, refuse, unless_interrupted};
+use crate::{MeasuredStorage, ResultBuilder, TierProcess, Usage, refuse, unless_interrupted};
 
 use bucket::HttpStore;
 
@@ -207,7 +207,7 @@ impl Testbed {
     }
 }
 
-impl Stage for Testbed {
+impl MeasuredStorage for Testbed {
     async fn clean_up(self) -> Result<Option<Cleanup>> {
         self.files.clean_up().await.map(Some)
     }

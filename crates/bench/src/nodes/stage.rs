@@ -12,7 +12,7 @@ use types::{ErrorKind, Result};
 
 use super::{BenchCluster, NodeCount, NodeWay, complete_percent, copies::least_copies, wait_until};
 use crate::testbed::LaidOut;
-use crate::{Ranks, Stage, refuse};
+use crate::{MeasuredStorage, Ranks, refuse};
 
 /// What was made at the origin is seen through a node after the time for which it trusts its directories.
 const SEEN_PATIENCE: Duration = Duration::from_secs(180);
@@ -115,7 +115,7 @@ impl ClusterStage {
     }
 }
 
-impl Stage for ClusterStage {
+impl MeasuredStorage for ClusterStage {
     /// The nodes are as they were, too.
     async fn clean_up(self) -> Result<Option<Cleanup>> {
         let restored = self.cluster.restore();

@@ -15,7 +15,8 @@ use types::{Error, ErrorKind, Result};
 use super::{SweepPlan, WARM_UP};
 use crate::fixture::ask_tier;
 use crate::{
-    CommonArgs, CounterPage, Line, Stage, TargetArgs, TargetDir, Testbed, TierProcess, data_set, refuse,
+    CommonArgs, CounterPage, Line, MeasuredStorage, TargetArgs, TargetDir, Testbed, TierProcess, data_set,
+    refuse,
 };
 
 /// A tier makes room from 95 % of its quota on; the data set's blocks round up.
@@ -119,7 +120,7 @@ impl TierUnderTest {
     }
 }
 
-impl Stage for TierUnderTest {
+impl MeasuredStorage for TierUnderTest {
     async fn clean_up(self) -> Result<Option<Cleanup>> {
         match self {
             TierUnderTest::Own { testbed, .. } => testbed.clean_up().await,
