@@ -11,7 +11,6 @@ pub const BUSY: f64 = 0.85;
 /// A run that waits for round trips half of its time is limited by them: nothing else can be more.
 pub const WAITING: f64 = 0.5;
 
-/// What a sentence about a limit has in it.
 pub const WORDS: &str = "limited by:";
 
 /// A part of the path, and what its pressure is a fraction of. Of several nodes the busiest counts.
@@ -39,29 +38,16 @@ pub type Pressure = (LimitingPart, Option<f64>);
 
 impl LimitingPart {
     /// All of them, in the order of the path.
-    const ALL: [LimitingPart; LimitingPart::Origin as usize + 1] = [
-        LimitingPart::ClientCpu,
-        LimitingPart::ClientNic,
-        LimitingPart::CacheCpu,
-        LimitingPart::CacheNic,
-        LimitingPart::CacheDisk,
-        LimitingPart::WanRtt,
-        LimitingPart::WanBandwidth,
-        LimitingPart::Origin,
+    const NAMED: [(LimitingPart, &str); LimitingPart::Origin as usize + 1] = [
+        (LimitingPart::ClientCpu, "client CPU"),
+        (LimitingPart::ClientNic, "client NIC"),
+        (LimitingPart::CacheCpu, "cache CPU"),
+        (LimitingPart::CacheNic, "cache NIC"),
+        (LimitingPart::CacheDisk, "cache disk"),
+        (LimitingPart::WanRtt, "WAN RTT"),
+        (LimitingPart::WanBandwidth, "WAN bandwidth"),
+        (LimitingPart::Origin, "origin"),
     ];
-
-    fn name(self) -> &'static str {
-        match self {
-            LimitingPart::ClientCpu => "client CPU",
-            LimitingPart::ClientNic => "client NIC",
-            LimitingPart::CacheCpu => "cache CPU",
-            LimitingPart::CacheNic => "cache NIC",
-            LimitingPart::CacheDisk => "cache disk",
-            LimitingPart::WanRtt => "WAN RTT",
-            LimitingPart::WanBandwidth => "WAN bandwidth",
-            LimitingPart::Origin => "origin",
-        }
-    }
 
     fn is_client(self) -> bool {
         matches!(self, LimitingPart::ClientCpu | LimitingPart::ClientNic)
@@ -70,13 +56,12 @@ impl LimitingPart {
 
 impl fmt::Display for LimitingPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        let named = LimitingPart::NAMED.iter().find(|(part, _)| part == self);
+        f.write_str(named.map_or("", |(_, name)| name))
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct Bottleneck {
-    /// None if nothing that was measured is busy.
     pub limit: Option<LimitingPart>,
     /// How busy it is, and what else is.
     pub why: String,
@@ -99,15 +84,14 @@ impl fmt::Display for Bottleneck {
     }
 }
 
-/// The verdict. A pressure that is no number was not measured.
 pub fn bottleneck(measured: &[Pressure]) -> Bottleneck {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
-    for limit in LimitingPart::ALL {
+    for (limit, name) in LimitingPart::NAMED {
         let pressures =
             measured.iter().filter(|(part, _)| *part == limit).filter_map(|(_, pressure)| *pressure);
         match pressures.filter(|pressure| pressure.is_finite()).max_by(f64::total_cmp) {
             Some(pressure) => known.push(BusyPart { limit, pressure }),
-            None => unknown.push(limit.name()),
+            None => unknown.push(name),
         }
     }
     let busiest = |of: &dyn Fn(LimitingPart) -> bool| {
@@ -170,7 +154,7 @@ mod tests {
     #[test]
     fn each_part_can_be_the_limit() {
         let pressures = [0.2, 0.3, 0.1, 0.3, 0.4, 0.1, 0.2, 0.5];
-        let parts = LimitingPart::ALL;
+        let parts = LimitingPart::NAMED.map(|(part, _)| part);
         let with = |busy: Option<LimitingPart>| {
             let one = |(part, low)| (part, Some(if busy == Some(part) { 0.95 } else { low }));
             bottleneck(&parts.into_iter().zip(pressures).map(one).collect::<Vec<_>>())

@@ -24,10 +24,8 @@ pub struct Config {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ResultVerdict {
-    /// No significant difference.
     Same,
     Better,
-    /// At least one measure is worse.
     Worse,
     /// Nothing can be said, and why.
     NotComparable(String),
@@ -66,7 +64,6 @@ pub enum MeasureChange {
     TooFew,
 }
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     pub name: String,
     pub effect: Option<Effect>,
@@ -75,7 +72,6 @@ pub struct Compared {
     pub change: MeasureChange,
 }
 
-#[derive(Clone, Debug, PartialEq)]
 pub struct ComparedResults {
     pub verdict: ResultVerdict,
     pub measures: Vec<Compared>,
@@ -85,7 +81,6 @@ pub struct ComparedResults {
 const COLUMNS: [&str; 7] =
     ["Measure", "Unit", "A [95 %]", "B [95 %]", "Change", "95 % of change", "p (Holm)"];
 
-/// What changed from `a` to `b`.
 pub fn compare(a: &ResultFile, b: &ResultFile, config: &Config) -> ComparedResults {
     let mut table = Table::new(format!("A: {}; B: {}", a.started, b.started), COLUMNS, Vec::new());
     if let Some(why) = mismatch(a, b, config) {
@@ -297,7 +292,6 @@ fn lasting(told: &str) -> String {
 const SEPARATORS: [char; 8] = [' ', '/', ',', ';', '=', '"', '?', '&'];
 /// Ports from here on are given out as they are free, on common systems.
 const EPHEMERAL: u16 = 32_768;
-/// Characters at the end of a temporary name.
 const RANDOM: usize = 6;
 
 #[cfg(test)]

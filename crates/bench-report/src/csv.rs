@@ -52,7 +52,6 @@ pub fn table(table: &Table) -> String {
     out
 }
 
-/// Every single repetition.
 pub fn measures(file: &ResultFile) -> String {
     let mut out = record(&["measure", "unit", "repetition", "value"].map(str::to_owned));
     for measure in &file.measures {
@@ -98,7 +97,6 @@ fn quote(field: &str) -> String {
     }
 }
 
-/// A title as the name of a file anywhere.
 fn file_stem(title: &str) -> String {
     let mut stem = String::new();
     for c in title.chars().take(60) {

@@ -5,8 +5,7 @@
 //! the measurements is not fitted, and two that varied together are refused instead of told apart by luck.
 
 use crate::distribution::{CONFIDENCE, extremes, student_t_quantile};
-use crate::format;
-use crate::model::{Cell, Point, Series};
+use crate::model::Cell;
 
 /// Two predictors whose correlation leaves less than this share of their variance are not told apart.
 const SEPARATE_MIN: f64 = 1e-6;
@@ -52,32 +51,16 @@ pub struct DistanceModel {
     pub n: usize,
 }
 
-/// Why there is no fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
     TooFewPoints,
-    /// All points have the same x.
+    /// All points were measured at the same distance and size.
     NothingVaries,
-    /// Round trip and bytes rise and fall together.
+    /// Round trip and bytes varied together, so that their shares cannot be told apart.
     NotSeparable,
-    /// A value is infinite or no number.
     NotFinite,
 }
 
-impl std::fmt::Display for Unfit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Unfit::TooFewPoints => "too few points for a fit",
-            Unfit::NothingVaries => "no fit: all points were measured at the same distance and size",
-            Unfit::NotSeparable => {
-                "no fit: round trip and bytes varied together, so their shares cannot be told apart"
-            }
-            Unfit::NotFinite => "no fit: a value is not a finite number",
-        })
-    }
-}
-
-/// Through points (x, y).
 pub fn line(points: &[(f64, f64)]) -> Result<FittedLine, Unfit> {
     let x: Vec<f64> = points.iter().map(|p| p.0).collect();
     let y: Vec<f64> = points.iter().map(|p| p.1).collect();
@@ -122,14 +105,6 @@ impl FittedLine {
     pub fn predict(&self, x: f64) -> f64 {
         self.intercept.value + self.slope.value * x
     }
-
-    /// The line itself, for a plot, from one x to another.
-    pub fn series(&self, name: impl Into<String>, from: f64, to: f64) -> Series {
-        /// It is a curve on a logarithmic axis.
-        const POINTS: u32 = 60;
-        let place = |i| from + (to - from) * f64::from(i) / f64::from(POINTS);
-        Series::model(name, (0..=POINTS).map(|i| Point::at(place(i), self.predict(place(i)))).collect())
-    }
 }
 
 impl DistanceModel {
@@ -165,18 +140,6 @@ impl Coefficient {
         });
         let standard_error = self.standard_error.map(|error| error * factor.abs());
         Coefficient { value: self.value * factor, standard_error, interval }
-    }
-
-    /// Whether zero lies outside the interval.
-    pub fn is_significant(&self) -> bool {
-        self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
-    }
-}
-
-/// `33.10 [31.02, 35.18]`
-impl std::fmt::Display for Coefficient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&format::interval(self.value, self.interval))
     }
 }
 

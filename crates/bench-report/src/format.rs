@@ -29,6 +29,12 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// To so many decimals.
+pub fn round(value: f64, decimals: i32) -> f64 {
+    let factor = 10_f64.powi(decimals);
+    (value * factor).round() / factor
+}
+
 /// A number with so many decimals, and never as minus zero.
 pub fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
@@ -60,6 +66,12 @@ pub fn interval(value: f64, interval: Option<(f64, f64)>) -> String {
 /// Without line breaks and other control characters: a text from a file, for a terminal.
 pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// With its first letter as at the beginning of a sentence.
+pub fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// `1.50 GiB`, `312 B`.

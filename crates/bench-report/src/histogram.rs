@@ -71,7 +71,6 @@ impl Histogram {
         Histogram { counts, samples: 0 }
     }
 
-    /// One operation.
     pub fn record(&mut self, latency: std::time::Duration) {
         self.record_microseconds(u64::try_from(latency.as_micros()).unwrap_or(u64::MAX), 1);
     }
@@ -88,7 +87,6 @@ impl Histogram {
         self.counts.saturating_record_n(microseconds.min(MICROSECONDS_MAX), count);
     }
 
-    /// Those of another worker or interval.
     pub fn merge(&mut self, other: &Histogram) {
         for value in other.counts.iter_recorded() {
             self.record_microseconds(value.value_iterated_to(), value.count_at_value());
@@ -123,16 +121,14 @@ impl Histogram {
         (!self.is_empty()).then(|| self.counts.mean())
     }
 
-    /// Samples of more than so many microseconds (to three digits).
-    pub fn above(&self, microseconds: u64) -> u64 {
-        let below = self.counts.count_between(0, microseconds.min(MICROSECONDS_MAX));
-        self.samples.saturating_sub(below)
+    pub fn percentile_ms(&self, percent: f64) -> Option<f64> {
+        self.percentile(percent).map(|us| us as f64 / 1000.0)
     }
 
     /// A percentile in milliseconds, for a table; `what` was counted, if that was not often enough.
     pub fn milliseconds(&self, percent: f64, what: &str) -> Cell {
         let too_few = || Cell::missing(format!("{} {what} are too few", self.len()));
-        self.percentile(percent).map_or_else(too_few, |us| Cell::Number(us as f64 / 1000.0))
+        self.percentile_ms(percent).map_or_else(too_few, Cell::Number)
     }
 
     /// The cumulative distribution for a step plot: (milliseconds, percent of all operations that were as fast).
@@ -158,7 +154,6 @@ impl Histogram {
         NamedHistogram { name: name.into(), v2_base64: self.encode() }
     }
 
-    /// V2, base64.
     pub fn encode(&self) -> String {
         let mut counts = Vec::new();
         let mut empty: i64 = 0;

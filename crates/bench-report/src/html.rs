@@ -50,19 +50,16 @@ pub fn render(file: &ResultFile) -> String {
 }
 
 fn header(out: &mut String, file: &ResultFile) {
+    let [experiment, preset, title, started] =
+        [&file.experiment, &file.preset, &file.title, &file.started].map(|text| escape(text));
+    let (duration, seed) = (format::duration(file.seconds), file.seed);
     let _ = writeln!(
         out,
-        "<header><p class=\"kicker\">forebay bench <b>{}</b> <span>{}</span></p><h1>{}</h1><p class=\"meta\">{} \u{b7} {} \u{b7} seed {}</p></header>",
-        escape(&file.experiment),
-        escape(&file.preset),
-        escape(&file.title),
-        escape(&file.started),
-        format::duration(file.seconds),
-        file.seed,
+        "<header><p class=\"kicker\">forebay bench <b>{experiment}</b> <span>{preset}</span></p><h1>{title}</h1>\
+         <p class=\"meta\">{started} \u{b7} {duration} \u{b7} seed {seed}</p></header>"
     );
 }
 
-/// The answer in about ten lines, where an experiment has one.
 fn ten_lines(out: &mut String, file: &ResultFile) {
     if file.answer.is_empty() {
         return;

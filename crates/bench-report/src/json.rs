@@ -11,7 +11,7 @@ use crate::model::{Cell, Finding, Point, ResultFile, SCHEMA};
 use crate::report;
 
 /// Larger files are not results: the largest real ones, with a thousand histograms, have some tens of MiB.
-const BYTES_MAX: usize = 256 << 20;
+pub const BYTES_MAX: usize = 256 << 20;
 
 /// Indented, so that two results can be told apart by `diff`. JSON has no infinities: a cell with one is written as
 /// missing, a repetition or point with one is left out and warned of, rather than lose the whole result.

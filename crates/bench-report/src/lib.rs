@@ -39,3 +39,12 @@ pub mod report;
 pub mod sanity;
 pub mod significance;
 pub mod summary;
+
+pub use histogram::Histogram;
+pub use model::{
+    AnswerLine, AnswerPart, Axis, Better, Cell, Finding, Measure, Plot, PlotKind, Point, ResultFile, Series,
+    Severity, Table, TableRow,
+};
+pub use overlap::{PhaseSpans, Refusal, Span};
+pub use published::PUBLISHED;
+pub use summary::{coefficient_of_variation, estimate, estimate_or, median, noise_floor, point};

@@ -7,19 +7,13 @@ use crate::format;
 use crate::model::{Cell, ResultFile, Severity, Table, TableRow};
 use crate::report;
 
-/// The whole report: answer, tables, parameters, fingerprint.
 pub fn render(file: &ResultFile) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "# {}\n", escape(&file.title));
-    let _ = writeln!(
-        out,
-        "{} ({}), {}, {}\n",
-        escape(&file.experiment),
-        escape(&file.preset),
-        escape(&file.started),
-        format::duration(file.seconds)
-    );
+    let [title, experiment, preset, started] =
+        [&file.title, &file.experiment, &file.preset, &file.started].map(|text| escape(text));
+    let _ = writeln!(out, "# {title}\n");
+    let _ = writeln!(out, "{experiment} ({preset}), {started}, {}\n", format::duration(file.seconds));
     if let Some(lead) = report::lead(file) {
         let _ = writeln!(out, "**{}**\n", escape(lead));
     }

@@ -95,7 +95,6 @@ pub struct Table {
     pub rows: Vec<TableRow>,
     /// Below the table: what the numbers are, and are not.
     pub notes: Vec<String>,
-    /// Values that somebody else published.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub published: bool,
 }
@@ -103,7 +102,6 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableRow {
     pub cells: Vec<Cell>,
-    /// Why the row must not be believed; empty if it may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub invalid: Vec<String>,
 }
@@ -147,7 +145,6 @@ pub struct Axis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlotKind {
-    /// Points joined by lines.
     Lines,
     /// One group of bars for each x, one bar for each series.
     Bars,
@@ -187,15 +184,16 @@ pub struct Finding {
     pub text: String,
 }
 
+/// In the order in which they are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// An answer: "limited by: WAN round trips".
-    Verdict,
-    Note,
-    Warning,
     /// The result as a whole must not be believed.
     Invalid,
+    /// An answer: "limited by: WAN round trips".
+    Verdict,
+    Warning,
+    Note,
 }
 
 impl Measure {
@@ -258,6 +256,18 @@ impl Table {
     }
 }
 
+impl Plot {
+    pub fn new(
+        kind: PlotKind,
+        title: impl Into<String>,
+        x: Axis,
+        y: Axis,
+        series: impl IntoIterator<Item = Series>,
+    ) -> Plot {
+        Plot { title: title.into(), x, y, kind, series: series.into_iter().collect() }
+    }
+}
+
 impl Axis {
     pub fn linear(label: impl Into<String>) -> Axis {
         Axis { label: label.into(), ..Axis::default() }
@@ -274,7 +284,6 @@ impl Axis {
 }
 
 impl Point {
-    /// Without an error bar.
     pub fn at(x: f64, y: f64) -> Point {
         Point { x, y, interval: None }
     }

@@ -7,7 +7,6 @@
 use std::fmt;
 
 use crate::distribution::extremes;
-use crate::model::Cell;
 use crate::sanity;
 
 /// Rates of workers that shared a smaller part of the run than this are not added.
@@ -37,14 +36,6 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A refusal is, in a table, a missing value with a reason.
-impl From<Refusal> for Cell {
-    fn from(refusal: Refusal) -> Cell {
-        Cell::Missing(refusal.reason)
-    }
-}
-
-/// A stretch of time in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeWindow {
     pub start: f64,
@@ -74,7 +65,7 @@ impl Span {
     }
 
     /// Bytes moved until `time`, by the samples around it; without samples, as if it moved steadily.
-    fn bytes_at(&self, time: f64) -> f64 {
+    pub fn bytes_at(&self, time: f64) -> f64 {
         let mut before = (self.start, 0.0);
         let end = (self.end, self.bytes as f64);
         let samples = self.progress.iter().map(|(at, bytes)| (*at, *bytes as f64));
@@ -87,6 +78,16 @@ impl Span {
             before = after;
         }
         end.1
+    }
+
+    /// The part of it within a stretch of time.
+    pub fn within(&self, from: f64, to: f64) -> Span {
+        let (start, end) = (self.start.max(from), self.end.min(to));
+        let before = self.bytes_at(start) as u64;
+        let moved = |bytes: u64| bytes.saturating_sub(before);
+        let progress = self.progress.iter().filter(|(at, _)| (start..=end).contains(at));
+        let progress = progress.map(|(at, bytes)| (*at, moved(*bytes))).collect();
+        Span { worker: self.worker.clone(), start, end, bytes: moved(self.bytes_at(end) as u64), progress }
     }
 
     fn problem(&self) -> Option<String> {
@@ -120,17 +121,14 @@ impl PhaseSpans {
         self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.bytes))
     }
 
-    /// The first and the last start.
     fn starts(&self) -> (f64, f64) {
         extremes(self.spans.iter().map(|span| span.start))
     }
 
-    /// The first and the last end.
     fn ends(&self) -> (f64, f64) {
         extremes(self.spans.iter().map(|span| span.end))
     }
 
-    /// From the first start to the last end.
     pub fn whole(&self) -> TimeWindow {
         TimeWindow { start: self.starts().0, end: self.ends().1 }
     }
@@ -146,12 +144,10 @@ impl PhaseSpans {
         self.common().map_or(0.0, |common| common.seconds() / self.whole().seconds())
     }
 
-    /// Seconds until the first worker had finished.
     pub fn first_done_seconds(&self) -> f64 {
         self.ends().0 - self.starts().0
     }
 
-    /// Seconds until the last worker had finished.
     pub fn last_done_seconds(&self) -> f64 {
         self.whole().seconds()
     }
@@ -168,7 +164,6 @@ impl PhaseSpans {
         self.rate_in(self.common().ok_or_else(never)?, "common-window rate")
     }
 
-    /// The sum of the workers' own rates; refused below 95 % overlap.
     pub fn added_rates(&self) -> Result<f64, Refusal> {
         if self.overlap() >= OVERLAP_MIN {
             return Ok(self.spans.iter().map(Span::rate).sum());

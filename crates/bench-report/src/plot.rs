@@ -136,7 +136,6 @@ fn points(series: &[Series]) -> impl Iterator<Item = &Point> {
     series.iter().flat_map(|s| &s.points)
 }
 
-/// The distinct x of all series, in order.
 fn categories(series: &[Series]) -> Vec<f64> {
     let mut all: Vec<f64> = points(series).map(|p| p.x).collect();
     all.sort_by(f64::total_cmp);
@@ -160,7 +159,6 @@ fn class(series: &[Series], index: usize) -> String {
     format!("c{}{kind}", order(series, index) % COLOURS)
 }
 
-/// The area of the drawing, and its y axis.
 struct PlotFrame {
     left: f64,
     right: f64,
@@ -258,7 +256,6 @@ fn doubt(point: &Point) -> String {
     point.interval.map_or(String::new(), |(l, h)| format!(" [{}, {}]", format::number(l), format::number(h)))
 }
 
-/// Circle, square, triangle, diamond, in turn.
 fn marker(class: &str, order: usize, x: f64, y: f64, tip: &str) -> String {
     let (element, shape) = match order % 4 {
         0 => ("circle", format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"")),

@@ -11,7 +11,6 @@ use serde::Deserialize;
 
 use crate::model::{Axis, Cell, Plot, PlotKind, Point, Series, Table, TableRow};
 
-/// All studies' figures.
 pub static PUBLISHED: LazyLock<Published> =
     LazyLock::new(|| toml::from_str(include_str!("../published.toml")).expect("the file was read by a test"));
 
@@ -86,7 +85,6 @@ pub struct Tryggve {
     pub sob: Vec<sob::SobRun>,
 }
 
-/// A table as it was printed.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
@@ -168,7 +166,6 @@ impl Vfxt {
         (0..self.results.rows()).find(near).and_then(|row| self.results.text(row, 0))
     }
 
-    /// (round trip in ms, seconds), for a fit.
     pub fn direct(&self) -> Vec<(f64, f64)> {
         self.results.points(1, 2).iter().map(|point| (point.x, point.y)).collect()
     }
@@ -188,13 +185,9 @@ impl Vfxt {
                 series.points.iter().enumerate().map(|(group, point)| Point::at(group as f64, point.y));
             Series { points: points.collect(), ..series }
         };
-        Plot {
-            title: "Avere vFXT render study".to_owned(),
-            x: Axis::named("", (0..self.results.rows()).filter_map(group)),
-            y: Axis::linear("500 frames (s)"),
-            kind: PlotKind::Bars,
-            series: self.series().map(by_group).into(),
-        }
+        let x = Axis::named("", (0..self.results.rows()).filter_map(group));
+        let (y, series) = (Axis::linear("500 frames (s)"), self.series().map(by_group));
+        Plot::new(PlotKind::Bars, "Avere vFXT render study", x, y, series)
     }
 }
 
@@ -203,29 +196,21 @@ impl Azure {
         [&self.read, &self.nodes, &self.sfmw, &self.mfmw].map(Printed::table)
     }
 
-    /// MiB/s of each reader against MiB of the file.
-    pub fn read_series(&self) -> Vec<Series> {
-        targets("SFMR", &self.read, 1)
+    /// MiB/s against MiB of a file, of each reader (SFMR) or of all writers: a series for each of the three targets; none for a
+    /// target without a figure, or for a shape that the study did not measure.
+    pub fn series(&self, shape: &str) -> Vec<Series> {
+        let (of, first) = match shape {
+            "SFMR" => (&self.read, 1),
+            "SFMW" => (&self.sfmw, 2),
+            "MFMW" => (&self.mfmw, 2),
+            _ => return Vec::new(),
+        };
+        let all = ["Azure Blob", "Azure File", "Cirrus"]
+            .iter()
+            .zip(first..)
+            .map(|(target, column)| Series::published(format!("{target}, {shape}"), of.points(0, column)));
+        all.filter(|series| !series.points.is_empty()).collect()
     }
-
-    /// MiB/s of all writers against MiB of each.
-    pub fn sfmw_series(&self) -> Vec<Series> {
-        targets("SFMW", &self.sfmw, 2)
-    }
-
-    pub fn mfmw_series(&self) -> Vec<Series> {
-        targets("MFMW", &self.mfmw, 2)
-    }
-}
-
-/// A series for each of the three targets, whose columns begin with `first`; none for a target without a figure.
-fn targets(shape: &str, of: &Printed, first: usize) -> Vec<Series> {
-    let names = ["Azure Blob", "Azure File", "Cirrus"];
-    let all = names
-        .iter()
-        .enumerate()
-        .map(|(index, target)| Series::published(format!("{target}, {shape}"), of.points(0, first + index)));
-    all.filter(|series| !series.points.is_empty()).collect()
 }
 
 impl Mapr {

@@ -104,12 +104,7 @@ pub fn findings(file: &ResultFile) -> Vec<Finding> {
         all.push(Finding::warning(format!("{rows} INVALID: struck out below, with the reason")));
     }
     all.extend(file.measures.iter().filter_map(drift_warning).map(Finding::warning));
-    all.sort_by_key(|f| match f.severity {
-        Severity::Invalid => 0,
-        Severity::Verdict => 1,
-        Severity::Warning => 2,
-        Severity::Note => 3,
-    });
+    all.sort_by_key(|finding| finding.severity);
     all
 }
 
@@ -118,7 +113,6 @@ fn decoded(file: &ResultFile) -> Vec<(String, types::Result<Histogram>)> {
     file.histograms.iter().map(|h| (h.name.clone(), Histogram::decode(&h.v2_base64))).collect()
 }
 
-/// One row for each histogram; None if there is none.
 pub fn latencies(file: &ResultFile) -> Option<Table> {
     if file.histograms.is_empty() {
         return None;
@@ -150,14 +144,9 @@ pub fn latency_plot(file: &ResultFile) -> Option<(Plot, Vec<String>)> {
     let left_out = left_out.into_iter().filter(|(_, names)| !names.is_empty());
     let left_out =
         left_out.map(|(why, names)| format!("Not drawn, as {why}: {}.", names.join("; "))).collect();
-    let plot = (!series.is_empty()).then(|| Plot {
-        title: "Latency: share of all operations that were as fast".to_owned(),
-        x: Axis::log("latency (ms)"),
-        y: Axis::linear("operations (%)"),
-        kind: PlotKind::Steps,
-        series,
-    });
-    plot.map(|plot| (plot, left_out))
+    let title = "Latency: share of all operations that were as fast";
+    let (x, y) = (Axis::log("latency (ms)"), Axis::linear("operations (%)"));
+    (!series.is_empty()).then(|| (Plot::new(PlotKind::Steps, title, x, y, series), left_out))
 }
 
 /// One row for each measure: its median, its noise, and what a comparison with it could find.
@@ -197,7 +186,6 @@ fn repetition_row(measure: &Measure) -> Vec<Cell> {
     ]
 }
 
-/// The parameters, name and value.
 pub fn parameters(file: &ResultFile) -> Vec<(String, String)> {
     let told = |(name, value): (&String, &Value)| match (value.as_u64(), name.as_str()) {
         (Some(bytes), name) if name.ends_with("bytes") => (name.to_owned(), format::bytes(bytes)),

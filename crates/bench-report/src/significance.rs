@@ -15,7 +15,6 @@ const PAIRED_MAX: usize = 1000;
 pub struct Comparison {
     /// Pairs (a, b) with b > a, ties counting half.
     pub u: f64,
-    /// Two-sided.
     pub p: f64,
     pub exact: bool,
     /// The median of all differences b - a.
@@ -28,7 +27,6 @@ pub struct Comparison {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
     pub relative: f64,
-    /// 95 %.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -200,7 +198,6 @@ fn two_sided(z: f64) -> f64 {
     (2.0 * normal_cdf(-z.abs())).min(1.0)
 }
 
-/// Sizes of the groups of equal values.
 fn tie_groups(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

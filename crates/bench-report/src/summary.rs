@@ -89,7 +89,6 @@ pub fn minimum_detectable_effect(noise: f64, n: usize) -> Option<f64> {
 }
 
 /// A quantity that changed while it was measured: the median hides it, so it is said.
-#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
     /// From the first to the last repetition, along the median slope, as a fraction of the median.
     pub change: f64,
@@ -117,7 +116,6 @@ pub fn drift(values: &[f64]) -> Option<Drift> {
     (change.abs() >= DRIFT_MIN).then_some(Drift { change, p })
 }
 
-/// A sentence for a reader, if the measure drifted.
 pub fn drift_warning(measure: &Measure) -> Option<String> {
     let drift = drift(&measure.values)?;
     Some(format!(

@@ -14,7 +14,6 @@ pub const ROW_TIME: Duration = Duration::from_secs(2);
 /// The least that has a confidence interval.
 const REPETITIONS: u32 = 6;
 
-/// Where the result goes. The terminal gets it in any case.
 #[derive(Args, Clone, Debug, Default)]
 pub struct OutputArgs {
     /// Write NAME.json, NAME.md, NAME.csv and NAME.html here
@@ -80,6 +79,12 @@ impl CommonArgs {
         (wanted, wanted * 0.55)
     }
 
+    /// How often a row is gone through to be believed, if once took less than it is to last.
+    pub fn passes_to_last(&self, once: f64) -> Option<u64> {
+        let (wanted, least) = self.row_seconds();
+        (once < least).then(|| (wanted / once.max(1e-3)).ceil() as u64)
+    }
+
     /// `study`: how often the original ran it.
     pub fn repetitions(&self, study: u32) -> u32 {
         self.repetitions.unwrap_or(if self.faithful { study } else { REPETITIONS })
@@ -92,18 +97,15 @@ impl Scale {
     }
 
     pub fn parse(text: &str) -> std::result::Result<Scale, String> {
-        match text {
-            "small" => Ok(Scale { factor: 0.005, is_small: true }),
-            "medium" => Ok(Scale::new(0.05)),
-            "full" => Ok(Scale::new(1.0)),
-            _ => {
-                let factor = text.parse().ok().filter(|factor| (0.0001..=10.0).contains(factor));
-                let wrong = || {
-                    format!("\"{text}\" is no scale; write small, medium, full or a factor from 0.0001 to 10")
-                };
-                factor.map(Scale::new).ok_or_else(wrong)
-            }
-        }
+        let factor = match text {
+            "small" => return Ok(Scale { factor: 0.005, is_small: true }),
+            "medium" => Some(0.05),
+            "full" => Some(1.0),
+            _ => text.parse().ok().filter(|factor| (0.0001..=10.0).contains(factor)),
+        };
+        factor.map(Scale::new).ok_or_else(|| {
+            format!("\"{text}\" is no scale; write small, medium, full or a factor from 0.0001 to 10")
+        })
     }
 
     pub fn factor(self) -> f64 {
@@ -115,7 +117,6 @@ impl Scale {
         if self.is_small { Scale { factor, ..self } } else { self }
     }
 
-    /// `whole` at this scale, at least `least`.
     pub fn of(self, whole: u64, least: u64) -> u64 {
         ((whole as f64 * self.factor).round() as u64).max(least)
     }

@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use bench_load::engine::LoadLimits;
 use types::Result;
 
-use crate::args::CommonArgs;
-use crate::results::ResultBuilder;
+use crate::ResultBuilder;
 
 /// The least time of a job: it can be begun when the time is over, and be told from one that did nothing.
 const SECONDS_MIN: f64 = 1.0;
@@ -31,11 +30,7 @@ pub struct TimeCut {
 
 impl Budget {
     /// Counts from now on.
-    pub fn start(common: &CommonArgs) -> Budget {
-        Budget::of(common.time_budget)
-    }
-
-    fn of(time: Duration) -> Budget {
+    pub fn start(time: Duration) -> Budget {
         Budget { begin: Instant::now(), time, longest: Cell::default(), last: Cell::default() }
     }
 
@@ -105,11 +100,11 @@ mod tests {
 
     #[test]
     fn the_first_is_begun_in_any_case_and_another_one_only_if_it_fits() {
-        let none = Budget::of(Duration::ZERO);
+        let none = Budget::start(Duration::ZERO);
         assert!(none.is_over());
         assert_eq!(none.cut(0, 3), None);
         assert_eq!(none.cut(1, 3), Some(TimeCut { done: 1, of: 3 }));
-        let hour = Budget::of(Duration::from_secs(3600));
+        let hour = Budget::start(Duration::from_secs(3600));
         assert_eq!((hour.cut(0, 3), hour.cut(1, 3)), (None, None));
         hour.longest.set(Duration::from_secs(4000));
         assert!(!hour.is_over());
@@ -118,8 +113,8 @@ mod tests {
 
     #[test]
     fn what_is_left_gets_less_but_never_nothing() {
-        assert_eq!(Budget::of(Duration::ZERO).limits().seconds, SECONDS_MIN);
-        let left = Budget::of(Duration::from_secs(3600)).limits().seconds;
+        assert_eq!(Budget::start(Duration::ZERO).limits().seconds, SECONDS_MIN);
+        let left = Budget::start(Duration::from_secs(3600)).limits().seconds;
         assert!((3000.0..=3600.0).contains(&left), "{left}");
     }
 }

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use bench_load::ceiling::ceiling;
 use bench_load::data::SeededData;
-use bench_load::engine::{self, LoadJob, LoadLimits, LoadPhase, LocalGate};
+use bench_load::engine::{self, LoadLimits, LoadPhase, LocalGate};
 use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_load::target::{self, from_url};
-use bench_report::model::{Finding, ResultFile, Severity};
+use bench_report::{Finding, ResultFile, Severity};
 use types::Result;
 
-use crate::ranks::unless_interrupted;
-use crate::testbed::{DataSet, Testbed};
+use crate::{MIB, Testbed, data_set, limit, unless_interrupted};
 
 /// The time of each measurement, as a share of a row's: long enough for the rate to settle, short enough to be taken with each result.
 const ROW_SHARE: f64 = 0.25;
@@ -23,9 +22,7 @@ const WORKERS_MAX: u32 = 64;
 
 /// A core each, and one more that waits.
 fn workers() -> u32 {
-    let cores =
-        std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(WORKERS_MAX));
-    cores.saturating_add(1).min(WORKERS_MAX)
+    (limit::cores() as u32).saturating_add(1).min(WORKERS_MAX)
 }
 
 pub struct MachineCeiling {
@@ -53,7 +50,7 @@ pub async fn measure(row_time: Duration) -> Result<MachineCeiling> {
 
 async fn loopback(seconds: f64) -> Result<Option<f64>> {
     let layout = Layout { files: 1, sizes: Sizes::Equal(FILE_BYTES), ..Layout::default() };
-    let testbed = Testbed::limited(None, DataSet { layout, content: SeededData::default() }, None).await?;
+    let testbed = Testbed::limited(None, data_set(layout, SeededData::default().seed), None).await?;
     let server = from_url(&format!("{}&readahead=4", testbed.near_url()))?;
     let clients = target::clients(&server, 0, 1).await?;
     let work = LoadWork {
@@ -65,35 +62,32 @@ async fn loopback(seconds: f64) -> Result<Option<f64>> {
     };
     let fleet = ClientSet { clients: 1, first_client: 0, workers: workers() };
     let limits = LoadLimits { seconds, asked: true, bytes: u64::MAX, ..LoadLimits::default() };
-    let job = LoadJob { limits, ..testbed.job(fleet, LoadPhase { work, ..LoadPhase::default() }) };
+    let job = testbed.files.job(fleet, LoadPhase { work, ..LoadPhase::default() }, limits);
     let outcome = engine::run(&job, &clients, &LocalGate, &Arc::default()).await?;
     let phase = outcome.phases.first().filter(|phase| phase.faults().is_empty() && phase.bytes_read > 0);
     Ok(phase.and_then(|phase| Some(phase.bytes_read as f64 / phase.last_done_s().filter(|s| *s > 0.0)?)))
 }
 
 impl MachineCeiling {
-    /// Into a result, for its reader and for who looks at the file later.
     pub fn tell(&self, file: &mut ResultFile) {
-        let mib = |rate: f64| rate / f64::from(1 << 20);
-        let loopback =
-            self.loopback_rate.map_or("not measured".to_owned(), |rate| format!("{:.0} MiB/s", mib(rate)));
+        let told =
+            |value: Option<f64>| value.map_or("not measured".to_owned(), |value| format!("{value:.0}"));
+        let memory = told(Some(self.memory_rate / MIB));
+        let operations = told(Some(self.memory_operations));
+        let loopback = told(self.loopback_rate.map(|rate| rate / MIB));
+        let unit = if self.loopback_rate.is_some() { " MiB/s" } else { "" };
         file.findings.push(Finding::new(
             Severity::Note,
             format!(
-                "the bench's own ceiling here, contents verified: {:.0} MiB/s and {:.0} reads of 4 KiB/s from memory; one NFS \
-                 client with {} workers over loopback: {loopback}",
-                mib(self.memory_rate),
-                self.memory_operations,
+                "the bench's own ceiling here, contents verified: {memory} MiB/s and {operations} reads of 4 KiB/s from \
+                 memory; one NFS client with {} workers over loopback: {loopback}{unit}",
                 workers(),
             ),
         ));
-        for (name, value) in [
-            ("ceiling_memory_mib_per_second", Some(mib(self.memory_rate))),
-            ("ceiling_memory_operations_per_second", Some(self.memory_operations)),
-            ("ceiling_loopback_mib_per_second", self.loopback_rate.map(mib)),
-        ] {
-            let told = value.map_or("not measured".to_owned(), |value| format!("{value:.0}"));
-            file.fingerprint.insert(name.to_owned(), told);
-        }
+        file.fingerprint.extend([
+            ("ceiling_memory_mib_per_second".to_owned(), memory),
+            ("ceiling_memory_operations_per_second".to_owned(), operations),
+            ("ceiling_loopback_mib_per_second".to_owned(), loopback),
+        ]);
     }
 }

@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use types::{Error, Result};
 
-use crate::args::OutputArgs;
-use crate::ranks::alone;
+use crate::{OutputArgs, alone};
 
 /// How far is my storage, and what does the tier buy me?
 #[derive(Parser)]
@@ -71,7 +70,7 @@ pub async fn run(args: BenchArgs) -> Result<ExitCode> {
         Experiment::Load(args) => crate::load::command(args).await,
         Experiment::Sob(args) => crate::sob::command(args).await,
         Experiment::Link(args) => crate::link::command(args).await,
-        Experiment::Workflow(args) => alone(crate::workflow::command(args)).await,
+        Experiment::Workflow(args) => crate::workflow::command(args).await,
         Experiment::Loader(args) => crate::loader::command(args).await,
         Experiment::WorkingSet(args) => crate::working_set::command(args).await,
         Experiment::Replicas(args) => crate::replicas::command(args).await,

@@ -1,6 +1,6 @@
 //! A table as the list of its columns: each head stands beside what its cells are made of.
 
-use bench_report::model::{Cell, Table, TableRow};
+use bench_report::{Cell, Table, TableRow};
 
 /// The head, and the cell of a row.
 pub type Column<'a, R> = (&'a str, &'a dyn Fn(&R) -> Cell);

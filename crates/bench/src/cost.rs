@@ -5,15 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use bench_report::model::{Cell, Table, TableRow};
+use bench_report::{Cell, Table, TableRow};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use types::Result;
 
-use crate::args::refuse;
+use crate::{GIB, refuse};
 
 const LISTS: &str = include_str!("../prices.toml");
-const GIB: f64 = 1_073_741_824.0;
 /// The seconds of a month, as clouds bill it.
 const MONTH_SECONDS: f64 = 730.0 * 3600.0;
 
@@ -41,7 +40,7 @@ enum ChargeKind {
 }
 
 impl ChargeKind {
-    /// Its name, what there is a number of, and of how many the price is.
+    /// Its name, what there is a number of, and of how many of that the price is.
     fn described(self) -> (&'static str, &'static str, f64) {
         match self {
             ChargeKind::Put => ("put", "requests that store", 10_000.0),
@@ -51,10 +50,6 @@ impl ChargeKind {
             ChargeKind::Egress => ("egress", "GiB out", 1.0),
             ChargeKind::Storage => ("storage", "GiB kept, months", 1.0),
         }
-    }
-
-    fn name(self) -> &'static str {
-        self.described().0
     }
 
     /// Of a request, by the name of the bench's own client for it (of HTTP or of NFS), or of the tier's. What a tier asks
@@ -78,7 +73,6 @@ struct Lists {
     list: Vec<PriceList>,
 }
 
-/// Prices of a service.
 #[derive(Debug, Deserialize)]
 pub struct PriceList {
     name: String,
@@ -97,10 +91,8 @@ struct Price {
     source: String,
 }
 
-/// What a pass took of the storage.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StorageUse {
-    /// By name.
     pub calls: BTreeMap<String, u64>,
     pub bytes_out: u64,
     pub bytes_kept: u64,
@@ -128,7 +120,7 @@ impl CostArgs {
         }
         let kinds = ChargeKind::value_variants().iter();
         let missing: Vec<&str> =
-            kinds.filter(|kind| !list.prices.contains_key(kind)).map(|kind| kind.name()).collect();
+            kinds.filter(|kind| !list.prices.contains_key(kind)).map(|kind| kind.described().0).collect();
         if !missing.is_empty() {
             let whence = match &self.cost {
                 Some(name) => format!("--cost {name}: the list has"),
@@ -161,37 +153,38 @@ fn price_of_user(text: &str) -> Result<(ChargeKind, Price)> {
         let amount: f64 = amount.parse().ok().filter(|amount: &f64| amount.is_finite() && *amount >= 0.0)?;
         Some((kind, Price { amount, as_of: "this run".to_owned(), source: "the command line".to_owned() }))
     });
-    read.map_or_else(
-        || {
-            refuse(format!(
-                "--price {text}: write put, list, get, delete (of 10,000 requests), egress (of a GiB) or storage (of a GiB \
-                 in a month), and an amount: egress=0.08"
-            ))
-        },
-        Ok,
-    )
+    let Some(read) = read else {
+        return refuse(format!(
+            "--price {text}: write put, list, get, delete (of 10,000 requests), egress (of a GiB) or storage (of a GiB in a \
+             month), and an amount: egress=0.08"
+        ));
+    };
+    Ok(read)
 }
 
 impl StorageUse {
     /// Of one pass.
     fn amount(&self, kind: ChargeKind) -> f64 {
-        let passes = self.passes.max(1) as f64;
-        match kind {
-            ChargeKind::Egress => self.bytes_out as f64 / GIB / passes,
-            ChargeKind::Storage => self.bytes_kept as f64 / GIB * self.seconds / MONTH_SECONDS / passes,
+        let of_all = match kind {
+            ChargeKind::Egress => self.bytes_out as f64 / GIB,
+            ChargeKind::Storage => self.bytes_kept as f64 / GIB * self.seconds / MONTH_SECONDS,
             kind => {
                 let of_kind = self.calls.iter().filter(|(name, _)| ChargeKind::of_call(name) == Some(kind));
-                of_kind.map(|(_, count)| *count as f64).sum::<f64>() / passes
+                of_kind.map(|(_, count)| *count as f64).sum()
             }
-        }
+        };
+        of_all / self.passes.max(1) as f64
     }
 }
 
 impl PriceList {
+    fn price(&self, kind: ChargeKind) -> f64 {
+        self.prices.get(&kind).map_or(0.0, |price| price.amount)
+    }
+
     /// Of one pass.
     fn cost(&self, kind: ChargeKind, taken: &StorageUse) -> f64 {
-        let amount = self.prices.get(&kind).map_or(0.0, |price| price.amount);
-        taken.amount(kind) / kind.described().2 * amount
+        taken.amount(kind) / kind.described().2 * self.price(kind)
     }
 
     pub fn total(&self, taken: &StorageUse) -> f64 {
@@ -206,8 +199,7 @@ impl PriceList {
         let row = |&kind: &ChargeKind| {
             let (_, what, of) = kind.described();
             let what = if of > 1.0 { format!("{what} (price of {of})") } else { what.to_owned() };
-            let price = self.prices.get(&kind).map_or(0.0, |price| price.amount);
-            let mut cells = vec![Cell::text(what), Cell::Number(price)];
+            let mut cells = vec![Cell::text(what), Cell::Number(self.price(kind))];
             cells.extend(states.iter().map(|(_, taken)| Cell::Number(taken.amount(kind))));
             cells.extend(states.iter().map(|(_, taken)| Cell::Number(self.cost(kind, taken))));
             TableRow::new(cells)
@@ -224,7 +216,7 @@ impl PriceList {
             "What the tier asked its storage for is counted as one request each; the tier's own machine is not in it.".to_owned(),
         ];
         let told = |(kind, price): (&ChargeKind, &Price)| {
-            let (kind, Price { amount, as_of, source }) = (kind.name(), price);
+            let (kind, Price { amount, as_of, source }) = (kind.described().0, price);
             format!("{kind}: {amount} {}, as of {as_of} ({source}).", self.currency)
         };
         table.notes.extend(self.prices.iter().map(told));

@@ -6,25 +6,26 @@ use std::time::Duration;
 
 use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
+use bench_load::safety::Cleanup;
 use bench_load::shape::{ClientSet, Layout};
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
 use types::Result;
 
-use crate::args::CommonArgs;
-use crate::budget::{Budget, TimeCut};
-use crate::ceiling::{self, MachineCeiling};
-use crate::limit::LoadBounds;
-use crate::nodes::ClusterStage;
-use crate::ranks::{self, Ranks, unless_interrupted};
-use crate::results::{ResultBuilder, publish};
-use crate::target_dir::{TargetArgs, TargetDir};
-use crate::testbed::Testbed;
+use crate::{
+    Budget, CommonArgs, LoadBounds, MachineCeiling, Ranks, ResultBuilder, TargetArgs, TargetDir, TimeCut,
+    ceiling, publish, ranks, unless_interrupted,
+};
 
-/// Rank 0 runs the experiment and publishes what it found; the other ranks carry out its orders.
+/// Rank 0 runs the experiment and publishes what it found; the other ranks carry out its orders. Or only the plan is told.
 pub async fn command(
     common: &CommonArgs,
+    plan: impl FnOnce() -> String,
     experiment: impl AsyncFnOnce(&Ranks) -> Result<ResultFile>,
 ) -> Result<ExitCode> {
+    if common.dry_run {
+        println!("{}", plan());
+        return Ok(ExitCode::SUCCESS);
+    }
     let result = ranks::run(&common.launch, experiment).await?;
     result.map_or(Ok(ExitCode::SUCCESS), |file| publish(&file, &common.output))
 }
@@ -38,13 +39,11 @@ pub struct TargetLoad<'a> {
     pub bytes: u64,
 }
 
-/// A job that was repeated.
 pub struct RepeatedLoad {
     /// The phases of each repetition.
     pub runs: Vec<Vec<PhaseOutcome>>,
     /// How far apart the processes began a phase at most.
     pub skew: Duration,
-    /// The time was over before all repetitions.
     pub cut: Option<TimeCut>,
 }
 
@@ -74,8 +73,8 @@ impl TargetLoad<'_> {
         let (mut runs, mut skew) = (Vec::new(), Duration::ZERO);
         let cut = budget.repeat(repetitions, async |repetition| {
             let job = job(repetition).await?;
-            let loaded = self.ranks.load(target_dir.url(), &job, &told(repetition + 1)).await?;
-            skew = skew.max(loaded.skew());
+            let loaded = self.ranks.load(&target_dir.url, &job, &told(repetition + 1)).await?;
+            skew = skew.max(loaded.skew);
             runs.push(loaded.outcome.phases);
             Ok(())
         });
@@ -83,8 +82,7 @@ impl TargetLoad<'_> {
         Ok(RepeatedLoad { runs, skew, cut })
     }
 
-    /// Makes the directory, measures in it, and removes it however that ends. What was measured is then filled into the result,
-    /// within the bounds of this machine and of the way to the target.
+    /// In a directory that is made there; the result is filled within the bounds of this machine and of the way to the target.
     pub async fn run<T>(
         &self,
         mut draft: ResultBuilder,
@@ -93,54 +91,50 @@ impl TargetLoad<'_> {
     ) -> Result<ResultFile> {
         self.target.check_ranks(self.ranks)?;
         self.target.tell(&mut draft);
-        let ceiling = ceiling::measure(self.common.row_time).await?;
-        let mut target_dir = TargetDir::make(self.target, self.common, self.bytes).await?;
-        let measured = unless_interrupted(measure(&mut target_dir)).await;
-        self.ranks.settle(&measured).await;
-        draft.cleaned(target_dir.clean_up().await);
-        let measured = measured?;
-        let bounds = LoadBounds::of(self.target.url(), &ceiling, self.ranks).await;
-        fill(&mut draft, measured, &bounds);
-        ceiling.tell(&mut draft.file);
-        self.ranks.tell(&mut draft);
-        Ok(draft.finish())
+        let target_dir = TargetDir::make(self.target, self.common, self.bytes);
+        let fill = async |draft: &mut ResultBuilder, _: &TargetDir, ceiling: &MachineCeiling, measured| {
+            let bounds = LoadBounds::of(self.target.url(), ceiling, self.ranks).await;
+            fill(draft, measured, &bounds);
+        };
+        on_stage(Some(self.ranks), self.common, draft, target_dir, measure, fill).await
     }
 }
 
-/// A measurement on storage that the bench puts up, or a part of the user's: it is removed however that ends, and what was measured
-/// is filled into the result.
-pub async fn on_testbed<T>(
-    common: &CommonArgs,
-    mut draft: ResultBuilder,
-    testbed: impl Future<Output = Result<Testbed>>,
-    measure: impl AsyncFnOnce(&Testbed) -> Result<T>,
-    fill: impl FnOnce(&mut ResultBuilder, &Testbed, &MachineCeiling, T),
-) -> Result<ResultFile> {
-    let ceiling = ceiling::measure(common.row_time).await?;
-    let testbed = testbed.await?;
-    let measured = unless_interrupted(measure(&testbed)).await;
-    let filled = measured.map(|measured| fill(&mut draft, &testbed, &ceiling, measured));
-    draft.cleaned(testbed.clean_up().await.map(Some));
-    filled?;
-    ceiling.tell(&mut draft.file);
-    Ok(draft.finish())
+/// The storage of a measurement: a part of the user's, or what the bench has put up.
+pub trait MeasuredStorage {
+    /// Removes what was written; `None` if it is left in place, as was asked for.
+    async fn clean_up(self) -> Result<Option<Cleanup>>;
 }
 
-/// The same on files behind a running cluster.
-pub async fn on_cluster<T>(
+/// The frame of a measurement: what was written is removed however it ends, and what was measured is filled into the result.
+pub async fn on_stage<S: MeasuredStorage, T>(
+    ranks: Option<&Ranks>,
     common: &CommonArgs,
     mut draft: ResultBuilder,
-    stage: impl Future<Output = Result<ClusterStage>>,
-    measure: impl AsyncFnOnce(&ClusterStage) -> Result<T>,
-    fill: impl FnOnce(&mut ResultBuilder, &ClusterStage, T),
+    stage: impl Future<Output = Result<S>>,
+    measure: impl AsyncFnOnce(&mut S) -> Result<T>,
+    fill: impl AsyncFnOnce(&mut ResultBuilder, &S, &MachineCeiling, T),
 ) -> Result<ResultFile> {
     let ceiling = ceiling::measure(common.row_time).await?;
-    let stage = stage.await?;
-    stage.cluster.tell(&mut draft);
-    let measured = unless_interrupted(measure(&stage)).await;
-    let filled = measured.map(|measured| fill(&mut draft, &stage, measured));
-    draft.cleaned(stage.clean_up().await.map(Some));
-    filled?;
+    let mut stage = stage.await?;
+    let measured = unless_interrupted(measure(&mut stage)).await;
+    let failed = match measured {
+        Ok(measured) => {
+            fill(&mut draft, &stage, &ceiling, measured).await;
+            Ok(())
+        }
+        Err(error) => {
+            if let Some(ranks) = ranks {
+                ranks.settle().await;
+            }
+            Err(error)
+        }
+    };
+    draft.cleaned(stage.clean_up().await);
+    failed?;
     ceiling.tell(&mut draft.file);
+    if let Some(ranks) = ranks {
+        ranks.tell(&mut draft);
+    }
     Ok(draft.finish())
 }

@@ -11,8 +11,7 @@ use std::time::SystemTime;
 use chrono::{DateTime, SecondsFormat, Utc};
 pub use tier::{of_status, of_tier};
 
-use crate::mounts::{TargetMount, is_http_store};
-use crate::nic::Nic;
+use crate::{Nic, TargetMount, is_http_store, mounts};
 
 /// Commit and profile, as the program's own package knows them.
 static BUILT: OnceLock<(&str, &str)> = OnceLock::new();
@@ -76,8 +75,7 @@ pub fn of_target(url: &str) -> Option<String> {
     if is_http_store(url) {
         return Some("no mount: HTTP requests of the bench's own".to_owned());
     }
-    let path = url.strip_prefix("file://").unwrap_or(url);
-    of_directory(Path::new(path.split('?').next().unwrap_or(path)))
+    of_directory(mounts::path_of(url))
 }
 
 /// RFC 3339, UTC, seconds.

@@ -23,21 +23,13 @@ pub use process::ChildProcess;
 pub use usage::{Usage, relay_cpu_seconds};
 pub use watch::{LOOK, Watch};
 
-/// A plain NFS server over a directory.
-pub struct NasProcess {
-    pub process: ChildProcess,
-    pub address: SocketAddr,
-}
-
-impl NasProcess {
-    /// `limits`: those of a service in front of the directory.
-    pub fn start(dir: &Path, limits: Option<ServiceLimits>) -> Result<NasProcess> {
-        let dir = dir.to_string_lossy();
-        let limits = limits.map(|limits| format!("--limits={limits}"));
-        let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
-        let (process, addresses) = ChildProcess::start(&arguments, &[])?;
-        Ok(NasProcess { process, address: addresses.nfs })
-    }
+/// A plain NFS server over a directory, and where it answers. `limits`: those of a service in front of the directory.
+pub fn start_nas(dir: &Path, limits: Option<ServiceLimits>) -> Result<(ChildProcess, SocketAddr)> {
+    let dir = dir.to_string_lossy();
+    let limits = limits.map(|limits| format!("--limits={limits}"));
+    let arguments: Vec<&str> = ["nas", &dir].into_iter().chain(limits.as_deref()).collect();
+    let (process, addresses) = ChildProcess::start(&arguments, &[])?;
+    Ok((process, addresses.nfs))
 }
 
 /// A tier with a cache that is empty at first and removed at the end.
@@ -51,8 +43,6 @@ pub struct TierProcess {
     cache: tempfile::TempDir,
 }
 
-/// What a tier needs to know.
-#[derive(Clone, Debug)]
 pub struct TierConfig {
     /// Of the far storage, as `forebay serve --origin` takes it.
     pub origin: String,
@@ -62,14 +52,8 @@ pub struct TierConfig {
     pub cache_bytes: u64,
     /// Clients use its S3 front, and not NFS: its only origin is the bucket [`BUCKET`] there.
     pub by_s3: bool,
-    pub write: TierWrites,
-}
-
-/// What clients of a tier may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TierWrites {
-    ReadOnly,
-    Through,
+    /// Clients may write, and wait until the storage has it; otherwise they only read.
+    pub writes_through: bool,
 }
 
 impl TierProcess {
@@ -87,10 +71,7 @@ impl TierProcess {
             true => format!("/{BUCKET}={}", config.origin),
             false => config.origin.clone(),
         };
-        let write = match config.write {
-            TierWrites::ReadOnly => "read-only",
-            TierWrites::Through => "through",
-        };
+        let write = if config.writes_through { "through" } else { "read-only" };
         let mut arguments = vec!["serve", "--origin", &origin, "--cache", &dir, "--cache-size", &size];
         arguments.extend(["--nfs", any, "--admin", any, "--write", write, "--json"]);
         if keys.is_some() {
@@ -137,11 +118,6 @@ pub fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes the tier at `admin` give back the room of a path. It is removed at its storage by others.
-pub fn evict(admin: SocketAddr, path: &str) -> Result<()> {
-    ask_tier(&["evict", path, "--admin", &admin.to_string()]).map(drop)
 }
 
 /// What the tier's own command says, which knows how an operator proves who he is.

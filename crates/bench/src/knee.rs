@@ -9,14 +9,11 @@ use bench_load::engine::LoadJob;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::pace::{Arrivals, LoadPace};
 use bench_load::shape::{AccessOrder, Amount};
-use bench_report::histogram::Histogram;
-use bench_report::summary::median;
+use bench_report::{Histogram, median};
 use clap::Args;
 use types::Result;
 
-use crate::args::one_of;
-use crate::budget::{Budget, TimeCut};
-use crate::worker_phases::{MIB, p50_ms};
+use crate::{Budget, MIB, TimeCut, one_of};
 
 pub use answer::fill;
 
@@ -69,7 +66,7 @@ fn parse_step(text: &str) -> std::result::Result<Duration, String> {
 }
 
 /// What is run: so many workers of each node, that way, for so long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct KneeStep {
     pub workers: u32,
     pub pace: LoadPace,
@@ -99,16 +96,11 @@ impl KneeStep {
 /// One step or open loop, with all its repetitions.
 #[derive(Default)]
 pub struct Level {
-    /// Of each node.
-    pub workers: u32,
-    pace: LoadPace,
-    /// Of each repetition.
-    seconds: f64,
-    /// In an open loop: the share of the capacity, percent, and touches a second.
-    pub offered: Option<(f64, f64)>,
-    /// Touches a second that were done.
+    step: KneeStep,
+    /// Of an open loop: the share of the capacity, and touches a second that are due.
+    percent: f64,
+    due: f64,
     pub rates: Vec<f64>,
-    /// MiB a second.
     pub mib: Vec<f64>,
     /// Milliseconds from when a touch was begun, and from when it should have been.
     pub service_p50: Vec<f64>,
@@ -122,45 +114,28 @@ pub struct Level {
 pub struct KneeResult {
     pub nodes: u32,
     pub steps: Vec<Level>,
-    /// Among the steps.
     pub knee: usize,
     /// There was one: the last steps were past it.
     pub reached: bool,
     pub open: Vec<Level>,
     /// What the most workers did in the last closed loop.
     pub last: PhaseOutcome,
-    /// The time was over before all repetitions were done.
     pub cut: Option<TimeCut>,
 }
 
 impl KneeResult {
-    /// Of all nodes.
     fn workers(&self, level: &Level) -> u64 {
-        u64::from(level.workers) * u64::from(self.nodes)
+        u64::from(level.step.workers) * u64::from(self.nodes)
     }
 }
 
 impl Level {
-    fn step(&self, number: u32) -> KneeStep {
-        KneeStep { workers: self.workers, pace: self.pace, seconds: self.seconds, number }
-    }
-
-    /// In an open loop: the share of the capacity.
-    fn percent(&self) -> f64 {
-        self.offered.map_or(0.0, |(percent, _)| percent)
-    }
-
-    /// In an open loop: touches a second that are due.
-    fn offered_rate(&self) -> f64 {
-        self.offered.map_or(0.0, |(_, rate)| rate)
-    }
-
     fn add(&mut self, outcome: &PhaseOutcome) {
         let seconds = outcome.last_done_s().unwrap_or(0.0).max(1e-6);
         self.rates.push(outcome.units as f64 / seconds);
         self.mib.push(outcome.bytes() as f64 / MIB / seconds);
-        self.service_p50.extend(p50_ms(&outcome.unit));
-        self.response_p50.extend(p50_ms(&outcome.response));
+        self.service_p50.extend(outcome.unit.percentile_ms(50.0));
+        self.response_p50.extend(outcome.response.percentile_ms(50.0));
         self.service.merge(&outcome.unit);
         self.response.merge(&outcome.response);
         self.lateness.merge(&outcome.lateness);
@@ -176,7 +151,6 @@ impl Level {
 }
 
 /// What the decision is about.
-#[derive(Clone, Copy, Debug, PartialEq)]
 struct KneeReading {
     rate: f64,
     latency: f64,
@@ -208,14 +182,13 @@ pub async fn find(
     let (mut number, mut workers, step_s) = (0, 1, args.step.as_secs_f64());
     let (mut steps, mut looks): (Vec<Level>, Vec<KneeReading>) = Default::default();
     let last = loop {
-        let level = || Level { workers, seconds: step_s, ..Level::default() };
-        let mut look = level();
-        let what = format!("knee: look at {nodes} x {workers} workers");
-        let seen = run(look.step(number), &what).await?;
+        let step = KneeStep { workers, seconds: step_s, number, ..KneeStep::default() };
+        let mut look = Level { step, ..Level::default() };
+        let seen = run(step, &format!("knee: look at {nodes} x {workers} workers")).await?;
         look.add(&seen);
         number += 1;
         looks.push(look.reading());
-        steps.push(level());
+        steps.push(Level { step, ..Level::default() });
         let more = workers.saturating_mul(2);
         let most = more > WORKERS_MAX || u64::from(more) * u64::from(nodes) > WORKERS_IN_ALL_MAX;
         if knee(&looks).1 >= PAST || most || !look.faults.is_empty() || budget.is_over() {
@@ -223,57 +196,41 @@ pub async fn find(
         }
         workers = more;
     };
-    let mut measuring = KneeMeasurement { repetitions, budget, number, last, cut: None, run: &run };
-    measuring.all("knee", &mut steps).await?;
-    let readings: Vec<KneeReading> = steps.iter().map(Level::reading).collect();
-    let (knee, past) = knee(&readings);
-    let capacity = readings.get(knee).map_or(0.0, |reading| reading.rate);
-    let mut open: Vec<Level> = Vec::new();
-    if capacity > 0.0 && measuring.cut.is_none() {
-        let level = |percent: &f64| {
-            let per_second = (capacity * percent / 100.0).clamp(0.001, 1e6);
-            Level {
-                workers: workers.saturating_mul(UNDER_WAY).min(WORKERS_MAX),
-                pace: LoadPace::Open { per_second, arrivals: args.arrivals },
-                seconds: step_s.max((TOUCHES / per_second).min(step_s * STRETCH)),
-                offered: Some((*percent, per_second)),
-                ..Level::default()
-            }
-        };
-        open = args.open_percent.iter().map(level).collect();
-        measuring.all("open loop", &mut open).await?;
-    }
-    let KneeMeasurement { last, cut, .. } = measuring;
-    Ok(KneeResult { nodes, steps, knee, reached: past > 0, open, last, cut })
-}
-
-struct KneeMeasurement<'a, R> {
-    repetitions: u32,
-    budget: &'a Budget,
-    number: u32,
-    /// Of the last closed loop.
-    last: PhaseOutcome,
-    cut: Option<TimeCut>,
-    run: &'a R,
-}
-
-impl<R: AsyncFn(KneeStep, &str) -> Result<PhaseOutcome>> KneeMeasurement<'_, R> {
-    /// All levels, again and again, until the time is over; once in any case.
-    async fn all(&mut self, what: &str, levels: &mut [Level]) -> Result<()> {
-        let (budget, repetitions) = (self.budget, self.repetitions);
+    let mut found = KneeResult { nodes, steps, knee: 0, reached: false, open: Vec::new(), last, cut: None };
+    // All levels, again and again, until the time is over; once in any case.
+    let mut all = async |what: &str, levels: &mut [Level], last: &mut PhaseOutcome| {
         let cut = budget.sweep(levels, repetitions, async |at, level, repetition| {
             let told = format!("{what} {} {}/{repetitions}", at + 1, repetition + 1);
-            let outcome = (self.run)(level.step(self.number), &told).await?;
+            let outcome = run(KneeStep { number, ..level.step }, &told).await?;
             level.add(&outcome);
-            self.number += 1;
-            if matches!(level.pace, LoadPace::Closed { .. }) {
-                self.last = outcome;
+            number += 1;
+            if matches!(level.step.pace, LoadPace::Closed { .. }) {
+                *last = outcome;
             }
             Ok(())
         });
-        self.cut = cut.await?;
-        Ok(())
+        cut.await
+    };
+    found.cut = all("knee", &mut found.steps, &mut found.last).await?;
+    let readings: Vec<KneeReading> = found.steps.iter().map(Level::reading).collect();
+    let (at, past) = knee(&readings);
+    (found.knee, found.reached) = (at, past > 0);
+    let capacity = readings.get(at).map_or(0.0, |reading| reading.rate);
+    if capacity > 0.0 && found.cut.is_none() {
+        let level = |percent: &f64| {
+            let per_second = (capacity * percent / 100.0).clamp(0.001, 1e6);
+            let step = KneeStep {
+                workers: workers.saturating_mul(UNDER_WAY).min(WORKERS_MAX),
+                pace: LoadPace::Open { per_second, arrivals: args.arrivals },
+                seconds: step_s.max((TOUCHES / per_second).min(step_s * STRETCH)),
+                number: 0,
+            };
+            Level { step, percent: *percent, due: per_second, ..Level::default() }
+        };
+        found.open = args.open_percent.iter().map(level).collect();
+        found.cut = all("open loop", &mut found.open, &mut found.last).await?;
     }
+    Ok(found)
 }
 
 #[cfg(test)]

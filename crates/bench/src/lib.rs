@@ -11,16 +11,16 @@
 //! - `ranks::Ranks`: this run's processes. Rank 0 runs the experiment and gives loads to all (crates `bench-fleet`, `bench-load`).
 //! - `budget::Budget`: the time that a run may take, repetition by repetition. `knee`: the load at which more workers bring no
 //!   more.
-//! - `driver`: the frame of a measurement. `driver::TargetLoad` is a load on the user's target, of which `sob`, `shapes` and `load`
-//!   say only what is loaded and which columns tell of it.
+//! - `driver`: the frame of a measurement on a `driver::MeasuredStorage`, which is left as it was. `driver::TargetLoad` is a load on the
+//!   user's target, of which `sob`, `shapes` and `load` say only what is loaded and which columns tell of it.
 //! - `sample::Sample`: one state of a cache, as clients and the tier's counters saw it. `limit::LoadBounds`: what this machine
 //!   and its link allow. `ceiling`: what the bench itself can do. `cost` and `value`: what it is worth.
 //! - `results::ResultBuilder`: the result as it is filled, `columns`: a table of it as the list of its columns; crate
 //!   `bench-report` judges and prints it.
 //!
 //! # The way of a run
-//! `cli::run` parses, the experiment's `command` checks its plan (`--dry-run` ends here) and hands itself to `driver::command`,
-//! which joins the ranks. Rank 0 measures: it makes or puts up the storage, gives each repetition as a job to `ranks`, removes what
+//! `cli::run` parses, the experiment's `command` checks its plan and hands itself to `driver::command`, which tells it
+//! (`--dry-run` ends here) or joins the ranks. Rank 0 measures: it makes or puts up the storage, gives each repetition as a job to `ranks`, removes what
 //! it wrote, and fills the result. `results::publish` prints it and writes its files.
 //!
 //! # Invariants
@@ -62,3 +62,21 @@ mod value;
 mod worker_phases;
 mod workflow;
 mod working_set;
+
+// What experiments are made of, under one roof.
+use args::{CommonArgs, OutputArgs, Scale, one_of, refuse};
+use budget::{Budget, TimeCut};
+use ceiling::MachineCeiling;
+use driver::{MeasuredStorage, RepeatedLoad, TargetLoad};
+use fixture::{CounterPage, TierProcess, Usage, Watch};
+use knee::{KneeArgs, KneeResult, KneeStep};
+use limit::LoadBounds;
+use mounts::{TargetMount, is_http_store};
+use nic::Nic;
+use ranks::{Ranks, alone, signalled, unless_interrupted};
+use results::{ResultBuilder, publish};
+use sample::{CacheMode, Sample, Triple};
+use target_dir::{TargetArgs, TargetDir};
+use testbed::{Line, Testbed, data_set};
+use value::{PriceArgs, TierPrices};
+use worker_phases::{GIB, LoadRow, MIB};

@@ -4,23 +4,18 @@
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use bench_load::outcome::PhaseOutcome;
 use bench_report::bottleneck::{Bottleneck, LimitingPart, Pressure, bottleneck};
-use bench_report::sanity;
-use bench_report::summary::median;
+use bench_report::{median, sanity};
 use quantity::ByteRate;
 
-use crate::ceiling::MachineCeiling;
-use crate::mounts::TargetMount;
-use crate::mounts::is_http_store;
-use crate::nic::Nic;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Sample, Triple};
-use crate::testbed::Line;
+use crate::mounts::{path_of, server_of};
+use crate::{
+    CacheMode, Line, MachineCeiling, Nic, Ranks, ResultBuilder, Sample, TargetMount, Triple, is_http_store,
+    sample,
+};
 
 /// The ceiling of memory is half a second's look on a machine that may have been busy: a run may be faster than that
 /// by so much before anybody doubts it.
@@ -29,13 +24,10 @@ const MEMORY: &str = "this machine's memory";
 /// Finding out where a host is.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The far end of the bytes, as far as its name tells.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum TargetPath {
-    /// No link is in between.
     #[default]
     Here,
-    /// Over a link whose speed may be unknown.
     Over(Option<Nic>),
 }
 
@@ -49,12 +41,8 @@ pub struct LoadBounds {
     memory: Option<f64>,
 }
 
-/// A row of a sweep, with all its repetitions.
-pub struct SweepRow<'a> {
-    pub name: String,
-    pub nodes: u32,
-    pub runs: &'a [PhaseOutcome],
-}
+/// A row of a sweep: its name, its nodes and all its repetitions.
+pub type SweepRow<'a> = (String, u32, &'a [PhaseOutcome]);
 
 impl LoadBounds {
     pub async fn of(target: &str, ceiling: &MachineCeiling, ranks: &Ranks) -> LoadBounds {
@@ -93,11 +81,11 @@ impl LoadBounds {
     /// them all.
     pub fn judge(&self, draft: &mut ResultBuilder, rows: &[SweepRow]) {
         let mut by_limit: Vec<(Bottleneck, Vec<&str>)> = Vec::new();
-        for row in rows {
-            let told = bottleneck(&self.measured(row.runs));
+        for (name, _, runs) in rows {
+            let told = bottleneck(&self.measured(runs));
             match by_limit.iter_mut().find(|(known, _)| known.limit == told.limit) {
-                Some((_, names)) => names.push(&row.name),
-                None => by_limit.push((told, vec![&row.name])),
+                Some((_, names)) => names.push(name),
+                None => by_limit.push((told, vec![name])),
             }
         }
         // What is known first.
@@ -125,10 +113,10 @@ impl LoadBounds {
     fn capped(&self, rows: &[SweepRow]) -> Option<String> {
         let TargetPath::Over(nic) = &self.way else { return None };
         let link = nic.as_ref().and_then(|nic| nic.rate);
-        let of_row = |row: &SweepRow| {
-            let rates: Vec<f64> = row.runs.iter().filter_map(rate).collect();
+        let of_row = |(_, nodes, runs): &SweepRow| {
+            let rates: Vec<f64> = runs.iter().filter_map(rate).collect();
             // Nodes that are emulated on one machine share its link.
-            let links = if link.is_some() { self.machines } else { f64::from(row.nodes) };
+            let links = if link.is_some() { self.machines } else { f64::from(*nodes) };
             Some(median(&rates)? / links.max(1.0))
         };
         sanity::nic_cap(&rows.iter().filter_map(of_row).collect::<Vec<_>>(), link)
@@ -141,8 +129,8 @@ impl LoadBounds {
         let bytes: f64 = runs().map(one_direction).sum();
         let known = seconds > 0.0;
         // Phases without a barrier between them are booked on the first of them.
-        let cpu = (known && cpu > 0.0).then(|| (cpu / (seconds * self.cores * self.machines)).min(1.0));
-        let nic = self.link().filter(|_| known).map(|(rate, _)| (bytes / seconds / rate).min(1.0));
+        let cpu = (known && cpu > 0.0).then(|| share(cpu, seconds, self.cores * self.machines));
+        let nic = self.link().filter(|_| known).map(|(rate, _)| share(bytes, seconds, rate));
         [(LimitingPart::ClientCpu, cpu), (LimitingPart::ClientNic, nic)]
     }
 
@@ -155,7 +143,7 @@ impl LoadBounds {
     }
 }
 
-fn cores() -> f64 {
+pub fn cores() -> f64 {
     std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64)
 }
 
@@ -168,38 +156,20 @@ fn rate(run: &PhaseOutcome) -> Option<f64> {
     run.last_done_s().filter(|seconds| *seconds > 0.0).map(|seconds| one_direction(run) / seconds)
 }
 
-/// Finds out where a target's bytes come from.
 async fn way(target: &str) -> TargetPath {
-    let path = target.strip_prefix("file://").unwrap_or(target);
-    if let Some(rest) = target.strip_prefix("nfs://") {
-        let host = rest.split(['/', '?']).next().unwrap_or_default();
-        return way_to(host, 2049).await;
+    if target.starts_with("nfs://") || is_http_store(target) {
+        // A service's own address is in one place or another.
+        let Some(server) = server_of(target) else { return TargetPath::Over(None) };
+        let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host(server)).await;
+        let address = found.ok().and_then(|found| found.ok()?.next());
+        return address.map_or(TargetPath::Over(None), |address| over(address.ip()));
     }
-    if is_http_store(target) {
-        let endpoint = target.split(['?', '&']).find_map(|pair| pair.strip_prefix("endpoint="));
-        return match endpoint.and_then(|endpoint| endpoint.split_once("://")) {
-            Some((scheme, host)) => {
-                let host = host.split('/').next().unwrap_or_default();
-                way_to(host, if scheme == "https" { 443 } else { 80 }).await
-            }
-            // The service's own, in one place or another.
-            None => TargetPath::Over(None),
-        };
-    }
-    match TargetMount::of(Path::new(path.split('?').next().unwrap_or(path))) {
+    match TargetMount::of(path_of(target)) {
         Some(mount) if mount.is_far() => {
             mount.server.map_or(TargetPath::Over(None), |server| over(server.ip()))
         }
         _ => TargetPath::Here,
     }
-}
-
-async fn way_to(host: &str, port: u16) -> TargetPath {
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let with_port = if has_port { host.to_owned() } else { format!("{host}:{port}") };
-    let found = tokio::time::timeout(PATIENCE, tokio::net::lookup_host(with_port)).await;
-    let address = found.ok().and_then(|found| found.ok()?.next());
-    address.map_or(TargetPath::Over(None), |address| over(address.ip()))
 }
 
 fn over(address: IpAddr) -> TargetPath {
@@ -214,8 +184,8 @@ fn over(address: IpAddr) -> TargetPath {
 /// our link at once (bytes a second), and that link.
 pub fn of_streams(cpu_seconds: f64, seconds: f64, most: Option<f64>, nic: Option<&Nic>) -> Bottleneck {
     let link = nic.and_then(|nic| nic.rate);
-    let cpu = (seconds > 0.0).then(|| (cpu_seconds / (seconds * cores())).min(1.0));
-    let nic = most.zip(link).map(|(most, link)| (most / link).min(1.0));
+    let cpu = (seconds > 0.0).then(|| share(cpu_seconds, seconds, cores()));
+    let nic = most.zip(link).map(|(most, link)| share(most, 1.0, link));
     bottleneck(&[(LimitingPart::ClientCpu, cpu), (LimitingPart::ClientNic, nic)])
 }
 
@@ -224,7 +194,7 @@ pub fn of_streams(cpu_seconds: f64, seconds: f64, most: Option<f64>, nic: Option
 pub fn of_tasks(cpu_seconds: f64, seconds: f64, line_bytes: u64, rate: Option<ByteRate>) -> Bottleneck {
     let seconds = seconds.max(0.001);
     bottleneck(&[
-        (LimitingPart::ClientCpu, Some((cpu_seconds / (seconds * cores())).min(1.0))),
+        (LimitingPart::ClientCpu, Some(share(cpu_seconds, seconds, cores()))),
         (LimitingPart::WanBandwidth, line_share(line_bytes, seconds, rate)),
     ])
 }
@@ -238,21 +208,25 @@ pub fn of_sample(
     rate: Option<ByteRate>,
     serial: Option<f64>,
 ) -> Bottleneck {
-    let seconds = sample.makespan.max(0.001);
-    let share = |cpu: f64| (cpu / (seconds * cores())).min(1.0);
+    let seconds = sample.makespan().max(0.001);
+    let cpu = |used: f64| share(used, seconds, cores());
     let waiting = serial.map(|trips| (trips * line.rtt_ms / 1000.0 / seconds).min(1.0));
     bottleneck(&[
-        (LimitingPart::ClientCpu, Some(share(sample.client_cpu))),
-        (LimitingPart::CacheCpu, (mode != CacheMode::Direct).then(|| share(sample.tier_cpu))),
+        (LimitingPart::ClientCpu, Some(cpu(sample.client_cpu))),
+        (LimitingPart::CacheCpu, (mode != CacheMode::Direct).then(|| cpu(sample.tier_used.cpu_seconds))),
         (LimitingPart::WanRtt, waiting),
         (LimitingPart::WanBandwidth, line_share(sample.line_bytes, seconds, rate)),
-        (LimitingPart::Origin, sample.origin_cpu.map(share)),
+        (LimitingPart::Origin, sample.origin_cpu.map(cpu)),
     ])
 }
 
-/// The fraction of what the line carries that these bytes were.
 fn line_share(bytes: u64, seconds: f64, rate: Option<ByteRate>) -> Option<f64> {
-    rate.map(|rate| (bytes as f64 / seconds / rate.bytes_per_second() as f64).min(1.0))
+    rate.map(|rate| share(bytes as f64, seconds, rate.bytes_per_second() as f64))
+}
+
+/// Of what could have been used, or moved, in so many seconds.
+fn share(used: f64, seconds: f64, per_second: f64) -> f64 {
+    (used / (seconds * per_second)).min(1.0)
 }
 
 /// Why a state that the bench has put up cannot be what it says: faster than the line that its bytes came over, or than
@@ -263,10 +237,16 @@ pub fn sample_exceeded(
     rate: Option<ByteRate>,
     ceiling: &MachineCeiling,
 ) -> Option<String> {
-    let seconds = sample.makespan.max(1e-9);
+    let seconds = sample.makespan().max(1e-9);
     let line = rate.filter(|_| mode != CacheMode::Warm).map(|rate| rate.bytes_per_second() as f64);
-    over_a_line(sample.origin_bytes as f64 / seconds, line).or_else(|| {
-        sanity::faster_than(sample.bytes_read as f64 / seconds, ceiling.memory_rate * MEMORY_DOUBT, MEMORY)
+    let over =
+        line.and_then(|line| sanity::faster_than(sample.origin_bytes as f64 / seconds, line, "the line"));
+    over.or_else(|| {
+        sanity::faster_than(
+            sample.phase.bytes_read as f64 / seconds,
+            ceiling.memory_rate * MEMORY_DOUBT,
+            MEMORY,
+        )
     })
 }
 
@@ -283,144 +263,21 @@ pub fn invalid_samples(
     for triple in triples {
         for mode in CacheMode::ALL {
             let sample = triple.of(mode);
-            let faults = sample.faults.iter().cloned().chain(sanity::too_short(sample.makespan));
+            let faults = sample.phase.faults().into_iter().chain(sanity::too_short(sample.makespan()));
             let faults = faults.chain(sample_exceeded(sample, mode, rate, ceiling));
             reasons.extend(faults.map(|why| format!("{}: {why}", mode.name())));
         }
         reasons.extend(sample::unproved(triple, unique, all));
     }
+    distinct(reasons)
+}
+
+/// Each reason once, in an order of its own.
+pub fn distinct(mut reasons: Vec<String>) -> Vec<String> {
     reasons.sort();
     reasons.dedup();
     reasons
 }
 
-fn over_a_line(rate: f64, line: Option<f64>) -> Option<String> {
-    sanity::faster_than(rate, line?, "the line")
-}
-
 #[cfg(test)]
-pub mod tests {
-    use bench_load::outcome::WorkerSpan;
-
-    use super::*;
-
-    const MIB: u64 = 1 << 20;
-
-    /// A phase of one worker that read.
-    pub fn run(name: &str, mib: u64, seconds: f64, cpu_seconds: f64) -> PhaseOutcome {
-        let span = WorkerSpan { end_s: seconds, bytes: mib * MIB, units: 1, ..WorkerSpan::default() };
-        PhaseOutcome {
-            name: name.to_owned(),
-            spans: vec![span],
-            bytes_read: mib * MIB,
-            units: 1,
-            cpu_seconds,
-            ..PhaseOutcome::default()
-        }
-    }
-
-    fn bounds(way: TargetPath) -> LoadBounds {
-        LoadBounds { machines: 1.0, cores: 2.0, way, memory: Some(1000.0 * MIB as f64) }
-    }
-
-    pub fn over_a_gigabit() -> LoadBounds {
-        bounds(gigabit())
-    }
-
-    fn gigabit() -> TargetPath {
-        TargetPath::Over(Some(Nic { name: "eth0".into(), rate: Some(125e6) }))
-    }
-
-    #[test]
-    fn what_is_faster_than_its_link_or_memory_is_not_believed() {
-        let fast = [run("read", 100, 1.0, 0.1), run("read", 200, 1.0, 0.1)];
-        assert_eq!(bounds(TargetPath::Here).exceeded(&fast), None);
-        let why = bounds(gigabit()).exceeded(&fast).expect("200 MiB/s over a gigabit");
-        assert!(why.contains("200.0 MiB/s") && why.contains("eth0 1000 Mbit/s"), "{why}");
-        let two = LoadBounds { machines: 2.0, ..bounds(gigabit()) };
-        assert_eq!(two.exceeded(&fast), None, "two machines have two links");
-        let why =
-            bounds(TargetPath::Here).exceeded(&[run("read", 1600, 1.0, 0.1)]).expect("faster than memory");
-        assert!(why.contains("memory"), "{why}");
-    }
-
-    #[test]
-    fn the_busiest_part_that_is_known_is_the_verdict() {
-        let told = |way, run| bottleneck(&bounds(way).measured(&[run])).to_string();
-        let cpu = told(TargetPath::Here, run("read", 100, 1.0, 1.9));
-        assert!(cpu.starts_with("limited by: client CPU (client CPU 95 %"), "{cpu}");
-        assert!(cpu.contains("not measured: client NIC"), "{cpu}");
-        let nic = told(gigabit(), run("read", 115, 1.0, 0.2));
-        assert!(nic.starts_with("limited by: client NIC"), "{nic}");
-        let unknown = told(TargetPath::Over(None), run("read", 115, 1.0, 0.2));
-        assert!(unknown.starts_with("limited by: nothing that was measured"), "{unknown}");
-    }
-
-    #[test]
-    fn shapes_that_all_stop_at_one_rate_show_a_capped_link_and_only_where_there_is_one() {
-        let runs = [[run("read", 200, 1.0, 0.1)], [run("read", 202, 1.0, 0.1)], [run("read", 198, 1.0, 0.1)]];
-        let rows: Vec<SweepRow> =
-            runs.iter().map(|runs| SweepRow { name: "a row".to_owned(), nodes: 2, runs }).collect();
-        let of = |way| bounds(way).capped(&rows);
-        assert!(of(TargetPath::Over(None)).is_some_and(|why| why.contains("100 MiB/s a node")));
-        assert!(of(gigabit()).is_some_and(|why| why.contains("full")));
-        assert_eq!(of(TargetPath::Here), None);
-    }
-
-    #[test]
-    fn a_sweep_is_told_in_one_line_for_each_limit() {
-        let runs = [
-            [run("read", 1, 1.0, 0.1)],
-            [run("read", 115, 1.0, 1.99)],
-            [run("read", 200, 1.0, 0.1)],
-            [run("read", 1, 1.0, 0.1)],
-        ];
-        let rows: Vec<SweepRow> = runs
-            .iter()
-            .enumerate()
-            .map(|(n, runs)| SweepRow { name: format!("row {n}"), nodes: 1, runs })
-            .collect();
-        let mut draft = ResultBuilder::without_common("shapes", "a sweep", "modern", 1);
-        bounds(gigabit()).judge(&mut draft, &rows);
-        let told: Vec<&str> = draft.file.findings.iter().map(|finding| finding.text.as_str()).collect();
-        let has = |parts: &[&str]| told.iter().any(|text| parts.iter().all(|part| text.contains(part)));
-        assert!(
-            has(&["2 of 4 rows are limited by: nothing that was measured", "that is of row 0"]),
-            "{told:?}"
-        );
-        assert!(has(&["1 of 4 rows are limited by: client CPU"]), "{told:?}");
-        assert!(has(&["1 of 4 rows measure the bench and not the storage (row 1)"]), "{told:?}");
-    }
-
-    #[test]
-    fn a_state_is_held_against_the_line_unless_a_cache_served_it() {
-        let ceiling =
-            MachineCeiling { memory_rate: 100.0 * MIB as f64, memory_operations: 1.0, loopback_rate: None };
-        let sample =
-            Sample { bytes_read: 20 * MIB, origin_bytes: 20 * MIB, ..crate::sample::tests::idle(1.0) };
-        let exceeded =
-            |sample: &Sample, mode| sample_exceeded(sample, mode, Some(ByteRate(10 * MIB)), &ceiling);
-        assert!(
-            exceeded(&sample, CacheMode::Direct)
-                .is_some_and(|why| why.contains("more than the line carries"))
-        );
-        assert!(exceeded(&sample, CacheMode::Cold).is_some());
-        assert_eq!(exceeded(&sample, CacheMode::Warm), None);
-        let slow = Sample { origin_bytes: 9 * MIB, ..sample.clone() };
-        assert_eq!(exceeded(&slow, CacheMode::Cold), None, "most came from the tier");
-        let impossible = Sample { bytes_read: 200 * MIB, ..slow };
-        assert!(exceeded(&impossible, CacheMode::Warm).is_some_and(|why| why.contains(MEMORY)));
-    }
-
-    #[tokio::test]
-    async fn a_target_of_this_machine_has_no_link_in_between() {
-        for here in [
-            "/tmp",
-            "file:///tmp?direct=1",
-            "nfs://127.0.0.1:2049/x",
-            "s3://bucket?endpoint=http://127.0.0.1:9000",
-        ] {
-            assert_eq!(way(here).await, TargetPath::Here, "{here}");
-        }
-    }
-}
+pub mod tests;

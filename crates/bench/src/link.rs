@@ -12,7 +12,6 @@ mod args;
 mod pair;
 mod retransmits;
 mod schedule;
-mod sessions;
 mod stream;
 mod wire;
 
@@ -21,7 +20,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
+use clap::builder::RangedU64ValueParser;
 use types::Result;
 
 pub use agent::LinkServer;
@@ -30,8 +30,8 @@ pub use wire::StreamDirection;
 
 use pair::wrong;
 
-use crate::fixture::Usage;
-use crate::nic::Nic;
+use crate::args::typed;
+use crate::{Nic, Usage};
 
 /// Two agents, one of which opens the connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,59 +68,54 @@ impl fmt::Display for Pair {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Config {
+    /// Agents: HOST:PORT for a pair with this process, FROM:PORT=TO:PORT for a pair of two others
+    #[arg(required = true, value_name = "PAIR")]
     pub pairs: Vec<Pair>,
-    /// Parallel streams of a pair that runs alone. Default 4.
-    pub streams: u32,
-    /// Of each pair when all run at once. Default 4.
-    pub streams_together: u32,
-    /// How long one measurement takes. Default 2 s.
+    /// The study's: 10 streams for 60 s on each pair, then one stream on each pair at once
+    #[arg(long)]
+    pub faithful: bool,
+    /// Parallel streams of a pair that runs alone
+    #[arg(long, value_name = "N")]
+    pub streams: Option<u32>,
+    /// Streams of each pair when all run at once
+    #[arg(long, value_name = "N")]
+    pub streams_together: Option<u32>,
+    /// How long one measurement takes, for example 10s
+    #[arg(long, value_name = "TIME", default_value = "2s", default_value_if("faithful", "true", "60s"), value_parser = quantity::duration)]
     pub time: Duration,
-    /// Left out at its beginning, while the streams find their speed. Default 300 ms.
+    /// Left out at the beginning of a measurement, while the streams find their speed.
+    #[arg(skip = Duration::from_millis(300))]
     pub omit: Duration,
-    /// Of each measurement. Default 6, which is the least that has a confidence interval.
+    /// Repetitions; below 6 there is no confidence interval
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 6, default_value_if("faithful", "true", "1"), value_parser = RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub repetitions: usize,
+    #[arg(skip = vec![StreamDirection::Up, StreamDirection::Down])]
     pub ways: Vec<StreamDirection>,
-    /// Agents run pairs of their own only for who knows it.
+    /// The token of the agents, for pairs of two others
+    #[arg(long, value_name = "TEXT")]
     pub token: Option<String>,
-    /// `faithful` or `modern`, for the result file.
-    pub preset: &'static str,
     /// What was typed, for the result file.
+    #[arg(skip)]
     pub command: Vec<String>,
 }
 
 impl Default for Config {
+    /// What the command line has if nothing is typed, and no pair.
     fn default() -> Config {
-        Config {
-            pairs: Vec::new(),
-            streams: 4,
-            streams_together: 4,
-            time: Duration::from_secs(2),
-            omit: Duration::from_millis(300),
-            repetitions: 6,
-            ways: vec![StreamDirection::Up, StreamDirection::Down],
-            token: None,
-            preset: "modern",
-            command: Vec::new(),
-        }
+        let typed = typed(&["agent:1"]).expect("the defaults are within their own bounds");
+        Config { pairs: Vec::new(), ..typed }
     }
 }
 
 impl Config {
-    /// The study's: ten streams for a minute on one pair after the other, then one stream on each pair at once; one
-    /// direction, once.
-    pub fn faithful() -> Config {
-        Config {
-            streams: 10,
-            streams_together: 1,
-            time: Duration::from_secs(60),
-            omit: Duration::ZERO,
-            repetitions: 1,
-            ways: vec![StreamDirection::Up],
-            preset: "faithful",
-            ..Config::default()
-        }
+    fn streams(&self) -> u32 {
+        self.streams.unwrap_or(if self.faithful { 10 } else { 4 })
+    }
+
+    fn streams_together(&self) -> u32 {
+        self.streams_together.or(self.streams).unwrap_or(if self.faithful { 1 } else { 4 })
     }
 
     fn check(&self) -> Result<()> {
@@ -131,7 +126,7 @@ impl Config {
         if pairs > schedule::PAIRS_MAX {
             return wrong(format!("{pairs} pairs are too many; {} at most", schedule::PAIRS_MAX));
         }
-        if [self.streams, self.streams_together].iter().any(|n| !(1..=wire::STREAMS_MAX).contains(n)) {
+        if [self.streams(), self.streams_together()].iter().any(|n| !(1..=wire::STREAMS_MAX).contains(n)) {
             return wrong(format!("streams are from 1 to {}", wire::STREAMS_MAX));
         }
         if !times.contains(&self.time) {
@@ -150,7 +145,6 @@ impl Config {
     }
 }
 
-/// Each pair alone, then all at once.
 pub async fn run(config: Config) -> Result<ResultFile> {
     config.check()?;
     let (started, start) = (SystemTime::now(), Instant::now());
@@ -201,7 +195,7 @@ mod tests {
         let far = vec!["a:1=b:1".parse().expect("two agents")];
         for (wrong, hint) in [
             (Config::default(), "link server"),
-            (Config { streams: 0, ..base.clone() }, "from 1 to"),
+            (Config { streams: Some(0), ..base.clone() }, "from 1 to"),
             (Config { time: Duration::from_millis(1), ..base.clone() }, "takes from"),
             (Config { omit: Duration::from_secs(2), ..base.clone() }, "omit less"),
             (Config { repetitions: 0, ..base.clone() }, "nothing to measure"),

@@ -9,17 +9,14 @@ use std::process::ExitCode;
 
 use bench_load::dataset::Dataset;
 use bench_load::shape::LoadOperation;
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
 use serde_json::json;
 use types::Result;
 
-use crate::args::refuse;
-use crate::budget::{Budget, TimeCut};
-use crate::driver::{self, RepeatedLoad, TargetLoad};
-use crate::knee::{self, KneeResult, KneeStep};
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::target_dir::TargetDir;
+use crate::{
+    Budget, KneeResult, KneeStep, Ranks, RepeatedLoad, ResultBuilder, TargetDir, TargetLoad, TimeCut, driver,
+    knee, refuse,
+};
 pub use args::LoadArgs;
 
 pub async fn command(args: LoadArgs) -> Result<ExitCode> {
@@ -31,31 +28,23 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     if args.common.faithful {
         return refuse("load: there is no original to be faithful to; leave --faithful out");
     }
-    if args.common.dry_run {
-        println!(
-            "load: {} nodes x {} workers, {}, {}, on {} files, {} on {}; {} repetitions",
-            args.nodes,
-            args.workers,
-            words::operation(args.operation),
-            words::order(args.order),
-            args.files,
-            bench_report::format::bytes(args.bytes()),
-            args.target.url(),
-            repetitions(&args)
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &args).await).await
-}
-
-/// There is no study.
-fn repetitions(args: &LoadArgs) -> u32 {
-    args.common.repetitions(1)
+    let plan = || {
+        let LoadArgs { nodes, workers, files, .. } = args;
+        let (operation, order) = (words::operation(args.operation), words::order(args.order));
+        let (bytes, url) = (bench_report::format::bytes(args.bytes()), args.target.url());
+        let repetitions = args.common.repetitions(1);
+        format!(
+            "load: {nodes} nodes x {workers} workers, {operation}, {order}, on {files} files, {bytes} on {url}; \
+             {repetitions} repetitions"
+        )
+    };
+    driver::command(&args.common, plan, async |ranks| measure(ranks, &args).await).await
 }
 
 async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
-    let mut draft = ResultBuilder::new("load", "A load of your own", &args.common, repetitions(args));
-    for (name, value) in [
+    let mut draft =
+        ResultBuilder::new("load", "A load of your own", &args.common, args.common.repetitions(1));
+    draft.parameters([
         ("operation", json!(words::operation(args.operation))),
         ("order", json!(words::order(args.order))),
         ("unit", json!(args.unit)),
@@ -65,9 +54,7 @@ async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
         ("files", json!(args.files)),
         ("block_bytes", json!(args.block)),
         ("nodes", json!(args.nodes)),
-    ] {
-        draft.parameter(name, value);
-    }
+    ]);
     if !args.knee.knee {
         draft.parameter("workers", args.workers);
     }
@@ -95,7 +82,7 @@ enum LoadRuns {
 }
 
 async fn all(load: &TargetLoad<'_>, args: &LoadArgs, target_dir: &TargetDir) -> Result<LoadRuns> {
-    let budget = Budget::start(&args.common);
+    let budget = Budget::start(args.common.time_budget);
     let only_writes = matches!(args.operation, LoadOperation::Write);
     let trees = if args.private { args.nodes } else { 1 };
     // Who only writes makes a new version each time; a mixture goes on with the one that lies there.
@@ -105,7 +92,8 @@ async fn all(load: &TargetLoad<'_>, args: &LoadArgs, target_dir: &TargetDir) -> 
         let dataset = Dataset { layout: args.layout(), content: target_dir.content, version: 1, trees };
         target_dir.lay_out(&dataset, "").await?;
     }
-    let repetitions = repetitions(args);
+    // There is no study.
+    let repetitions = args.common.repetitions(1);
     if !args.knee.knee {
         let told = |number: u32| format!("load {number}/{repetitions}");
         let job = async |repetition: u32| Ok(job(repetition));
@@ -113,7 +101,7 @@ async fn all(load: &TargetLoad<'_>, args: &LoadArgs, target_dir: &TargetDir) -> 
     }
     let step = async |step: KneeStep, what: &str| {
         let job = step.of(job(step.number));
-        load.ranks.load(target_dir.url(), &job, what).await?.outcome.into_first()
+        load.ranks.load(&target_dir.url, &job, what).await?.outcome.into_first()
     };
     let found = knee::find(&args.knee, repetitions, args.nodes, &budget, step).await?;
     Ok(LoadRuns::Knee(Box::new(found)))

@@ -9,37 +9,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
-use bench_report::format::{self, fixed};
-use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, ResultFile, Series};
-use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{estimate, median};
+use bench_report::format::{self, capital, fixed};
+use bench_report::{
+    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, Table,
+    TableRow, estimate, median, sanity,
+};
 use clap::Args;
 use origin::emulated::ServiceLimits;
 use quantity::ByteRate;
 use serde_json::json;
 use types::Result;
 
-use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, TimeCut};
-use crate::columns;
 use crate::cost::CostArgs;
-use crate::driver;
-use crate::fixture::Watch;
-use crate::knee::{self, KneeArgs, KneeResult, KneeStep};
-use crate::limit;
-use crate::mounts::is_http_store;
 use crate::nodes::NodeListArgs;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Sample, Triple};
-use crate::testbed::{DataSet, Line, Testbed};
-use crate::value::PriceArgs;
-use crate::worker_phases;
+use crate::{
+    Budget, CacheMode, CommonArgs, GIB, KneeArgs, KneeResult, KneeStep, Line, PriceArgs, Ranks,
+    ResultBuilder, Sample, Testbed, TimeCut, Triple, Watch, data_set, driver, is_http_store, knee, limit,
+    refuse, sample, worker_phases,
+};
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
 const CLIENTS: u64 = 10;
@@ -49,12 +38,10 @@ const STUDY_REPETITIONS: u32 = 1;
 /// The fewest, which "small" means of the study's objects: 640 MiB, of which ten clients read ten times as much.
 const OBJECTS_MIN: u64 = 64;
 const FAITHFUL_SMALL: f64 = 3e-5;
-const GIB: f64 = 1_073_741_824.0;
 /// The least round trips of an object that is read directly as a file: one to open it, one to read it.
 const ROUND_TRIPS: f64 = 2.0;
 /// A GET takes an object as a whole; larger ones are read in pieces of this size, which each worker has in memory.
 const GET_MAX: u64 = 64 << 20;
-/// The figure that only objects of several blocks have.
 const FIRST_BLOCK: &str = "p50 until the first block of an object (ms)";
 
 #[derive(Args, Clone, Debug)]
@@ -109,9 +96,9 @@ pub struct LoaderArgs {
 }
 
 struct LoaderPlan {
+    args: LoaderArgs,
     fleet: ClientSet,
     layout: Layout,
-    /// Bytes of one read.
     block: u64,
     repetitions: u32,
 }
@@ -156,6 +143,7 @@ impl LoaderPlan {
             return refuse("loader: --block is from 1 byte to 1GiB");
         }
         Ok(LoaderPlan {
+            args: args.clone(),
             block,
             fleet: ClientSet { clients, first_client: 0, workers },
             layout,
@@ -163,18 +151,22 @@ impl LoaderPlan {
         })
     }
 
-    fn job(
-        &self,
-        testbed: &Testbed,
-        mode: CacheMode,
-        epochs: u64,
-        args: &LoaderArgs,
-        budget: &Budget,
-    ) -> LoadJob {
+    fn job(&self, testbed: &Testbed, mode: CacheMode, epochs: u64, budget: &Budget) -> LoadJob {
         let amount = Amount::Epochs(epochs);
-        let work = LoadWork { block_bytes: self.block, seed: args.common.seed, amount, ..LoadWork::mfmr() };
+        let work =
+            LoadWork { block_bytes: self.block, seed: self.args.common.seed, amount, ..LoadWork::mfmr() };
         let phase = LoadPhase { name: mode.name().to_owned(), work, ..LoadPhase::default() };
-        LoadJob { limits: budget.limits(), ..testbed.job(self.fleet, phase) }
+        testbed.files.job(self.fleet, phase, budget.limits())
+    }
+
+    fn tell(&self, draft: &mut ResultBuilder) {
+        draft.parameters([
+            ("clients", json!(self.fleet.clients)),
+            ("workers", json!(self.fleet.workers)),
+            ("objects", json!(self.layout.files)),
+            ("object_bytes", json!(self.object_bytes())),
+            ("block_bytes", json!(self.block)),
+        ]);
     }
 
     fn object_bytes(&self) -> u64 {
@@ -195,7 +187,7 @@ impl LoaderArgs {
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     let plan = LoaderPlan::of(&args)?;
     if args.is_cluster() {
-        return cluster::command(&plan, &args).await;
+        return cluster::command(&plan).await;
     }
     let of_others = |origin: &str| origin.starts_with("nfs://") || is_http_store(origin);
     if args.limits.is_some() && args.origin.as_deref().is_some_and(of_others) {
@@ -209,63 +201,69 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
              else there is can be measured as it is with bench load or shapes"
         ));
     }
-    if args.common.dry_run {
-        println!(
-            "loader: {} clients of {} workers read {} objects, {} in all, {} times direct, cold and warm at {} ms; {} \
-             written",
-            plan.fleet.clients,
-            plan.fleet.workers,
-            plan.layout.files,
-            format::bytes(plan.layout.total_bytes()),
-            plan.repetitions,
-            args.rtt.as_secs_f64() * 1000.0,
-            format::bytes(plan.layout.total_bytes())
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
+    let told = || {
+        let (bytes, rtt) = (format::bytes(plan.layout.total_bytes()), args.rtt.as_secs_f64() * 1000.0);
+        format!("{plan} direct, cold and warm at {rtt} ms; {bytes} written")
+    };
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
+impl std::fmt::Display for LoaderPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (ClientSet { clients, workers, .. }, objects) = (self.fleet, self.layout.files);
+        let (bytes, times) = (format::bytes(self.layout.total_bytes()), self.repetitions);
+        write!(
+            f,
+            "loader: {clients} clients of {workers} workers read {objects} objects, {bytes} in all, {times} times"
+        )
+    }
+}
+
+async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
     let title = "Epochs of a training job: direct, cold and warm";
-    let (prices, costs) = (args.prices.read()?, args.cost.read()?);
-    let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
-    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let data = DataSet { layout: plan.layout.clone(), content };
+    let (prices, costs) = (plan.args.prices.read()?, plan.args.cost.read()?);
+    let draft = ResultBuilder::new("loader", title, &plan.args.common, plan.repetitions);
+    let data = data_set(plan.layout.clone(), plan.args.common.seed);
     let testbed = async {
-        match args.origin.as_deref() {
+        match plan.args.origin.as_deref() {
             Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
             Some(url) if is_http_store(url) => Testbed::in_http_store(url, data).await,
-            other => Testbed::limited(other.map(PathBuf::from), data, args.limits).await,
+            other => Testbed::limited(other.map(PathBuf::from), data, plan.args.limits).await,
         }
     };
-    let measure = async |testbed: &Testbed| all(ranks, testbed, plan, args).await;
-    driver::on_testbed(&args.common, draft, testbed, measure, |draft, testbed, ceiling, epochs| {
-        let triples = &epochs.triples;
-        TimeCut::tell(epochs.cut, draft, "repetitions");
-        parameters(draft, plan, args);
-        let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
-        let invalid = limit::invalid_samples(triples, unique, all, args.rate, ceiling);
-        fill(draft, plan, &epochs, &invalid);
-        if testbed.is_bucket() {
-            bucket::gets(draft, plan, triples, &invalid);
-        }
-        limits(draft, plan, args, testbed, &epochs);
-        if let Some(found) = &epochs.knee {
-            draft.note("the knee and the open loops are those of a warm tier");
-            knee::fill(draft, &args.knee, found, "objects");
-        }
-        sample::worth(draft, triples, prices.as_ref());
-        if let Some(first) = triples.first() {
-            if let Some(costs) = &costs {
-                bucket::costs(draft, plan, costs, first);
+    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan).await;
+    driver::on_stage(
+        Some(ranks),
+        &plan.args.common,
+        draft,
+        testbed,
+        measure,
+        async |draft, testbed, ceiling, epochs| {
+            let triples = &epochs.triples;
+            TimeCut::tell(epochs.cut, draft, "repetitions");
+            parameters(draft, plan);
+            let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
+            let invalid = limit::invalid_samples(triples, unique, all, plan.args.rate, ceiling);
+            fill(draft, plan, &epochs, &invalid);
+            if testbed.is_bucket() {
+                bucket::gets(draft, plan, triples, &invalid);
             }
-            let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
-            draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
-        }
-        draft.file.plots.push(uptick(plan, &epochs.curve));
-        ranks.tell(draft);
-    })
+            limits(draft, plan, testbed, &epochs);
+            if let Some(found) = &epochs.knee {
+                draft.note("the knee and the open loops are those of a warm tier");
+                knee::fill(draft, &plan.args.knee, found, "objects");
+            }
+            sample::worth(draft, triples, prices.as_ref());
+            if let Some(first) = triples.first() {
+                if let Some(costs) = &costs {
+                    bucket::costs(draft, plan, costs, first);
+                }
+                let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).phase.series));
+                draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
+            }
+            draft.file.plots.push(uptick(plan, &epochs.curve));
+        },
+    )
     .await
 }
 
@@ -276,18 +274,17 @@ struct Epochs {
     curve: Vec<(f64, (u64, u64))>,
     /// Of a warm tier.
     knee: Option<KneeResult>,
-    /// The time was over before all repetitions.
     cut: Option<TimeCut>,
 }
 
-async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderArgs) -> Result<Epochs> {
-    let budget = Budget::start(&args.common);
-    let line = testbed.line(args.rtt, args.rate).await?;
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan) -> Result<Epochs> {
+    let budget = Budget::start(plan.args.common.time_budget);
+    let line = testbed.line(plan.args.rtt, plan.args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
     let cut = budget.repeat(plan.repetitions, async |repetition| {
         let run = async |mode: CacheMode, epochs: u64, url: &str, tier| {
             let what = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
-            let job = plan.job(testbed, mode, epochs, args, &budget);
+            let job = plan.job(testbed, mode, epochs, &budget);
             sample::take(ranks, testbed, &line, url, &job, tier, &what).await
         };
         let direct = run(CacheMode::Direct, 1, &line.url, None).await?;
@@ -299,10 +296,7 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
             curve = seen;
         }
         let mut warm = run(CacheMode::Warm, 1, &tier.url, Some(&tier)).await?;
-        let (wanted, least) = args.common.row_seconds();
-        if warm.makespan < least {
-            // As often as it takes to be believed.
-            let epochs = (wanted / warm.makespan.max(1e-3)).ceil() as u64;
+        if let Some(epochs) = plan.args.common.passes_to_last(warm.makespan()) {
             warm = run(CacheMode::Warm, epochs, &tier.url, Some(&tier)).await?;
         }
         triples.push(Triple { direct, cold, warm });
@@ -310,28 +304,22 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, args: &LoaderA
     });
     let cut = cut.await?;
     let mut epochs = Epochs { line, triples, curve, knee: None, cut };
-    if args.knee.knee {
+    if plan.args.knee.knee {
         // Of a tier that an epoch has filled before.
         let tier = testbed.tier(&epochs.line)?;
-        let job = || plan.job(testbed, CacheMode::Warm, 1, args, &budget);
+        let job = || plan.job(testbed, CacheMode::Warm, 1, &budget);
         ranks.load(&tier.url, &job(), "loader: filling a tier").await?;
         let step = async |step: KneeStep, what: &str| {
             ranks.load(&tier.url, &step.of(job()), what).await?.outcome.into_first()
         };
-        let found = knee::find(&args.knee, plan.repetitions, plan.fleet.clients, &budget, step).await?;
+        let found = knee::find(&plan.args.knee, plan.repetitions, plan.fleet.clients, &budget, step).await?;
         epochs.knee = Some(found);
     }
     Ok(epochs)
 }
 
 /// What limits each state, in the first repetition.
-fn limits(
-    draft: &mut ResultBuilder,
-    plan: &LoaderPlan,
-    args: &LoaderArgs,
-    testbed: &Testbed,
-    epochs: &Epochs,
-) {
+fn limits(draft: &mut ResultBuilder, plan: &LoaderPlan, testbed: &Testbed, epochs: &Epochs) {
     let Some(first) = epochs.triples.first() else { return };
     for mode in CacheMode::ALL {
         // A worker opens each of its objects and reads it, one after the other; others do the same meanwhile. What is opened
@@ -340,7 +328,7 @@ fn limits(
         let objects = plan.layout.files as f64 * f64::from(plan.fleet.clients);
         let serial = objects * trips / plan.fleet.workers_in_all().max(1) as f64;
         let serial = (mode == CacheMode::Direct).then_some(serial);
-        let told = limit::of_sample(first.of(mode), mode, &epochs.line, args.rate, serial);
+        let told = limit::of_sample(first.of(mode), mode, &epochs.line, plan.args.rate, serial);
         draft.limit(mode.name(), &told);
         if told.is_client() {
             draft.warning(format!("{}: the bench itself was the limit", mode.name()));
@@ -358,89 +346,80 @@ fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
         let hit = 1.0 - (origin as f64 / served as f64).min(1.0);
         (served > 0).then(|| Point::at(origin_now as f64 / all * 100.0, hit * 100.0))
     });
-    Plot {
-        title: "Cold epoch: how the tier takes over".to_owned(),
-        x: Axis::linear("data set fetched (%)"),
-        y: Axis::linear("served from cache (% of bytes, per 0.2 s)"),
-        kind: PlotKind::Lines,
-        series: vec![Series::ours("cold, first repetition", points.collect())],
-    }
+    let (x, y) =
+        (Axis::linear("data set fetched (%)"), Axis::linear("served from cache (% of bytes, per 0.2 s)"));
+    let series = [Series::ours("cold, first repetition", points.collect())];
+    Plot::new(PlotKind::Lines, "Cold epoch: how the tier takes over", x, y, series)
 }
 
-fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan, args: &LoaderArgs) {
-    for (name, value) in [
-        ("clients", json!(plan.fleet.clients)),
-        ("workers", json!(plan.fleet.workers)),
-        ("objects", json!(plan.layout.files)),
-        ("object_bytes", json!(plan.object_bytes())),
-        ("block_bytes", json!(plan.block)),
-        ("rtt_ms", json!(args.rtt.as_secs_f64() * 1000.0)),
-        ("limits", json!(args.limits.map_or("none".to_owned(), |limits| limits.to_string()))),
-        ("rate_bytes_per_second", json!(args.rate.map_or(0, |rate| rate.bytes_per_second()))),
-    ] {
-        draft.parameter(name, value);
-    }
-    if let Some(limits) = args.limits {
+fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan) {
+    plan.tell(draft);
+    draft.parameters([
+        ("rtt_ms", json!(plan.args.rtt.as_secs_f64() * 1000.0)),
+        ("limits", json!(plan.args.limits.map_or("none".to_owned(), |limits| limits.to_string()))),
+        ("rate_bytes_per_second", json!(plan.args.rate.map_or(0, |rate| rate.bytes_per_second()))),
+    ]);
+    if let Some(limits) = plan.args.limits {
         draft.note(format!("the storage was given the limits of a service: {limits}"));
     }
 }
 
-/// GiB/s.
 fn rate(s: &Sample) -> f64 {
-    s.bytes_read as f64 / GIB / s.makespan.max(1e-9)
+    s.phase.bytes_read as f64 / GIB / s.makespan().max(1e-9)
 }
 
 /// Mean time of an object.
 fn latency_ms(s: &Sample) -> f64 {
-    s.unit.mean().map_or(f64::NAN, |us| us / 1000.0)
+    mean_ms(&s.phase.unit)
 }
 
-fn percentile_ms(latencies: &Histogram, percent: f64) -> f64 {
-    latencies.percentile(percent).map_or(f64::NAN, |us| us as f64 / 1000.0)
+fn mean_ms(latencies: &Histogram) -> f64 {
+    latencies.mean().map_or(f64::NAN, |us| us / 1000.0)
+}
+
+/// A figure of an epoch: what it is called, and what it is.
+type Figure<'a, E> = (&'a str, &'a dyn Fn(&E) -> f64);
+
+/// A row for each figure, and a column for each state, whose epochs are named by repetition.
+fn epochs_table<E>(states: &[(&str, Vec<&E>)], figures: &[Figure<E>], invalid: &[String]) -> Table {
+    let heads = ["Metric".to_owned()].into_iter().chain(states.iter().map(|(name, _)| capital(name)));
+    let row = |(name, value): &Figure<E>| {
+        let of = |epochs: &[&E]| estimate(&epochs.iter().map(|epoch| value(epoch)).collect::<Vec<_>>());
+        let cells = [Cell::text(*name)].into_iter().chain(states.iter().map(|(_, epochs)| of(epochs)));
+        TableRow { cells: cells.collect(), invalid: invalid.to_vec() }
+    };
+    Table::new("Epochs", heads, figures.iter().map(row).collect())
 }
 
 fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: &[String]) {
     let (line, triples) = (&epochs.line, &epochs.triples);
     let in_flight = |s: &Sample| {
-        let objects = s.bytes_read as f64 / plan.object_bytes().max(1) as f64;
-        (objects / s.makespan.max(1e-9), latency_ms(s) / 1000.0)
+        let objects = s.phase.bytes_read as f64 / plan.object_bytes().max(1) as f64;
+        (objects / s.makespan().max(1e-9), latency_ms(s) / 1000.0)
     };
-    type Figure<'a> = (&'a str, &'a dyn Fn(&Sample) -> f64);
-    let figures: [Figure<'_>; 9] = [
+    let figures: [Figure<Sample>; 9] = [
         ("Average Throughput (GiB/s)", &rate),
         ("Average Latency (ms)", &latency_ms),
-        ("p99 latency (ms)", &|s| percentile_ms(&s.unit, 99.0)),
-        (FIRST_BLOCK, &|s| percentile_ms(&s.first_block, 50.0)),
+        ("p99 latency (ms)", &|s| s.phase.unit.percentile_ms(99.0).unwrap_or(f64::NAN)),
+        (FIRST_BLOCK, &|s| s.phase.first_block.percentile_ms(50.0).unwrap_or(f64::NAN)),
         ("Throughput x latency (objects in flight)", &|s| {
             let (per_second, seconds) = in_flight(s);
             per_second * seconds
         }),
         ("Bytes from the storage (GiB)", &|s| s.origin_bytes as f64 / GIB),
         ("Calls to the storage", &|s| s.origin_calls as f64),
-        ("Amplification (storage bytes / client bytes)", &|s| {
-            s.origin_bytes as f64 / s.bytes_read.max(1) as f64
-        }),
-        ("CPU seconds per GiB (clients + tier + storage)", &|s| {
-            (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB)
-        }),
+        ("Amplification (storage bytes / client bytes)", &Sample::amplification),
+        ("CPU seconds per GiB (clients + tier + storage)", &Sample::cpu_per_gib),
     ];
     let several_blocks =
-        |triple: &Triple| CacheMode::ALL.iter().all(|m| !triple.of(*m).first_block.is_empty());
+        |triple: &Triple| CacheMode::ALL.iter().all(|m| !triple.of(*m).phase.first_block.is_empty());
     let all_several = triples.iter().all(several_blocks);
-    let rows: Vec<_> = figures.into_iter().filter(|(name, _)| all_several || *name != FIRST_BLOCK).collect();
-    let cell = |mode, value: &dyn Fn(&Sample) -> f64| estimate(&sample::values(triples, mode, value));
+    let figures: Vec<_> =
+        figures.into_iter().filter(|(name, _)| all_several || *name != FIRST_BLOCK).collect();
+    let states =
+        CacheMode::ALL.map(|mode| (mode.name(), triples.iter().map(|triple| triple.of(mode)).collect()));
+    let table = epochs_table(&states, &figures, invalid);
     let workers = plan.fleet.workers_in_all();
-    let table = columns::table(
-        "Epochs",
-        &rows,
-        |_| invalid.to_vec(),
-        &[
-            ("Metric", &|(name, _)| Cell::text(*name)),
-            ("Direct", &|(_, value)| cell(CacheMode::Direct, value)),
-            ("Cold", &|(_, value)| cell(CacheMode::Cold, value)),
-            ("Warm", &|(_, value)| cell(CacheMode::Warm, value)),
-        ],
-    );
     draft.file.tables.push(table.noted([format!(
         "A closed loop of {workers} workers: throughput x latency must give that number, so the latency says nothing that \
          the throughput does not. The round trip measures {:.1} ms.",

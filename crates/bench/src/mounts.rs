@@ -4,14 +4,12 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-const NFS_PORT: u16 = 2049;
+pub const NFS_PORT: u16 = 2049;
 /// Types whose bytes come over a network, whatever their options tell of a server.
 const FAR: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "9p", "beegfs", "fuse.sshfs"];
 
-/// Schemes of stores of objects.
 const SCHEMES: [&str; 3] = ["s3://", "az://", "gs://"];
 
-/// Whether a URL names a bucket.
 pub fn is_bucket(url: &str) -> bool {
     SCHEMES.iter().any(|scheme| url.starts_with(scheme))
 }
@@ -21,6 +19,32 @@ pub fn is_http_store(url: &str) -> bool {
     is_bucket(url) || url.starts_with("azfile://")
 }
 
+/// HOST:PORT of the server that a URL names. `None`: it names none, as a path, or a service of many places.
+pub fn server_of(url: &str) -> Option<String> {
+    if let Some(rest) = url.strip_prefix("nfs://") {
+        return Some(with_port(rest.split(['/', '?']).next().unwrap_or_default(), NFS_PORT));
+    }
+    let endpoint = url.split(['?', '&']).find_map(|pair| pair.strip_prefix("endpoint="))?;
+    let (scheme, host) = endpoint.split_once("://")?;
+    let port = if scheme == "https" { 443 } else { 80 };
+    Some(with_port(host.split('/').next().unwrap_or_default(), port))
+}
+
+/// HOST:PORT, with this port if the host has none.
+pub fn with_port(host: &str, port: u16) -> String {
+    let has_port = host.rsplit_once(':').is_some_and(|(name, port)| {
+        // An address of IPv6 has colons of its own, and is in brackets if a port follows.
+        port.parse::<u16>().is_ok() && (!name.contains(':') || name.ends_with(']'))
+    });
+    if has_port { host.to_owned() } else { format!("{host}:{port}") }
+}
+
+/// The path that a URL of files names.
+pub fn path_of(url: &str) -> &Path {
+    let path = url.strip_prefix("file://").unwrap_or(url);
+    Path::new(path.split('?').next().unwrap_or(path))
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetMount {
     /// `nfs4`, `ext4`, ...
@@ -28,7 +52,6 @@ pub struct TargetMount {
     /// `nas:/export`, `/dev/sda1`
     pub source: String,
     pub point: String,
-    /// Of the mount and of its file system.
     pub options: String,
     pub server: Option<SocketAddr>,
 }
@@ -62,7 +85,7 @@ impl TargetMount {
             }
         }
         Some(TargetMount {
-            server: if kind.starts_with("nfs") { server_of(of_system) } else { None },
+            server: if kind.starts_with("nfs") { server_in(of_system) } else { None },
             kind: kind.to_owned(),
             source: unescaped(source),
             options: options.join(","),
@@ -81,7 +104,7 @@ impl std::fmt::Display for TargetMount {
     }
 }
 
-fn server_of(options: &str) -> Option<SocketAddr> {
+fn server_in(options: &str) -> Option<SocketAddr> {
     let option = |name| options.split(',').find_map(|o| o.strip_prefix(name)?.strip_prefix('='));
     let port = option("port").and_then(|port| port.parse().ok()).filter(|port| *port > 0);
     Some(SocketAddr::new(option("addr")?.parse().ok()?, port.unwrap_or(NFS_PORT)))

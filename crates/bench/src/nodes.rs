@@ -26,22 +26,18 @@ use bench_load::target::from_url;
 use clap::Args;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::refuse;
-use crate::fingerprint;
-use crate::fixture::CounterPage;
-use crate::results::ResultBuilder;
+use crate::mounts::{NFS_PORT, with_port};
+use crate::{CounterPage, ResultBuilder, fingerprint, refuse};
 
 pub use copies::{StripeCopies, complete_percent, keepers};
 pub use counted::{NodeCount, local_percent};
 use door::NodeDoor;
-pub use fio::{FioDisk, check_fio};
+pub use fio::{check_fio, fio_rate};
 pub use repair::{CopyLoss, Repair, RepairWatch};
 pub use stage::ClusterStage;
 
-const NFS_PORT: u16 = 2049;
 /// How a client reads: as a mount with large transfers does. Names and sizes are those of `bench_load::target`.
 const TRANSFERS: &str = "rsize=1m&readahead=4";
-/// Between two looks at the nodes.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Where the nodes of a running cluster are.
@@ -84,7 +80,6 @@ pub struct NodeWay {
     /// HOST:PORT of its NFS server, by each of its links.
     pub links: Vec<String>,
     door: NodeDoor,
-    /// Its cache directory, on this machine.
     pub disk: Option<PathBuf>,
 }
 
@@ -95,7 +90,7 @@ impl FromStr for NodeWay {
         let (mut links, mut admin, mut token, mut disk) = (Vec::new(), None, None, None);
         for part in typed.split(',') {
             if let Some(host) = part.strip_prefix("nfs://") {
-                links.push(with_port(host.trim_end_matches('/'))?);
+                links.push(link_of(host.trim_end_matches('/'))?);
             } else if let Some(address) = part.strip_prefix("admin=") {
                 admin = Some(quantity::address(address)?);
             } else if let Some(file) = part.strip_prefix("token=") {
@@ -116,18 +111,14 @@ impl FromStr for NodeWay {
     }
 }
 
-fn with_port(host: &str) -> std::result::Result<String, String> {
+fn link_of(host: &str) -> std::result::Result<String, String> {
     if host.is_empty() || host.contains(['/', '?', ' ']) {
         return Err(format!("nfs://{host}: expected nfs://HOST or nfs://HOST:PORT; the path is --junction"));
     }
-    let has_port = host.rsplit_once(':').is_some_and(|(name, port)| {
-        port.parse::<u16>().is_ok() && (!name.contains(':') || name.ends_with(']'))
-    });
-    Ok(if has_port { host.to_owned() } else { format!("{host}:{NFS_PORT}") })
+    Ok(with_port(host, NFS_PORT))
 }
 
 /// A node that has told who it is.
-#[derive(Clone, Debug)]
 pub struct BenchNode {
     pub name: String,
     pub way: NodeWay,
@@ -163,7 +154,6 @@ impl BenchCluster {
         Ok(BenchCluster { nodes, drained: Mutex::default() })
     }
 
-    /// Who they are, into a result.
     pub fn tell(&self, draft: &mut ResultBuilder) {
         draft.parameter("nodes", self.nodes.len());
         draft.parameter("links", self.links().count());
@@ -171,11 +161,11 @@ impl BenchCluster {
             self.nodes.iter().map(|node| format!("{} by {}", node.name, node.way.links.join(" and ")));
         draft.file.fingerprint.insert("nodes".to_owned(), named.collect::<Vec<_>>().join("; "));
         for node in &self.nodes {
-            let told = node.way.door.status().map(|status| fingerprint::of_status(&status.to_string()));
-            match told {
-                Ok(Ok(told)) => drop(draft.file.fingerprint.insert(format!("node {}", node.name), told)),
-                _ => draft.warning(format!("{} does not tell how it is configured", node.name)),
+            let told = node.way.door.status().ok().and_then(|status| fingerprint::of_status(&status));
+            if told.is_none() {
+                draft.warning(format!("{} does not tell how it is configured", node.name));
             }
+            draft.described(&format!("node {}", node.name), told);
         }
     }
 
@@ -194,7 +184,6 @@ impl BenchCluster {
         format!("spread:{}", urls.join(" "))
     }
 
-    /// Of all nodes, in their order.
     pub fn counters(&self) -> Result<Vec<CounterPage>> {
         self.nodes.iter().map(|node| node.way.door.counters()).collect()
     }
@@ -215,7 +204,6 @@ impl BenchCluster {
         self.nodes.iter().filter_map(alarms).any(|is_so| is_so)
     }
 
-    /// Has a node give back the room of a path.
     pub fn evict(&self, node: usize, path: &str) -> Result<()> {
         self.nodes.get(node).map_or(Ok(()), |node| node.way.door.tell("evict", path))
     }
@@ -280,7 +268,7 @@ mod tests {
         assert_eq!(way.links, ["10.0.0.1:2049", "[::1]:2050"]);
         assert_eq!((way.door.admin.port(), way.disk), (9420, Some(PathBuf::from("/cache"))));
         assert_eq!(way.door.token, Some(PathBuf::from("/t")));
-        assert_eq!(with_port("[::1]"), Ok("[::1]:2049".to_owned()));
+        assert_eq!(link_of("[::1]"), Ok("[::1]:2049".to_owned()));
         for (typed, told) in [
             ("nfs://n1", "admin=ADDR"),
             ("admin=127.0.0.1:1", "nfs://HOST"),

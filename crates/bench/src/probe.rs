@@ -6,12 +6,11 @@
 
 mod answer;
 mod calls;
-mod far;
+pub(crate) mod far;
 mod losses;
 mod nfs;
 mod objects;
 mod operation;
-pub(crate) mod ports;
 mod posix;
 mod samples;
 mod store;
@@ -21,14 +20,13 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use bench_report::model::ResultFile;
+use bench_report::ResultFile;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::{OutputArgs, typed};
-use crate::mounts::is_http_store;
-use crate::results;
+use crate::args::typed;
+use crate::{OutputArgs, is_http_store, results};
 
 /// How far is my storage: round trips of each operation, and what a distance would cost.
 #[derive(Args, Clone, Debug)]
@@ -127,7 +125,6 @@ fn wrong(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, "probe:", what)
 }
 
-/// Probes and publishes the result.
 pub async fn command(args: ProbeArgs) -> Result<ExitCode> {
     let mut file = run(args.config).await?;
     crate::ceiling::measure(crate::args::ROW_TIME).await?.tell(&mut file);

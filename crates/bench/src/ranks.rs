@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bench_fleet::{Barrier, Fleet, FleetOptions, LaunchArgs, Member, RankPlace, Skew, frame};
+use bench_fleet::{Barrier, Fleet, FleetOptions, LaunchArgs, Member, RankPlace, frame};
 use bench_load::engine::{self, LoadJob, PhaseGate};
 use bench_load::outcome::{LoadOutcome, Verification};
 use bench_load::target::{self, from_url};
-use bench_report::model::ResultFile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,8 +17,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
+use crate::ResultBuilder;
 use crate::progress::ProgressLine;
-use crate::results::ResultBuilder;
 
 /// A process that is told that the run has ended gives up what is under way within about a second.
 const SETTLE: Duration = Duration::from_millis(2500);
@@ -40,19 +39,18 @@ enum RankOrder {
     End,
 }
 
-/// What all processes together measured.
 pub struct Loaded {
     pub outcome: LoadOutcome,
-    /// How far apart the processes left each barrier, in the order of the phases.
-    pub skews: Vec<Skew>,
+    /// The largest distance between two processes at a barrier.
+    pub skew: Duration,
 }
 
 /// Rank 0 runs the experiment and returns its result; the others follow and return nothing. However it ends, it ends
 /// on all.
-pub async fn run(
+pub async fn run<T>(
     args: &LaunchArgs,
-    experiment: impl AsyncFnOnce(&Ranks) -> Result<ResultFile>,
-) -> Result<Option<ResultFile>> {
+    experiment: impl AsyncFnOnce(&Ranks) -> Result<T>,
+) -> Result<Option<T>> {
     let ranks = Ranks::join(args).await?;
     let done = if ranks.member.is_root() {
         // Not given up when the run has ended: its next order fails then, and it still has to clean up.
@@ -75,20 +73,10 @@ pub async fn run(
 
 /// What one process does by itself. Under a launcher that has started several the others wait for it, so that it is done
 /// once.
-pub fn alone(work: impl Future<Output = Result<ExitCode>>) -> impl Future<Output = Result<ExitCode>> {
+pub async fn alone(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     let work = Box::pin(work);
-    async move {
-        let member = Fleet::join(FleetOptions::of_this_process()?).await?;
-        let done = if member.is_root() { work.await } else { Ok(ExitCode::SUCCESS) };
-        match done {
-            Ok(code) => member.finish().await.map(|()| code),
-            Err(error) if member.size() == 1 => Err(error),
-            Err(error) => {
-                let _ = member.abort(&error.to_string()).await;
-                Err(error)
-            }
-        }
-    }
+    let done = run(&LaunchArgs::default(), async |_| work.await).await?;
+    Ok(done.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// The work, unless somebody ends it from outside: then an error, and time to clean up after it.
@@ -197,10 +185,10 @@ impl Ranks {
         Ok(loaded)
     }
 
-    /// Before what was written is removed: when a run has ended early, other processes may still finish what they had
-    /// begun to write.
-    pub async fn settle<T>(&self, measured: &Result<T>) {
-        if measured.is_err() && self.processes() > 1 {
+    /// Of a run that has ended early, before what was written is removed: other processes may still finish what they had begun to
+    /// write.
+    pub async fn settle(&self) {
+        if self.processes() > 1 {
             tokio::time::sleep(SETTLE).await;
         }
     }
@@ -237,15 +225,15 @@ impl Ranks {
         let outcome = self.member.guard(Box::pin(work)).await??;
         drop(live);
         let mut parts = gather(&self.member, &outcome).await?.into_iter();
-        let mut skews = Vec::new();
+        let mut skew = Duration::ZERO;
         for barrier in gate.barriers.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            skews.push(self.member.skew(&barrier).await?);
+            skew = skew.max(self.member.skew(&barrier).await?.spread);
         }
         let Some(mut outcome) = parts.next() else { return Ok(None) };
         for part in parts {
             outcome.merge(part)?;
         }
-        Ok(Some(Loaded { outcome, skews }))
+        Ok(Some(Loaded { outcome, skew }))
     }
 }
 
@@ -269,13 +257,6 @@ impl PhaseGate for FleetGate<'_> {
         let start = Instant::from_std(barrier.start);
         self.barriers.lock().unwrap_or_else(PoisonError::into_inner).push(barrier);
         Ok(start)
-    }
-}
-
-impl Loaded {
-    /// The largest distance between two processes at a barrier.
-    pub fn skew(&self) -> Duration {
-        self.skews.iter().map(|skew| skew.spread).max().unwrap_or_default()
     }
 }
 

@@ -7,7 +7,7 @@ use quantity::ByteRate;
 use relay::{Config, Drops, LineMeasurement, Profile, Relay, RoundTrips, calibrate, measure_null};
 use types::{Error, ErrorKind, Result};
 
-use crate::ranks::signalled;
+use crate::signalled;
 
 /// Round trips that are measured before it says that it is ready.
 const SAMPLES: usize = 11;
@@ -134,7 +134,6 @@ async fn report(config: &Config, relay: &Relay) -> Result<()> {
     Ok(())
 }
 
-/// Says where the line is not what was asked for.
 fn doubts(config: &Config, measured: &LineMeasurement) -> Vec<String> {
     let mut doubts = Vec::new();
     let longer = measured.round_trips.median() - config.rtt.as_secs_f64();

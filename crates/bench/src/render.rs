@@ -14,27 +14,18 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::pace::{LoadPace, Stagger};
 use bench_load::shape::{AccessOrder, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
-use bench_report::format;
-use bench_report::model::ResultFile;
+use bench_report::{ResultFile, format};
 use clap::Args;
 use quantity::ByteRate;
 use types::Result;
 
-use crate::args::{CommonArgs, Scale, refuse};
-use crate::budget::{Budget, TimeCut};
-use crate::driver;
-use crate::fingerprint;
-use crate::fixture::TierProcess;
-use crate::limit;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Triple};
-use crate::testbed::{DataSet, Line, Testbed};
-use crate::value::PriceArgs;
+use crate::{
+    Budget, CacheMode, CommonArgs, Line, PriceArgs, Ranks, ResultBuilder, Testbed, TierProcess, TimeCut,
+    Triple, data_set, driver, fingerprint, limit, refuse, sample,
+};
 
 /// The study's: nodes, serial round trips of a frame, seconds of a frame that do not depend on the distance.
 const NODES: u64 = 500;
@@ -45,10 +36,10 @@ const STAGGER_SECONDS: f64 = 7.0;
 /// What a node's client does for a small file that it has not seen: LOOKUP, GETATTR, READ.
 const ROUND_TRIPS_PER_FILE: f64 = 3.0;
 const BLOCK_BYTES: u64 = 128 << 10;
-const GIB: f64 = 1_073_741_824.0;
 /// Fewer are no study.
 const NODES_MIN: u64 = 8;
 const FILES_MIN: u64 = 6;
+const TITLE: &str = "What a tier buys: one scene, many nodes, several distances";
 
 #[derive(Args, Clone, Debug)]
 pub struct RenderArgs {
@@ -91,24 +82,13 @@ pub fn parse_stagger(text: &str) -> std::result::Result<Stagger, String> {
     Ok(Stagger { group, every_s: quantity::duration(every)?.as_secs_f64() })
 }
 
-/// Five nodes every seven seconds of the study's time, which goes as the frames' does.
-fn study_stagger(scale: Scale) -> Stagger {
-    Stagger { group: STAGGER_NODES, every_s: STAGGER_SECONDS * scale.factor() }
-}
-
-/// Everything that is decided before anything is measured.
-#[derive(Clone, Debug)]
 pub struct RenderPlan {
     pub nodes: u32,
     pub layout: Layout,
     pub compute: Duration,
-    pub rtts: Vec<Duration>,
-    pub rate: Option<ByteRate>,
     pub stagger: Option<Stagger>,
-    /// Only the study's own table.
-    pub faithful: bool,
     pub repetitions: u32,
-    pub seed: u64,
+    pub args: RenderArgs,
 }
 
 impl RenderPlan {
@@ -125,8 +105,9 @@ impl RenderPlan {
             ..Layout::default()
         };
         layout.check()?;
-        let nodes = u64::from(args.nodes.unwrap_or(0));
-        let nodes = if nodes > 0 { nodes } else { scale.of(NODES, NODES_MIN) };
+        let nodes = args.nodes.map_or(scale.of(NODES, NODES_MIN), u64::from);
+        // The study's time goes as the frames' does.
+        let study_stagger = Stagger { group: STAGGER_NODES, every_s: STAGGER_SECONDS * scale.factor() };
         if layout.total_bytes() > args.common.byte_budget {
             return refuse(format!(
                 "the scene has {} and the budget is {}; give a smaller --scale or a larger --byte-budget",
@@ -138,13 +119,10 @@ impl RenderPlan {
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             layout,
             compute: args.compute.unwrap_or(Duration::from_secs_f64(COMPUTE_SECONDS * scale.factor())),
-            rtts: args.rtt.clone(),
-            rate: args.rate,
-            stagger: args.stagger.or(args.common.faithful.then(|| study_stagger(scale))),
-            faithful: args.common.faithful,
+            stagger: args.stagger.or(args.common.faithful.then_some(study_stagger)),
             // The study measured once.
             repetitions: args.common.repetitions(1),
-            seed: args.common.seed,
+            args: args.clone(),
         })
     }
 
@@ -160,13 +138,12 @@ impl RenderPlan {
         self.layout.files as f64 * (ROUND_TRIPS_PER_FILE - 1.0 + reads) + 1.0
     }
 
-    /// Seconds of the whole run, about.
     fn predicted_seconds(&self) -> f64 {
-        let rtts: f64 = self.rtts.iter().map(Duration::as_secs_f64).sum();
+        let rtts: f64 = self.args.rtt.iter().map(Duration::as_secs_f64).sum();
         let direct = self.round_trips() * rtts;
         // Through an empty cache each file is waited for once or twice.
         let cold = 2.0 * self.layout.files as f64 * rtts;
-        let compute = 3.0 * self.rtts.len() as f64 * self.compute.as_secs_f64();
+        let compute = 3.0 * self.args.rtt.len() as f64 * self.compute.as_secs_f64();
         f64::from(self.repetitions) * (direct + cold + compute) + 5.0
     }
 
@@ -178,7 +155,7 @@ impl RenderPlan {
             order: AccessOrder::Sequential,
             share: Sharing::Client,
             block_bytes: BLOCK_BYTES,
-            seed: self.seed,
+            seed: self.args.common.seed,
             ..LoadWork::default()
         };
         let pace = LoadPace::Closed { think_s, stagger: self.stagger };
@@ -187,65 +164,59 @@ impl RenderPlan {
 
     fn job(&self, testbed: &Testbed, mode: CacheMode, budget: &Budget) -> LoadJob {
         let fleet = ClientSet { clients: self.nodes, first_client: 0, workers: 1 };
-        LoadJob { limits: budget.limits(), ..testbed.job(fleet, self.phase(mode)) }
+        testbed.files.job(fleet, self.phase(mode), budget.limits())
     }
 }
 
 pub async fn command(args: RenderArgs) -> Result<ExitCode> {
     let plan = RenderPlan::of(&args)?;
-    if args.common.dry_run {
-        println!(
-            "render: {} nodes read {} files, {} in all, {} times at {} distances in 3 states; about {}, {} written",
-            plan.nodes,
-            plan.layout.files,
-            format::bytes(plan.layout.total_bytes()),
-            plan.repetitions,
-            plan.rtts.len(),
-            format::duration(plan.predicted_seconds()),
-            format::bytes(plan.layout.total_bytes())
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
+    let told = || {
+        let (bytes, time) =
+            (format::bytes(plan.layout.total_bytes()), format::duration(plan.predicted_seconds()));
+        let (nodes, files) = (plan.nodes, plan.layout.files);
+        let (times, distances) = (plan.repetitions, plan.args.rtt.len());
+        format!(
+            "render: {nodes} nodes read {files} files, {bytes} in all, {times} times at {distances} distances in 3 states; \
+             about {time}, {bytes} written"
+        )
+    };
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &RenderPlan, args: &RenderArgs) -> Result<ResultFile> {
-    let prices = args.prices.read()?;
-    let mut draft = ResultBuilder::new(
-        "render",
-        "What a tier buys: one scene, many nodes, several distances",
-        &args.common,
-        plan.repetitions,
-    );
+async fn measure(ranks: &Ranks, plan: &RenderPlan) -> Result<ResultFile> {
+    let prices = plan.args.prices.read()?;
+    let mut draft = ResultBuilder::new("render", TITLE, &plan.args.common, plan.repetitions);
     eprintln!("render: about {}", format::duration(plan.predicted_seconds()));
-    let content = SeededData { seed: plan.seed, ..SeededData::default() };
-    let data = DataSet { layout: plan.layout.clone(), content };
-    if let Some(dir) = args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
-        draft.directory("origin directory", Path::new(dir));
+    let data = data_set(plan.layout.clone(), plan.args.common.seed);
+    if let Some(dir) = plan.args.origin.as_deref().filter(|origin| !origin.starts_with("nfs://")) {
+        draft.described("origin directory", fingerprint::of_directory(Path::new(dir)));
     }
-    let testbed = Testbed::at(args.origin.as_deref(), data);
-    let measure = async |testbed: &Testbed| all(ranks, testbed, plan, &args.common).await;
-    driver::on_testbed(&args.common, draft, testbed, measure, |draft, _, ceiling, measured| {
-        let RenderRuns { mut distances, tier, cut } = measured;
-        TimeCut::tell(cut, draft, "repetitions");
-        if let Some(told) = tier {
-            draft.file.fingerprint.insert("tier".to_owned(), told);
-        }
-        for distance in &mut distances {
-            let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
-            distance.invalid = limit::invalid_samples(&distance.triples, unique, all, plan.rate, ceiling);
-        }
-        table::fill(draft, plan, &distances, prices.as_ref());
-        draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());
-        ranks.tell(draft);
-    })
+    let testbed = Testbed::at(plan.args.origin.as_deref(), data);
+    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan).await;
+    driver::on_stage(
+        Some(ranks),
+        &plan.args.common,
+        draft,
+        testbed,
+        measure,
+        async |draft, _, ceiling, measured| {
+            let RenderRuns { mut distances, tier, cut } = measured;
+            TimeCut::tell(cut, draft, "repetitions");
+            draft.described("tier", tier);
+            for distance in &mut distances {
+                let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
+                distance.invalid =
+                    limit::invalid_samples(&distance.triples, unique, all, plan.args.rate, ceiling);
+            }
+            table::fill(draft, plan, &distances, prices.as_ref());
+            draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());
+        },
+    )
     .await
 }
 
-/// What was measured over one line.
 struct RenderDistance {
     line: Line,
-    /// By repetition.
     triples: Vec<Triple>,
     /// Why none of it must be believed.
     invalid: Vec<String>,
@@ -255,17 +226,16 @@ struct RenderRuns {
     distances: Vec<RenderDistance>,
     /// How the last of the tiers was configured, by its own word.
     tier: Option<String>,
-    /// The time was over before all repetitions.
     cut: Option<TimeCut>,
 }
 
-async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan, common: &CommonArgs) -> Result<RenderRuns> {
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan) -> Result<RenderRuns> {
     let mut distances = Vec::new();
-    for rtt in &plan.rtts {
-        let line = testbed.line(*rtt, plan.rate).await?;
+    for rtt in &plan.args.rtt {
+        let line = testbed.line(*rtt, plan.args.rate).await?;
         distances.push(RenderDistance { line, triples: Vec::new(), invalid: Vec::new() });
     }
-    let (budget, mut tier) = (Budget::start(common), None);
+    let (budget, mut tier) = (Budget::start(plan.args.common.time_budget), None);
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     let cut = budget.repeat(plan.repetitions, async |repetition| {
         for RenderDistance { line, triples, .. } in &mut distances {
@@ -308,7 +278,6 @@ fn configuration(tier: &TierProcess) -> Option<String> {
     Some(format!("{told}; started as: {command}"))
 }
 
-/// Bytes that the nodes read in one state of one repetition.
 pub fn demanded(plan: &RenderPlan) -> u64 {
     plan.layout.total_bytes().saturating_mul(u64::from(plan.nodes))
 }
@@ -322,7 +291,10 @@ mod tests {
     fn a_faithful_render_staggers_its_nodes_as_the_study_did_in_its_scaled_time() {
         let plan = |words: &[&str]| RenderPlan::of(&typed(words).expect("a command line")).expect("a plan");
         let full = plan(&["--faithful", "--scale", "full"]);
-        assert_eq!((full.nodes, full.repetitions, full.rtts.len(), full.faithful), (500, 1, 4, true));
+        assert_eq!(
+            (full.nodes, full.repetitions, full.args.rtt.len(), full.args.common.faithful),
+            (500, 1, 4, true)
+        );
         assert_eq!(full.stagger, Some(Stagger { group: 5, every_s: 7.0 }));
         assert_eq!(full.stagger_s(), 693.0, "when the study's last node would have started");
         let small = plan(&["--faithful"]);

@@ -11,16 +11,12 @@ mod tables;
 use std::process::ExitCode;
 
 use bench_load::shape::{Layout, Sizes};
-use bench_report::format;
-use bench_report::model::ResultFile;
+use bench_report::{ResultFile, format};
 use clap::Args;
 use types::Result;
 
-use crate::args::{CommonArgs, refuse};
-use crate::driver;
 use crate::nodes::{CopyLoss, NodeListArgs};
-use crate::ranks::alone;
-use crate::results::{ResultBuilder, publish};
+use crate::{CommonArgs, ResultBuilder, alone, driver, publish, refuse};
 
 /// The study's file, bytes.
 const FILE_BYTES: u64 = 10 << 30;
@@ -56,8 +52,8 @@ pub struct ReplicasArgs {
 }
 
 struct ReplicasPlan {
+    args: ReplicasArgs,
     layout: Layout,
-    block: u64,
     /// Numbers of gateways, in order.
     gateways: Vec<usize>,
     repetitions: u32,
@@ -91,7 +87,7 @@ impl ReplicasPlan {
         layout.check()?;
         Ok(ReplicasPlan {
             layout,
-            block: args.block,
+            args: args.clone(),
             gateways,
             repetitions: args.common.repetitions(STUDY_REPETITIONS),
             loss: args.lose.clone().map_or(CopyLoss::Evicted, CopyLoss::Command),
@@ -108,19 +104,16 @@ pub async fn command(args: ReplicasArgs) -> Result<ExitCode> {
         return alone(async { publish(&not_measured(), &args.common.output) }).await;
     }
     let plan = ReplicasPlan::of(&args)?;
-    if args.common.dry_run {
-        let numbers: Vec<String> = plan.gateways.iter().map(usize::to_string).collect();
-        println!(
-            "replicas: {} are written at the origin, and read at {} through {} gateways at once, {} times each; where there are \
-             as many copies as gateways, one is lost and made again each time",
-            format::bytes(plan.bytes()),
-            args.nodes.junctions.join(" and "),
-            numbers.join(", "),
-            plan.repetitions
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure::all(ranks, &plan, &args).await).await
+    let told = || {
+        let (bytes, at, times) =
+            (format::bytes(plan.bytes()), args.nodes.junctions.join(" and "), plan.repetitions);
+        let gateways = plan.gateways.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        format!(
+            "replicas: {bytes} are written at the origin, and read at {at} through {gateways} gateways at once, {times} times \
+             each; where there are as many copies as gateways, one is lost and made again each time"
+        )
+    };
+    driver::command(&args.common, told, async |ranks| measure::all(ranks, &plan).await).await
 }
 
 /// Without a cluster: what was published, and how to have figures of one's own.

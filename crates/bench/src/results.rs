@@ -1,7 +1,7 @@
 //! From an experiment to what a user gets: the result file, printed and written.
 
-use std::io::Write;
-use std::net::SocketAddr;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Instant, SystemTime};
@@ -9,21 +9,19 @@ use std::time::{Instant, SystemTime};
 use bench_load::outcome::Verification;
 use bench_load::safety::Cleanup;
 use bench_report::bottleneck::Bottleneck;
-use bench_report::model::{Finding, Measure, ResultFile, SCHEMA, Severity};
-use bench_report::{compare, csv, html, json as json_file, markdown, report};
+use bench_report::model::SCHEMA;
+use bench_report::{
+    Finding, Measure, ResultFile, Severity, compare, csv, html, json as json_file, markdown, report,
+};
 use clap::Args;
 use serde_json::{Value, json};
 use types::{Error, Result};
 
-use crate::args::{CommonArgs, OutputArgs, refuse};
-use crate::fingerprint;
+use crate::{CommonArgs, OutputArgs, fingerprint, refuse};
 
-/// Larger files are no results.
-const RESULT_BYTES_MAX: u64 = 256 << 20;
 /// The end of the titles of tables and plots that were measured with emulated limits.
 const EMULATED: &str = " (emulated limits)";
 
-/// A result that is being filled.
 pub struct ResultBuilder {
     pub file: ResultFile,
     start: Instant,
@@ -41,7 +39,10 @@ impl ResultBuilder {
         draft.parameter("scale", common.scale.factor());
         draft.parameter("repetitions", repetitions);
         if let Some(admin) = common.admin {
-            draft.tier(admin);
+            match fingerprint::of_tier(admin) {
+                Ok(told) => draft.described("tier", Some(told)),
+                Err(e) => draft.warning(e.to_string()),
+            }
         }
         draft
     }
@@ -66,22 +67,18 @@ impl ResultBuilder {
         ResultBuilder { file, start: Instant::now() }
     }
 
-    /// How the tier at this operator's interface is configured.
-    pub fn tier(&mut self, admin: SocketAddr) {
-        match fingerprint::of_tier(admin) {
-            Ok(told) => drop(self.file.fingerprint.insert("tier".to_owned(), told)),
-            Err(e) => self.warning(e.to_string()),
-        }
-    }
-
-    /// What a directory that the run uses lies on.
-    pub fn directory(&mut self, what: &str, path: &Path) {
-        self.file.fingerprint.extend(fingerprint::of_directory(path).map(|told| (what.to_owned(), told)));
+    /// In the fingerprint, as far as it is known.
+    pub fn described(&mut self, what: &str, told: Option<String>) {
+        self.file.fingerprint.extend(told.map(|told| (what.to_owned(), told)));
     }
 
     /// The name has the unit in it.
     pub fn parameter(&mut self, name: &str, value: impl Into<Value>) {
         self.file.parameters.insert(name.to_owned(), value.into());
+    }
+
+    pub fn parameters<const N: usize>(&mut self, all: [(&str, Value); N]) {
+        self.file.parameters.extend(all.map(|(name, value)| (name.to_owned(), value)));
     }
 
     pub fn verdict(&mut self, text: impl Into<String>) {
@@ -102,21 +99,15 @@ impl ResultBuilder {
         self.file.findings.push(Finding::new(Severity::Note, text));
     }
 
-    /// The whole must not be believed.
-    pub fn invalid(&mut self, text: impl Into<String>) {
-        self.file.findings.push(Finding::new(Severity::Invalid, text));
-    }
-
     /// Bytes that are not what was written make the whole result one that must not be believed: what else was moved or
     /// mixed up is not known.
     pub fn wrong_bytes(&mut self, found: &Verification) {
         if found.wrong() > 0 {
             let first = found.told.first().map(|at| format!("; the first: {at}")).unwrap_or_default();
-            self.invalid(format!(
-                "{} reads gave bytes that were not written there, {} of them stale{first}",
-                found.wrong(),
-                found.stale
-            ));
+            let (wrong, stale) = (found.wrong(), found.stale);
+            let text =
+                format!("{wrong} reads gave bytes that were not written there, {stale} of them stale{first}");
+            self.file.findings.push(Finding::new(Severity::Invalid, text));
         }
     }
 
@@ -141,9 +132,8 @@ impl ResultBuilder {
 
     pub fn finish(mut self) -> ResultFile {
         self.file.seconds = self.start.elapsed().as_secs_f64();
-        let target =
-            self.file.parameters.get("target").and_then(Value::as_str).and_then(fingerprint::of_target);
-        self.file.fingerprint.extend(target.map(|told| ("target".to_owned(), told)));
+        let target = self.file.parameters.get("target").and_then(Value::as_str);
+        self.described("target", target.and_then(fingerprint::of_target));
         label_emulated(&mut self.file);
         if !self.file.answer.is_empty() {
             let validity = report::validity(&self.file);
@@ -158,7 +148,6 @@ impl ResultBuilder {
     }
 }
 
-/// What a removal came to, in words.
 pub fn cleaned(done: &Cleanup) -> String {
     let what = format!(
         "cleanup: {} files and {} directories removed in {:.1} s",
@@ -204,7 +193,7 @@ pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
     Ok(if doubted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Prints to standard output. A reader that stops early, as `head` or a pager, has had what it wanted.
+/// A reader that stops early, as `head` or a pager, has had what it wanted.
 fn say(text: &str) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::io("print", "the result", e)),
@@ -241,14 +230,14 @@ fn write(file: &ResultFile, dir: &Path) -> Result<Vec<String>> {
 
 fn read(path: &Path) -> Result<ResultFile> {
     let name = path.display().to_string();
-    match std::fs::metadata(path) {
+    let file = match File::open(path) {
+        Ok(file) => file,
         Err(e) => return refuse(format!("{name}: {e}; name a file that --out DIR has written")),
-        Ok(meta) if meta.len() > RESULT_BYTES_MAX => {
-            return refuse(format!("{name}: too large to be a result"));
-        }
-        Ok(_) => {}
-    }
-    let bytes = std::fs::read(path).map_err(|e| Error::io("read", &name, e))?;
+    };
+    let mut bytes = Vec::new();
+    // One byte more than a result may have: what is longer is refused for it.
+    let read = file.take(json_file::BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|e| Error::io("read", &name, e))?;
     json_file::read(&name, &bytes)
 }
 

@@ -1,20 +1,18 @@
 //! One state of the cache, measured once: what the nodes saw, and what the counters say it cost.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bench_load::engine::LoadJob;
-use bench_load::outcome::ThroughputSeries;
+use bench_load::outcome::PhaseOutcome;
 use bench_load::process::Threads;
 use bench_load::shape::Amount;
-use bench_report::histogram::Histogram;
-use bench_report::summary::median;
+use bench_report::median;
 use types::Result;
 
-use crate::fixture::{CounterPage, TierProcess, Usage, relay_cpu_seconds};
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::testbed::{Line, Testbed};
-use crate::value::{self, Pass, TierPrices};
+use crate::fixture::relay_cpu_seconds;
+use crate::value::Pass;
+use crate::{CounterPage, GIB, Line, Ranks, ResultBuilder, Testbed, TierPrices, TierProcess, Usage, value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheMode {
@@ -45,7 +43,7 @@ const WARM_EXTRA: f64 = 0.001;
 pub fn unproved(triple: &Triple, unique: u64, all: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for mode in CacheMode::ALL {
-        let (read, all) = (triple.of(mode).bytes_read, all.saturating_mul(triple.of(mode).epochs));
+        let (read, all) = (triple.of(mode).phase.bytes_read, all.saturating_mul(triple.of(mode).epochs));
         if read != all {
             reasons.push(format!("{}: the clients read {read} bytes, not {all}", mode.name()));
         }
@@ -68,7 +66,6 @@ pub fn unproved(triple: &Triple, unique: u64, all: u64) -> Vec<String> {
 }
 
 /// One repetition at one distance.
-#[derive(Clone, Debug)]
 pub struct Triple {
     pub direct: Sample,
     pub cold: Sample,
@@ -99,10 +96,12 @@ pub fn worth(draft: &mut ResultBuilder, triples: &[Triple], prices: Option<&Tier
 /// One pass in a state, by the medians.
 pub fn pass(triples: &[Triple], mode: CacheMode) -> Pass {
     let middle = |value: fn(&Sample) -> f64| {
-        median(&values(triples, mode, |sample| sample.per_epoch(value(sample)))).unwrap_or(0.0)
+        // A state that would be too short to be believed is gone through several times.
+        let of_one = |sample: &Sample| value(sample) / sample.epochs.max(1) as f64;
+        median(&values(triples, mode, of_one)).unwrap_or(0.0)
     };
     Pass {
-        seconds: middle(|s| s.makespan),
+        seconds: middle(Sample::makespan),
         origin_bytes: middle(|s| s.origin_bytes as f64),
         origin_calls: middle(|s| s.origin_calls as f64),
         by_tier: mode != CacheMode::Direct,
@@ -111,20 +110,9 @@ pub fn pass(triples: &[Triple], mode: CacheMode) -> Pass {
 
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// From the common start to the last frame.
-    pub makespan: f64,
-    /// Of each node, seconds.
-    pub frames: Vec<f64>,
-    /// Of each call that read.
-    pub service: Histogram,
-    /// Of each file.
-    pub unit: Histogram,
-    /// Of each file that has more than one block, until its first was there.
-    pub first_block: Histogram,
-    pub bytes_read: u64,
-    /// How often the data set was gone through.
+    /// What the clients saw.
+    pub phase: PhaseOutcome,
     pub epochs: u64,
-    pub series: ThroughputSeries,
     /// Payload bytes that came from the storage.
     pub origin_bytes: u64,
     pub origin_calls: u64,
@@ -136,27 +124,37 @@ pub struct Sample {
     pub line_bytes: u64,
     /// Reads at the tier that had to wait for the storage.
     pub waits: u64,
-    /// NFS calls of the clients, to whatever is next to them.
-    pub client_calls: u64,
-    pub client_switches: u64,
     /// None without a tier.
     pub tier_switches: Option<u64>,
     pub client_cpu: f64,
     /// Of the bench process that held most.
     pub client_peak_bytes: u64,
-    pub tier_cpu: f64,
-    pub tier_peak_bytes: u64,
+    pub tier_used: Usage,
     pub origin_cpu: Option<f64>,
-    /// How far apart the processes began, seconds.
-    pub skew: f64,
-    /// Why it must not be believed.
-    pub faults: Vec<String>,
+    /// How far apart the processes began.
+    pub skew: Duration,
 }
 
 impl Sample {
-    /// Of one pass: a state that would be too short to be believed is gone through several times.
-    pub fn per_epoch(&self, of_all: f64) -> f64 {
-        of_all / self.epochs.max(1) as f64
+    /// Seconds from the common start to the last frame.
+    pub fn makespan(&self) -> f64 {
+        self.phase.last_done_s().unwrap_or(0.0)
+    }
+
+    /// Of the clients, to whatever is next to them.
+    pub fn client_calls(&self) -> u64 {
+        self.phase.calls.values().sum()
+    }
+
+    /// Bytes from the storage for each byte that a client read.
+    pub fn amplification(&self) -> f64 {
+        self.origin_bytes as f64 / self.phase.bytes_read.max(1) as f64
+    }
+
+    /// CPU seconds of clients, tier and storage for each GiB that a client read.
+    pub fn cpu_per_gib(&self) -> f64 {
+        let all = self.client_cpu + self.tier_used.cpu_seconds + self.origin_cpu.unwrap_or(0.0);
+        all / (self.phase.bytes_read as f64 / GIB)
     }
 }
 
@@ -175,8 +173,8 @@ pub async fn take(
             None => Default::default(),
         })
     };
-    let (before, tier_before) = look()?;
     let threads = || tier.map(|tier| Threads::of_process(tier.process.id()));
+    let (before, tier_before) = look()?;
     let (nas_before, line_before, relay_before) =
         (testbed.nas_usage(), line.bytes_down(), relay_cpu_seconds());
     let tier_threads = threads();
@@ -186,23 +184,20 @@ pub async fn take(
     let line_bytes = line.bytes_down() - line_before;
     let (after, tier_after) = look()?;
     let counted = after.since(&before);
-    let skew = loaded.skew().as_secs_f64();
     let client_peak_bytes = loaded.outcome.rss_max_bytes;
     let phase = loaded.outcome.into_first()?;
-    let tier_used = tier_after - tier_before;
     let calls = |name: &str| phase.calls.get(name).copied().unwrap_or(0);
-    let client_calls: u64 = phase.calls.values().sum();
     let (origin_bytes, origin_calls, origin_reads, origin_kinds) = match tier {
         Some(_) => {
             let kinds = counted.origin_kinds();
             (counted.origin_bytes(), counted.origin_calls(), counted.origin_reads(), kinds)
         }
-        None => (phase.bytes_read, client_calls, calls("read") + calls("GET"), phase.calls.clone()),
+        None => {
+            let reads = calls("read") + calls("GET");
+            (phase.bytes_read, phase.calls.values().sum(), reads, phase.calls.clone())
+        }
     };
     Ok(Sample {
-        makespan: phase.last_done_s().unwrap_or(0.0),
-        frames: phase.spans.iter().map(|span| span.end_s - span.start_s).collect(),
-        bytes_read: phase.bytes_read,
         epochs: job.phases.first().map_or(1, |phase| match phase.work.amount {
             Amount::Epochs(epochs) => epochs,
             Amount::Draws(_) => 1,
@@ -213,39 +208,16 @@ pub async fn take(
         origin_reads,
         line_bytes,
         waits: counted.waits(),
-        client_calls,
-        client_switches: phase.switches,
         tier_switches,
         // The relay works in this process, and is the line's.
         client_cpu: (phase.cpu_seconds - relay_cpu).max(0.0),
         client_peak_bytes,
-        tier_cpu: tier_used.cpu_seconds,
-        tier_peak_bytes: tier_used.peak_bytes,
+        tier_used: tier_after - tier_before,
         origin_cpu: nas_before.and_then(|before| Some((testbed.nas_usage()? - before).cpu_seconds)),
-        skew,
-        faults: phase.faults(),
-        service: phase.service.get("read").cloned().unwrap_or_default(),
-        unit: phase.unit,
-        first_block: phase.first_block,
-        series: phase.series,
+        skew: loaded.skew,
+        phase,
     })
 }
 
 #[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_pass_takes_is_not_what_several_take() {
-        let several = Sample { epochs: 4, origin_bytes: 400, origin_calls: 40, ..idle(8.0) };
-        let triple = Triple { direct: idle(4.0), cold: idle(5.0), warm: several };
-        let told = pass(std::slice::from_ref(&triple), CacheMode::Warm);
-        assert_eq!((told.seconds, told.origin_bytes, told.origin_calls), (2.0, 100.0, 10.0));
-        assert_eq!(pass(std::slice::from_ref(&triple), CacheMode::Direct).seconds, 4.0);
-    }
-
-    /// Nothing happened, and it took so long.
-    pub fn idle(makespan: f64) -> Sample {
-        Sample { makespan, frames: vec![makespan], epochs: 1, ..Sample::default() }
-    }
-}
+pub mod tests;

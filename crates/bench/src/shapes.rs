@@ -12,27 +12,23 @@ mod tables;
 use std::process::ExitCode;
 
 use bench_load::target::without_options;
-use bench_report::model::ResultFile;
+use bench_report::{ResultFile, format};
 use clap::Args;
 use types::Result;
 
-use crate::args::{CommonArgs, refuse};
-use crate::driver::{self, TargetLoad};
-use crate::fixture::{TierConfig, TierProcess, TierWrites};
-use crate::mounts::is_http_store;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::target_dir::{TargetArgs, TargetDir};
+use crate::fixture::TierConfig;
+use crate::{
+    CommonArgs, Ranks, ResultBuilder, TargetArgs, TargetDir, TargetLoad, TierProcess, driver, is_http_store,
+    refuse,
+};
 use condition::{Shape, ShapeCondition, Sweep, sets, total_bytes};
 use run::{ShapeMeasurement, ShapeRuns};
 
-/// The study's: workers in all, and (workers of a node, nodes) at 64 MiB.
 const WORKERS: u32 = 20;
 const NODES: u32 = 5;
 /// The repetitions of the study's first version; its later one had a hundred.
 const STUDY_REPETITIONS: u32 = 10;
 const FLEETS: [(u32, u32); 5] = [(1, 20), (2, 10), (4, 5), (6, 4), (8, 3)];
-/// The size of a file in the sweeps over fleets and blocks.
 const SWEEP_BYTES: u64 = 64 << 20;
 
 #[derive(Args, Clone, Debug)]
@@ -81,28 +77,31 @@ fn parse_fleet(text: &str) -> std::result::Result<(u32, u32), String> {
 
 pub async fn command(args: ShapesArgs) -> Result<ExitCode> {
     args.target.check()?;
-    if args.through && (!is_http_store(args.target.url()) || args.target.limits().is_some()) {
+    if args.through && (!is_http_store(args.target.url()) || args.target.limits.is_some()) {
         return refuse(
             "shapes: --through is for a bucket or a share of Azure Files as --target, without --limits: a tier asks the store itself, where the bench \
              keeps no limits; measure another target's tier by naming it as --target",
         );
     }
     let conditions = conditions(&args)?;
-    let bytes = total_bytes(&sets(&conditions, false)).saturating_add(total_bytes(&sets(&conditions, true)));
-    if args.common.dry_run {
-        println!(
+    let told = || {
+        let head = format!(
             "shapes: {} rows, {} times each, on {}; {} on the target",
             conditions.len(),
             repetitions(&args.common),
             args.target.url(),
-            bench_report::format::bytes(bytes)
+            format::bytes(all_bytes(&conditions))
         );
-        for condition in &conditions {
-            println!("  {}, blocks of {}", condition.name(), bench_report::format::bytes(condition.block));
-        }
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &args, conditions, bytes).await).await
+        let row =
+            |row: &ShapeCondition| format!("\n  {}, blocks of {}", row.name(), format::bytes(row.block));
+        head + &conditions.iter().map(row).collect::<String>()
+    };
+    driver::command(&args.common, told, async |ranks| measure(ranks, &args, &conditions).await).await
+}
+
+/// That will lie on the target.
+fn all_bytes(conditions: &[ShapeCondition]) -> u64 {
+    total_bytes(&sets(conditions, false)).saturating_add(total_bytes(&sets(conditions, true)))
 }
 
 fn repetitions(common: &CommonArgs) -> u32 {
@@ -116,7 +115,14 @@ fn fleet(args: &ShapesArgs) -> (u32, u32) {
 
 fn conditions(args: &ShapesArgs) -> Result<Vec<ShapeCondition>> {
     let (nodes, workers) = fleet(args);
-    let shapes = if args.shape.is_empty() { Shape::ALL.to_vec() } else { args.shape.clone() };
+    let shapes = match args.shape.as_slice() {
+        // What cannot write there is left out, unless it was asked for.
+        [] => Shape::ALL.into_iter().filter(|shape| !shape.writes() || args.target.is_writable()).collect(),
+        asked => asked.to_vec(),
+    };
+    if let Some(shape) = shapes.iter().find(|shape| shape.writes() && !args.target.is_writable()) {
+        return refuse(format!("{} writes, and the target cannot be written", shape.name()));
+    }
     let sizes = if args.sizes.is_empty() {
         let most = args.common.scale.of(1 << 30, 4 << 20);
         (20..=30).map(|shift| 1_u64 << shift).filter(|bytes| *bytes <= most).collect()
@@ -148,32 +154,25 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<ShapeCondition>> {
     Ok(all)
 }
 
-async fn measure(
-    ranks: &Ranks,
-    args: &ShapesArgs,
-    mut conditions: Vec<ShapeCondition>,
-    bytes: u64,
-) -> Result<ResultFile> {
-    let mut draft = ResultBuilder::new(
-        "shapes",
-        "Files and workers: who reads and writes what",
-        &args.common,
-        repetitions(&args.common),
-    );
-    draft.parameter("block_bytes", args.block);
+async fn measure(ranks: &Ranks, args: &ShapesArgs, conditions: &[ShapeCondition]) -> Result<ResultFile> {
+    let bytes = all_bytes(conditions);
+    let title = "Files and workers: who reads and writes what";
+    let mut draft = ResultBuilder::new("shapes", title, &args.common, repetitions(&args.common));
     let (nodes, workers) = fleet(args);
-    draft.parameter("nodes", nodes);
-    draft.parameter("workers", workers);
+    draft.parameters([
+        ("block_bytes", args.block.into()),
+        ("nodes", nodes.into()),
+        ("workers", workers.into()),
+    ]);
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes };
     let measure = async |target_dir: &mut TargetDir| {
-        only_what_can_be_written(args, target_dir, &mut conditions)?;
-        let direct = ShapeMeasurement::start(ranks, &args.common, target_dir).all(&conditions).await?;
+        let direct = ShapeMeasurement::start(ranks, &args.common, target_dir).all(conditions).await?;
         if !args.through {
             return Ok((direct, None));
         }
         let tier = tier(args, bytes)?;
-        target_dir.by(tier.url.clone());
-        let through = ShapeMeasurement::start(ranks, &args.common, target_dir).all(&conditions).await?;
+        target_dir.url.clone_from(&tier.url);
+        let through = ShapeMeasurement::start(ranks, &args.common, target_dir).all(conditions).await?;
         Ok((direct, Some(through)))
     };
     load.run(draft, measure, |draft, (direct, through), bounds| {
@@ -181,7 +180,7 @@ async fn measure(
         if let Some(through) = &through {
             tables::through(draft, &direct, through, bounds);
         }
-        if let Some(limits) = args.target.limits() {
+        if let Some(limits) = args.target.limits {
             tables::limited(draft, &direct, &limits);
         }
         bounds.judge(draft, &direct.rows.iter().map(ShapeRuns::judged).collect::<Vec<_>>());
@@ -195,27 +194,7 @@ fn tier(args: &ShapesArgs, bytes: u64) -> Result<TierProcess> {
     let origin = without_options(args.target.url(), |pair| Ok(pair.starts_with("part=")))?;
     let cache_bytes = bytes.saturating_mul(2).max(1 << 30);
     let scratch = std::env::temp_dir();
-    TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, write: TierWrites::Through })
-}
-
-/// Shapes that write are left out where they cannot, unless they were asked for.
-fn only_what_can_be_written(
-    args: &ShapesArgs,
-    target_dir: &TargetDir,
-    conditions: &mut Vec<ShapeCondition>,
-) -> Result<()> {
-    if target_dir.is_writable() {
-        return Ok(());
-    }
-    match conditions.iter().find(|condition| condition.shape.writes()) {
-        Some(condition) if !args.shape.is_empty() => {
-            refuse(format!("{} writes, and the target cannot be written", condition.shape.name()))
-        }
-        _ => {
-            conditions.retain(|condition| !condition.shape.writes());
-            Ok(())
-        }
-    }
+    TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3: true, writes_through: true })
 }
 
 #[cfg(test)]

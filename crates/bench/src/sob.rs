@@ -10,25 +10,18 @@ use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::process::memory_bytes;
 use bench_load::shape::{Layout, LoadWork, Sharing, Sizes, TouchUnit};
-use bench_report::model::{Better, Cell, Measure, ResultFile, Table, TableRow};
-use bench_report::overlap::{PhaseSpans, Refusal};
-use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{estimate, median};
+use bench_report::{
+    Better, Cell, Measure, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, format,
+    median, sanity,
+};
 use clap::{Args, ValueEnum};
 use types::Result;
 
-use crate::args::{CommonArgs, Scale};
-use crate::budget::{Budget, TimeCut};
-use crate::columns;
-use crate::driver::{self, RepeatedLoad, TargetLoad};
-use crate::limit::LoadBounds;
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::target_dir::{TargetArgs, TargetDir};
-use crate::worker_phases::{self, LoadRow, MIB};
+use crate::{
+    Budget, CommonArgs, LoadBounds, LoadRow, MIB, Ranks, RepeatedLoad, ResultBuilder, Scale, TargetArgs,
+    TargetDir, TargetLoad, TimeCut, columns, driver, worker_phases,
+};
 
-/// The nodes of the original.
 const NODES: u32 = 3;
 /// Two phases that are compared with each other.
 const SEQUENTIAL: &str = "sequential read";
@@ -57,7 +50,6 @@ enum RandomUnit {
     Blocks,
 }
 
-/// One test, before it is scaled.
 struct Test {
     command: &'static str,
     files: u64,
@@ -154,70 +146,67 @@ impl Test {
     }
 }
 
+struct SobPlan {
+    args: SobArgs,
+    test: &'static Test,
+    layout: Layout,
+    phases: Vec<LoadPhase>,
+    /// Bytes, by all nodes.
+    written: u64,
+    repetitions: u32,
+}
+
 pub async fn command(args: SobArgs) -> Result<ExitCode> {
     let test = &TESTS[args.test as usize - 1];
     let scale = args.common.scale.small_is(test.small);
     let layout = test.layout(scale);
     let phases = test.phases(scale, args.random, args.common.faithful);
     let written = layout.total_bytes().saturating_mul(u64::from(args.nodes));
-    if args.common.dry_run {
-        let repetitions = repetitions(&args.common);
-        println!(
-            "sob {}: {} nodes write {} files of {} each, {} in all, {repetitions} times{}",
-            args.test,
-            args.nodes,
-            layout.files,
-            bench_report::format::bytes(layout.size_limits().1),
-            bench_report::format::bytes(written),
-            if phases.len() > 1 { ", and read them" } else { "" },
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &args, test, &layout, &phases, written).await)
-        .await
-}
-
-fn repetitions(common: &CommonArgs) -> u32 {
     // The original ran each line-up once.
-    common.repetitions(1)
+    let repetitions = args.common.repetitions(1);
+    let plan = SobPlan { args, test, layout, phases, written, repetitions };
+    let told = || {
+        let (SobArgs { test, nodes, .. }, files) = (&plan.args, plan.layout.files);
+        let [each, all] = [plan.layout.size_limits().1, written].map(format::bytes);
+        let read = if plan.phases.len() > 1 { ", and read them" } else { "" };
+        format!(
+            "sob {test}: {nodes} nodes write {files} files of {each} each, {all} in all, {repetitions} times{read}"
+        )
+    };
+    driver::command(&plan.args.common, told, async |ranks| measure(ranks, &plan).await).await
 }
 
-async fn measure(
-    ranks: &Ranks,
-    args: &SobArgs,
-    test: &Test,
-    layout: &Layout,
-    phases: &[LoadPhase],
-    written: u64,
-) -> Result<ResultFile> {
-    let repetitions = repetitions(&args.common);
+async fn measure(ranks: &Ranks, plan: &SobPlan) -> Result<ResultFile> {
+    let SobPlan { args, test, layout, written, repetitions, .. } = plan;
     let title = format!("sob test {}: {}", args.test, test.command);
-    let mut draft = ResultBuilder::new("sob", title, &args.common, repetitions);
-    draft.parameter("test", args.test);
-    draft.parameter("nodes", args.nodes);
-    draft.parameter("files", layout.files);
-    draft.parameter("file_bytes", layout.size_limits().1);
-    draft.parameter("block_bytes", test.block_bytes);
+    let mut draft = ResultBuilder::new("sob", title, &args.common, *repetitions);
+    draft.parameters([
+        ("test", args.test.into()),
+        ("nodes", args.nodes.into()),
+        ("files", layout.files.into()),
+        ("file_bytes", layout.size_limits().1.into()),
+        ("block_bytes", test.block_bytes.into()),
+    ]);
     if test.random_reads > 0 {
         draft.parameter("random_reads_of", if args.random == RandomUnit::Files { "files" } else { "blocks" });
     }
-    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: written };
+    let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: *written };
     let measure = async |target_dir: &mut TargetDir| {
-        let budget = Budget::start(&args.common);
+        let budget = Budget::start(args.common.time_budget);
         let job = async |repetition: u32| {
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
             let version = |phase: &LoadPhase| LoadPhase { version: repetition + 1, ..phase.clone() };
-            let phases = phases.iter().map(version).collect();
+            let phases = plan.phases.iter().map(version).collect();
             let job = driver::job(target_dir, (args.nodes, 1), layout.clone(), phases, budget.limits());
-            target_dir.check(&job, written).await.map(|()| job)
+            target_dir.check(&job, *written).await.map(|()| job)
         };
         let told = |number: u32| format!("sob {} ({number}/{repetitions})", args.test);
-        load.repeat(target_dir, &budget, repetitions, told, job).await
+        load.repeat(target_dir, &budget, *repetitions, told, job).await
     };
     load.run(draft, measure, |draft, RepeatedLoad { runs, skew, cut }, bounds| {
         TimeCut::tell(cut, draft, "repetitions");
         draft.note(format!("processes began a phase {:.2} ms apart at most", skew.as_secs_f64() * 1000.0));
-        fill(draft, args, phases, &runs, bounds);
+        fill(draft, plan, &runs, bounds);
         if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
             draft.warning(format!(
                 "each node reads {} bytes, less than twice this machine's memory: its page cache may have served them",
@@ -228,13 +217,8 @@ async fn measure(
     .await
 }
 
-fn fill(
-    draft: &mut ResultBuilder,
-    args: &SobArgs,
-    phases: &[LoadPhase],
-    runs: &[Vec<PhaseOutcome>],
-    bounds: &LoadBounds,
-) {
+fn fill(draft: &mut ResultBuilder, plan: &SobPlan, runs: &[Vec<PhaseOutcome>], bounds: &LoadBounds) {
+    let SobPlan { args, phases, .. } = plan;
     if let Some(first) = runs.first() {
         draft.file.tables.push(by_node(args, first));
     }
@@ -354,16 +338,11 @@ fn by_node(args: &SobArgs, run: &[PhaseOutcome]) -> Table {
             let span = phase.spans.iter().find(|span| span.client == node)?;
             let seconds = span.end_s - span.start_s;
             let rate = span.bytes as f64 / MIB / seconds.max(1e-9);
-            Some(format!("{}: {seconds:.1} s ({rate:.3} MB/s)", capital(&phase.name)))
+            Some(format!("{}: {seconds:.1} s ({rate:.3} MB/s)", format::capital(&phase.name)))
         });
         cells.push(Cell::text(told.collect::<Vec<_>>().join("; ")));
     }
     Table::new("By node, first repetition", columns, vec![TableRow::new(cells)])
-}
-
-fn capital(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 #[cfg(test)]

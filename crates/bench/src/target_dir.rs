@@ -14,9 +14,8 @@ use clap::Args;
 use origin::emulated::ServiceLimits;
 use types::Result;
 
-use crate::args::{CommonArgs, refuse};
-use crate::ranks::Ranks;
-use crate::results::{ResultBuilder, cleaned};
+use crate::results::cleaned;
+use crate::{CommonArgs, MeasuredStorage, Ranks, ResultBuilder, refuse};
 
 /// Side by side, to remove what was written.
 const CLEANERS: u32 = 4;
@@ -35,7 +34,7 @@ pub struct TargetArgs {
     /// file-requests=500/s, all=1GiB/s, requests=20000/s, first-byte=20ms, busy=1%, retry-after=1s, several with commas; or
     /// published ones by name: azure-blob-2018, azure-file-2018
     #[arg(long, value_name = "LIMITS")]
-    limits: Option<ServiceLimits>,
+    pub limits: Option<ServiceLimits>,
     /// Leave the files, for another run with the same --id
     #[arg(long)]
     keep: bool,
@@ -56,8 +55,9 @@ impl TargetArgs {
         self.target.as_deref().unwrap_or_default()
     }
 
-    pub fn limits(&self) -> Option<ServiceLimits> {
-        self.limits
+    /// Whether the load can write there, as a tier's NFS cannot.
+    pub fn is_writable(&self) -> bool {
+        self.lay_out_at.is_none()
     }
 
     /// What the load is put on, for a result.
@@ -90,11 +90,10 @@ impl TargetArgs {
 
 pub struct TargetDir {
     args: TargetArgs,
-    /// Where the load goes, limits included.
-    url: String,
+    /// Where the load goes, limits included; by another way, if it is changed: through a tier in front of the target.
+    pub url: String,
     pub content: SeededData,
     dir: RunDir,
-    /// Of what is written and removed.
     writers: Vec<Arc<dyn Client>>,
     writable: Arc<dyn Target>,
 }
@@ -128,20 +127,10 @@ impl TargetDir {
         Ok(TargetDir { args: args.clone(), url, content, dir, writers, writable })
     }
 
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// Whether the load's own target can be written.
-    pub fn is_writable(&self) -> bool {
-        self.args.lay_out_at.is_none()
-    }
-
     pub fn root(&self) -> String {
         self.dir.path()
     }
 
-    /// Refuses what the target cannot take.
     pub async fn check(&self, job: &LoadJob, new_bytes: u64) -> Result<()> {
         check_target(&*self.writable, job, new_bytes).await
     }
@@ -157,14 +146,10 @@ impl TargetDir {
         let place = DataSetDir { dir: &self.dir, directory };
         dataset::prepare_at(dataset, place, &self.writers, BLOCK_BYTES).await.map(drop)
     }
+}
 
-    /// The same files by another way, from now on: a tier in front of the target.
-    pub fn by(&mut self, url: String) {
-        self.url = url;
-    }
-
-    /// None: left in place, as was asked for.
-    pub async fn clean_up(self) -> Result<Option<Cleanup>> {
+impl MeasuredStorage for TargetDir {
+    async fn clean_up(self) -> Result<Option<Cleanup>> {
         if self.args.keep {
             return Ok(None);
         }

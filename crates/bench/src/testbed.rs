@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bench_load::data::SeededData;
 use bench_load::dataset::{self, Dataset};
-use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
 use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{ClientSet, Layout};
 use bench_load::target::{self, Client, from_url};
@@ -21,10 +21,9 @@ use quantity::ByteRate;
 use relay::{Relay, measure_http, measure_null};
 use types::{Error, ErrorKind, Result};
 
-use crate::args::refuse;
-use crate::fixture::{NasProcess, TierConfig, TierProcess, TierWrites, Usage};
-use crate::probe::ports::Ports;
-use crate::ranks::unless_interrupted;
+use crate::fixture::{ChildProcess, TierConfig, start_nas};
+use crate::probe::far::Ports;
+use crate::{MeasuredStorage, ResultBuilder, TierProcess, Usage, refuse, unless_interrupted};
 
 use bucket::HttpStore;
 
@@ -36,21 +35,55 @@ const OFF_MS: f64 = 0.5;
 /// Side by side, while the data set is laid out.
 const WRITERS: u32 = 8;
 
-/// The files that are read. All clients read the same ones.
-#[derive(Clone, Debug)]
-pub struct DataSet {
-    pub layout: Layout,
-    pub content: SeededData,
+/// The files that are read: all clients read the same ones.
+pub fn data_set(layout: Layout, seed: u64) -> Dataset {
+    Dataset { layout, content: SeededData { seed, ..SeededData::default() }, version: 1, trees: 1 }
+}
+
+/// A data set in a directory of its own, and the clients that wrote it and remove it.
+pub struct LaidOut {
+    pub data: Dataset,
+    dir: RunDir,
+    writers: Vec<Arc<dyn Client>>,
+}
+
+impl LaidOut {
+    pub async fn at(url: &str, data: Dataset) -> Result<LaidOut> {
+        let writers = target::clients(&from_url(url)?, 0, WRITERS).await?;
+        let Some(first) = writers.first() else { return refuse("no client could be made") };
+        let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
+        if let Err(error) = unless_interrupted(dataset::prepare(&data, &dir, &writers)).await {
+            let _ = dir.cleanup(&writers).await;
+            return Err(error);
+        }
+        Ok(LaidOut { data, dir, writers })
+    }
+
+    /// Where the data set is, below what was named by the URL.
+    pub fn root(&self) -> String {
+        self.dir.path()
+    }
+
+    /// The path of a file there.
+    pub fn path(&self, file: u64) -> String {
+        self.data.layout.path(&self.root(), 0, file)
+    }
+
+    /// A job on the data set.
+    pub fn job(&self, fleet: ClientSet, phase: LoadPhase, limits: LoadLimits) -> LoadJob {
+        let (layout, content) = (self.data.layout.clone(), self.data.content);
+        LoadJob { root: self.root(), layout, content, fleet, phases: vec![phase], limits }
+    }
+
+    pub async fn clean_up(&self) -> Result<Cleanup> {
+        self.dir.cleanup(&self.writers).await
+    }
 }
 
 pub struct Testbed {
-    pub data: DataSet,
-    /// Below the export.
-    dir: RunDir,
-    /// Of what was written, and is to be removed.
-    writers: Vec<Arc<dyn Client>>,
+    pub files: LaidOut,
     place: StorageAddress,
-    nas: Option<NasProcess>,
+    nas: Option<ChildProcess>,
     /// Caches, and the data set if it is ours. Removed at the end.
     scratch: tempfile::TempDir,
 }
@@ -73,7 +106,7 @@ pub struct Line {
 
 impl Testbed {
     /// On an NFS server of the user's, or in a directory of this machine; in a temporary one if nothing is named.
-    pub async fn at(origin: Option<&str>, data: DataSet) -> Result<Testbed> {
+    pub async fn at(origin: Option<&str>, data: Dataset) -> Result<Testbed> {
         match origin {
             Some(url) if url.starts_with("nfs://") => Testbed::on_server(url, data).await,
             dir => Testbed::limited(dir.map(PathBuf::from), data, None).await,
@@ -84,7 +117,7 @@ impl Testbed {
     /// service in front of it if there are any.
     pub async fn limited(
         dir: Option<PathBuf>,
-        data: DataSet,
+        data: Dataset,
         limits: Option<ServiceLimits>,
     ) -> Result<Testbed> {
         let made = scratch(&dir.clone().unwrap_or_else(std::env::temp_dir));
@@ -98,32 +131,31 @@ impl Testbed {
         })?;
         let tree = scratch.path().join("export");
         std::fs::create_dir(&tree).map_err(|e| Error::io("make", tree.display(), e))?;
-        let (dir, writers) = lay_out(&format!("file://{}", tree.display()), &data).await?;
-        let nas = NasProcess::start(&tree, limits)?;
-        let ports = Ports { nfs: nas.address, mount: nas.address };
+        let files = LaidOut::at(&format!("file://{}", tree.display()), data).await?;
+        let (nas, address) = start_nas(&tree, limits)?;
+        let ports = Ports { nfs: address, mount: address };
         let place = StorageAddress::Nfs { export: "/".to_owned(), ports };
-        Ok(Testbed { data, dir, writers, place, nas: Some(nas), scratch })
+        Ok(Testbed { files, place, nas: Some(nas), scratch })
     }
 
     /// In a bucket or share that can be written, below a key or directory that this run makes.
-    pub async fn in_http_store(url: &str, data: DataSet) -> Result<Testbed> {
+    pub async fn in_http_store(url: &str, data: Dataset) -> Result<Testbed> {
         let place = StorageAddress::Http(HttpStore::of(url).await?);
         Testbed::of_user(url, place, data).await
     }
 
     /// On an NFS server that can be written, below a directory that this run makes.
-    pub async fn on_server(url: &str, data: DataSet) -> Result<Testbed> {
+    pub async fn on_server(url: &str, data: Dataset) -> Result<Testbed> {
         let config = Config::from_url(url)?;
         let export = String::from_utf8_lossy(&config.export).into_owned();
         let place = StorageAddress::Nfs { export, ports: Ports::of(&config).await? };
         Testbed::of_user(url, place, data).await
     }
 
-    async fn of_user(url: &str, place: StorageAddress, data: DataSet) -> Result<Testbed> {
+    async fn of_user(url: &str, place: StorageAddress, data: Dataset) -> Result<Testbed> {
         let scratch =
             scratch(&std::env::temp_dir()).map_err(|e| Error::io("make", "a temporary directory", e))?;
-        let (dir, writers) = lay_out(url, &data).await?;
-        Ok(Testbed { data, dir, writers, place, nas: None, scratch })
+        Ok(Testbed { files: LaidOut::at(url, data).await?, place, nas: None, scratch })
     }
 
     /// A line that adds `rtt`, and shapes each direction to `rate`.
@@ -153,7 +185,7 @@ impl Testbed {
 
     /// A tier with an empty cache at the near end of a line. The cache takes everything that there is.
     pub fn tier(&self, line: &Line) -> Result<TierProcess> {
-        self.tier_of(line, (self.data.layout.total_bytes() * 2).max(1 << 30))
+        self.tier_of(line, (self.files.data.layout.total_bytes() * 2).max(1 << 30))
     }
 
     /// The same with a cache of a size of its own, bytes.
@@ -161,7 +193,7 @@ impl Testbed {
         let by_s3 = matches!(self.place, StorageAddress::Http(_));
         let origin = if by_s3 { line.url.clone() } else { format!("{}&nconnect=4", line.url) };
         let scratch = self.scratch.path().to_owned();
-        TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3, write: TierWrites::ReadOnly })
+        TierProcess::start(&TierConfig { origin, scratch, cache_bytes, by_s3, writes_through: false })
     }
 
     /// Clients read objects directly, too, and not only through the tier's S3 front.
@@ -169,31 +201,15 @@ impl Testbed {
         matches!(&self.place, StorageAddress::Http(store) if store.is_bucket())
     }
 
-    /// A phase with its own result.
-    pub async fn clean_up(self) -> Result<Cleanup> {
-        self.dir.cleanup(&self.writers).await
-    }
-
     /// Of the storage, if it is ours.
     pub fn nas_usage(&self) -> Option<Usage> {
-        self.nas.as_ref().map(|nas| nas.process.usage())
+        self.nas.as_ref().map(ChildProcess::usage)
     }
+}
 
-    /// Where the data set is, below the export.
-    pub fn root(&self) -> String {
-        self.dir.path()
-    }
-
-    /// A job on the data set.
-    pub fn job(&self, fleet: ClientSet, phase: LoadPhase) -> LoadJob {
-        LoadJob {
-            root: self.dir.path(),
-            layout: self.data.layout.clone(),
-            content: self.data.content,
-            fleet,
-            phases: vec![phase],
-            ..LoadJob::default()
-        }
+impl MeasuredStorage for Testbed {
+    async fn clean_up(self) -> Result<Option<Cleanup>> {
+        self.files.clean_up().await.map(Some)
     }
 }
 
@@ -203,30 +219,19 @@ impl Line {
         self.relays.iter().map(|relay| relay.counts().bytes_down).sum()
     }
 
-    /// If it is not as long as it should be.
-    pub fn warning(&self) -> Option<String> {
-        let nominal = self.nominal.as_secs_f64() * 1000.0;
-        let off = (self.rtt_ms - nominal).abs();
-        (off > OFF_MS && off > nominal * OFF).then(|| {
-            format!("the line of {nominal} ms measures {:.1} ms; figures are against the latter", self.rtt_ms)
-        })
+    /// Warns if it is not as long as it should be.
+    pub fn tell(&self, draft: &mut ResultBuilder) {
+        let (nominal, rtt) = (self.nominal.as_secs_f64() * 1000.0, self.rtt_ms);
+        let off = (rtt - nominal).abs();
+        if off > OFF_MS && off > nominal * OFF {
+            draft.warning(format!(
+                "the line of {nominal} ms measures {rtt:.1} ms; figures are against the latter"
+            ));
+        }
     }
 }
 
 /// For what is put up on this machine.
 fn scratch(parent: &Path) -> std::io::Result<tempfile::TempDir> {
     tempfile::Builder::new().prefix("forebay-bench-").tempdir_in(parent)
-}
-
-/// The data set in a directory of its own below `url`, and the clients that remove it.
-pub async fn lay_out(url: &str, data: &DataSet) -> Result<(RunDir, Vec<Arc<dyn Client>>)> {
-    let writers = target::clients(&from_url(url)?, 0, WRITERS).await?;
-    let Some(first) = writers.first() else { return refuse("no client could be made") };
-    let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
-    let dataset = Dataset { layout: data.layout.clone(), content: data.content, version: 1, trees: 1 };
-    if let Err(error) = unless_interrupted(dataset::prepare(&dataset, &dir, &writers)).await {
-        let _ = dir.cleanup(&writers).await;
-        return Err(error);
-    }
-    Ok((dir, writers))
 }

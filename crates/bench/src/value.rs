@@ -7,9 +7,8 @@ use clap::Args;
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 
-use crate::results::ResultBuilder;
+use crate::{GIB, ResultBuilder};
 
-const GIB: f64 = 1_073_741_824.0;
 /// A price file is smaller.
 const BYTES_MAX: u64 = 1 << 20;
 /// The days of a month, as clouds bill it.
@@ -39,7 +38,6 @@ pub struct TierPrices {
     pub tier_gib_month: f64,
 }
 
-/// One pass over the data.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pass {
     pub seconds: f64,
@@ -129,7 +127,6 @@ fn break_even(direct: f64, cold: f64, warm: f64) -> Option<u64> {
     (saved > 0.0).then(|| ((cold - warm) / saved).ceil() as u64)
 }
 
-/// Says it in the result.
 pub fn tell(draft: &mut ResultBuilder, prices: Option<&TierPrices>, direct: Pass, cold: Pass, warm: Pass) {
     let calls = direct.origin_calls - warm.origin_calls;
     draft.verdict(format!(

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use bench_load::outcome::{Interval, PhaseOutcome, ThroughputSeries as Moved, WorkerSpan, merge_by_key};
 use bench_load::target::limited::BUSY_CALL;
-use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Plot, PlotKind, Point, Series};
-use bench_report::overlap::{PhaseSpans, Span};
-use bench_report::sanity;
+use bench_report::{Axis, Histogram, PhaseSpans, Plot, PlotKind, Point, Series, Span, sanity};
 
-use crate::results::ResultBuilder;
+use crate::{ResultBuilder, limit};
 
 pub const MIB: f64 = 1_048_576.0;
+pub const GIB: f64 = 1_073_741_824.0;
 
 /// None if nobody worked, or if the measurement contradicts itself.
 fn phase(outcome: &PhaseOutcome) -> Option<PhaseSpans> {
@@ -57,7 +55,6 @@ impl<'a> LoadRow<'a> {
         self.runs.iter().map(longest).collect()
     }
 
-    /// Of the first repetition.
     pub fn first(&self, count: fn(&PhaseOutcome) -> u64) -> u64 {
         self.runs.first().map_or(0, |run| count(run))
     }
@@ -87,18 +84,10 @@ impl<'a> LoadRow<'a> {
         let mut reasons: Vec<String> = self.runs.iter().flat_map(|run| run.faults()).collect();
         reasons.extend(seconds.iter().find_map(|s| sanity::too_short(*s)));
         reasons.extend(exceeded);
-        reasons.sort();
-        reasons.dedup();
-        reasons
+        limit::distinct(reasons)
     }
 }
 
-/// Milliseconds.
-pub fn p50_ms(latencies: &Histogram) -> Option<f64> {
-    latencies.percentile(50.0).map(|microseconds| microseconds as f64 / 1000.0)
-}
-
-/// Says how often a service with limits was busy.
 pub fn tell_busy<'a>(draft: &mut ResultBuilder, runs: impl IntoIterator<Item = &'a PhaseOutcome>) {
     let busy: u64 = runs.into_iter().filter_map(|run| run.calls.get(BUSY_CALL)).sum();
     if busy > 0 {
@@ -117,11 +106,6 @@ pub fn throughput<'a>(title: &str, moved: impl IntoIterator<Item = (String, &'a 
         points.push(Point::at(moved.intervals.len() as f64 * interval, 0.0));
         Series::ours(name, points)
     });
-    Plot {
-        title: title.to_owned(),
-        x: Axis::linear("seconds after the common start"),
-        y: Axis::linear("all workers (MiB/s)"),
-        kind: PlotKind::Steps,
-        series: series.collect(),
-    }
+    let (x, y) = (Axis::linear("seconds after the common start"), Axis::linear("all workers (MiB/s)"));
+    Plot::new(PlotKind::Steps, title, x, y, series)
 }

@@ -16,30 +16,23 @@ use bench_load::data::{FileVersion, SeededData};
 use bench_load::process;
 use bench_load::shape::{Layout, Sizes};
 use bench_load::target::{self, Client, from_url};
-use bench_report::format;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, ResultFile, Series};
-use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{coefficient_of_variation, estimate, median, point};
+use bench_report::{
+    Axis, Better, Cell, Measure, PUBLISHED, Plot, PlotKind, ResultFile, Series, coefficient_of_variation,
+    estimate, format, median, point, sanity,
+};
 use clap::Args;
 use quantity::ByteRate;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, TimeCut};
-use crate::columns;
-use crate::driver;
 use crate::fixture::relay_cpu_seconds;
-use crate::limit;
-use crate::results::{ResultBuilder, publish};
-use crate::testbed::{DataSet, Line, Testbed};
-use crate::worker_phases::MIB;
+use crate::{
+    Budget, CommonArgs, Line, MIB, ResultBuilder, Testbed, TimeCut, columns, data_set, driver, limit, refuse,
+};
 use graph::{Graph, Task, TaskSchedule};
 
 /// A task file is smaller.
 const GRAPH_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of one read.
 const BLOCK: usize = 1 << 20;
 /// What "small" is of the study's half hour: seconds, since there are twelve runs in a repetition.
 const SMALL: f64 = 0.001;
@@ -70,7 +63,6 @@ pub struct WorkflowArgs {
     common: CommonArgs,
 }
 
-/// The path by which a site's nodes reach the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SitePath {
     Line,
@@ -89,7 +81,6 @@ impl SitePath {
 }
 
 /// Which site each node is on, in the order in which the batch system fills them, and what was measured so.
-#[derive(Clone, Debug)]
 struct Partition {
     name: String,
     /// 0: near, 1: far.
@@ -131,7 +122,6 @@ fn partitions(nodes: u32) -> Vec<Partition> {
     all
 }
 
-/// One run of all tasks.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkflowRun {
     makespan: f64,
@@ -155,20 +145,19 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
             format::bytes(graph.bytes())
         ));
     }
-    if args.common.dry_run {
+    let graph = Arc::new(graph);
+    let told = || {
         let runs = partitions(args.nodes).len() as u32 * repetitions * 2;
-        println!(
+        format!(
             "workflow: {} tasks read {} files, {}; {runs} runs of at most {:.0} s compute each, about {} in all",
             graph.tasks.len(),
             graph.files(),
             format::bytes(graph.bytes()),
             compute_seconds(&graph),
             format::duration(f64::from(runs) * predicted_seconds(&args, &graph))
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    let file = measure(&args, Arc::new(graph), repetitions).await?;
-    publish(&file, &args.common.output)
+        )
+    };
+    driver::command(&args.common, told, async |_| measure(&args, graph.clone(), repetitions).await).await
 }
 
 fn compute_seconds(graph: &Graph) -> f64 {
@@ -200,23 +189,22 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
     draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
     let layout = layout(&graph)?;
-    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let testbed = Testbed::limited(args.dir.clone(), DataSet { layout: layout.clone(), content }, None);
+    let data = data_set(layout.clone(), args.common.seed);
+    let content = data.content;
+    let testbed = Testbed::limited(args.dir.clone(), data, None);
     let poll = match args.common.faithful {
         true => Duration::from_secs_f64(POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()),
         false => Duration::ZERO,
     };
-    let measure = async |testbed: &Testbed| {
-        let inputs = Inputs { graph, layout, content, root: testbed.root(), poll };
+    let measure = async |testbed: &mut Testbed| {
+        let inputs = Inputs { graph, layout, content, root: testbed.files.root(), poll };
         all(args, testbed, &Arc::new(inputs), repetitions).await
     };
-    driver::on_testbed(&args.common, draft, testbed, measure, |draft, _, _, measured| {
+    driver::on_stage(None, &args.common, draft, testbed, measure, async |draft, _, _, measured| {
         let WorkflowRuns { line, partitions, cut } = measured;
         TimeCut::tell(cut, draft, "pairs of runs");
         fill(draft, args, &partitions);
-        if let Some(warning) = line.warning() {
-            draft.warning(warning);
-        }
+        line.tell(draft);
         draft.note(
             "tasks read and do not write. Of the study's graph the number of tasks, the sum \
              of run times on each site and the longest task are published; the rest of its shape is ours.",
@@ -228,7 +216,6 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
 struct WorkflowRuns {
     line: Line,
     partitions: Vec<Partition>,
-    /// The time was over before all pairs of runs.
     cut: Option<TimeCut>,
 }
 
@@ -238,7 +225,7 @@ async fn all(
     inputs: &Arc<Inputs>,
     repetitions: u32,
 ) -> Result<WorkflowRuns> {
-    let budget = Budget::start(&args.common);
+    let budget = Budget::start(args.common.time_budget);
     let line = testbed.line(args.rtt, args.rate).await?;
     let mut partitions = partitions(args.nodes);
     // Both ways of a partition or none, as they are compared.
@@ -292,14 +279,11 @@ struct Inputs {
 }
 
 impl Inputs {
-    fn first_file(&self, task: usize) -> u64 {
-        self.graph.tasks[..task].iter().map(|task| task.files).sum()
-    }
-
     /// Reads all that the task reads, and looks whether it is what was written.
     async fn read(&self, client: &dyn Client, task: usize) -> Result<()> {
-        let first = self.first_file(task);
-        for number in first..first + self.graph.tasks[task].files {
+        let tasks = &self.graph.tasks;
+        let first: u64 = tasks[..task].iter().map(|task| task.files).sum();
+        for number in first..first + tasks[task].files {
             let path = self.layout.path(&self.root, 0, number);
             let file = client.open(&path).await?;
             let mut offset = 0;
@@ -390,13 +374,9 @@ fn fill(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition]
         let points = points.filter_map(|(x, partition)| point(x as f64, &partition.makespans(way)));
         Series::ours(way.name(), points.collect())
     });
-    draft.file.plots.push(Plot {
-        title: "Makespan of each split".to_owned(),
-        x: Axis::named("", partitions.iter().map(|partition| partition.name.clone())),
-        y: Axis::linear("seconds"),
-        kind: PlotKind::Bars,
-        series: series.into(),
-    });
+    let x = Axis::named("", partitions.iter().map(|partition| partition.name.clone()));
+    let y = Axis::linear("seconds");
+    draft.file.plots.push(Plot::new(PlotKind::Bars, "Makespan of each split", x, y, series));
     for partition in partitions {
         for way in SitePath::ALL {
             let runs = &partition.runs[way as usize];

@@ -16,22 +16,16 @@ use std::time::Duration;
 
 use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{
     AccessOrder, Amount, ClientSet, Layout, LoadWork, Sequence, Sharing, Sizes, Touch, TouchUnit,
 };
-use bench_report::format;
-use bench_report::model::ResultFile;
+use bench_report::{ResultFile, format};
 use clap::{Args, ValueEnum};
 use quantity::ByteRate;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::{CommonArgs, refuse};
-use crate::budget::{Budget, TimeCut};
-use crate::ceiling;
-use crate::driver;
-use crate::fixture::{CounterPage, Watch};
-use crate::ranks::{Ranks, unless_interrupted};
-use crate::results::ResultBuilder;
+use crate::{Budget, CommonArgs, CounterPage, Ranks, ResultBuilder, TimeCut, Watch, driver, refuse};
 
 use account::PassAccount;
 use curve::CounterLook;
@@ -125,17 +119,12 @@ fn parse_factor(text: &str) -> std::result::Result<f64, String> {
 
 /// Everything that is decided before anything is measured.
 struct SweepPlan {
+    args: WorkingSetArgs,
     cache_bytes: u64,
-    file_bytes: u64,
     fleet: ClientSet,
     /// Rising.
     factors: Vec<f64>,
-    orders: Vec<OrderName>,
-    theta: f64,
     repetitions: u32,
-    /// Seconds of a row, and the least that is taken for it.
-    row_seconds: (f64, f64),
-    seed: u64,
 }
 
 impl SweepPlan {
@@ -153,15 +142,11 @@ impl SweepPlan {
         factors.sort_by(f64::total_cmp);
         factors.dedup();
         let plan = SweepPlan {
+            args: args.clone(),
             cache_bytes,
-            file_bytes: args.file_size,
             fleet: ClientSet { clients: args.clients, first_client: 0, workers: args.workers },
             factors,
-            orders: args.orders.clone(),
-            theta: args.theta,
             repetitions: args.common.repetitions(1),
-            row_seconds: args.common.row_seconds(),
-            seed: args.common.seed,
         };
         plan.largest().check()?;
         plan.work(OrderName::Zipf, &plan.largest(), 1, 0).check()?;
@@ -185,13 +170,13 @@ impl SweepPlan {
     }
 
     fn content(&self) -> SeededData {
-        SeededData { seed: self.seed, ..SeededData::default() }
+        SeededData { seed: self.args.common.seed, ..SeededData::default() }
     }
 
     /// Files that are so many times as large as the cache.
     fn layout(&self, factor: f64) -> Layout {
-        let files = (self.cache_bytes as f64 * factor / self.file_bytes as f64).round().max(1.0) as u64;
-        Layout { files, sizes: Sizes::Equal(self.file_bytes), files_per_directory: 1000, private: false }
+        let files = (self.cache_bytes as f64 * factor / self.args.file_size as f64).round().max(1.0) as u64;
+        Layout { files, sizes: Sizes::Equal(self.args.file_size), files_per_directory: 1000, private: false }
     }
 
     /// All that is laid out. The others are its first files.
@@ -207,10 +192,10 @@ impl SweepPlan {
             // The seed says which files are popular, and they stay so.
             OrderName::Zipf => {
                 let draws = Amount::Draws(layout.files.saturating_mul(passes));
-                (AccessOrder::Zipf { theta: self.theta }, draws, 0)
+                (AccessOrder::Zipf { theta: self.args.theta }, draws, 0)
             }
         };
-        let seed = self.seed.wrapping_add(turn);
+        let seed = self.args.common.seed.wrapping_add(turn);
         LoadWork { unit: TouchUnit::File, order, share: Sharing::Client, amount, seed, ..LoadWork::default() }
     }
 
@@ -245,13 +230,13 @@ impl SweepPlan {
                 }
             }
         }
-        (files.len() as u64).saturating_mul(self.file_bytes)
+        (files.len() as u64).saturating_mul(self.args.file_size)
     }
 
     /// Bytes that clients read in all, about: each condition twice, and warming up.
     fn predicted_bytes(&self) -> u64 {
         let sweep: u64 = self.factors.iter().map(|factor| self.demanded(&self.layout(*factor), 3)).sum();
-        let each = sweep.saturating_mul(self.orders.len() as u64)
+        let each = sweep.saturating_mul(self.args.orders.len() as u64)
             + self.demanded(&self.layout(WARM_UP), WARM_UP_PASSES + 2);
         each.saturating_mul(u64::from(self.repetitions))
     }
@@ -259,8 +244,9 @@ impl SweepPlan {
     /// Of the whole run, about: what is read, at the rate of a small machine that is clients, tier and storage in one;
     /// and each row for as long as it takes to be believed.
     fn predicted_seconds(&self) -> f64 {
-        let rows = (self.factors.len() * self.orders.len() + 3) as f64 * f64::from(self.repetitions);
-        self.predicted_bytes() as f64 / GUESSED_RATE + rows * (self.row_seconds.0 + TIER_SECONDS)
+        let rows = (self.factors.len() * self.args.orders.len() + 3) as f64 * f64::from(self.repetitions);
+        self.predicted_bytes() as f64 / GUESSED_RATE
+            + rows * (self.args.common.row_time.as_secs_f64() + TIER_SECONDS)
     }
 }
 
@@ -288,12 +274,10 @@ struct WarmUp {
     from_disk: Option<PassAccount>,
 }
 
-/// What was measured, by repetition.
 #[derive(Default)]
 struct SweepRuns {
     warm_ups: Vec<WarmUp>,
     sweeps: Vec<Vec<SweepCondition>>,
-    /// The time was over before all repetitions.
     cut: Option<TimeCut>,
 }
 
@@ -312,51 +296,42 @@ pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
     if let Some(counters) = &running {
         tier_under_test::check_room(&plan, counters, args.may_evict)?;
     }
-    if args.common.dry_run {
-        println!(
-            "working-set: a cache of {}; {} clients read data sets of {:?} times its size in {} orders, {} times; about {}; {} \
-             written, about {} read",
-            format::bytes(plan.cache_bytes),
-            plan.fleet.clients,
-            plan.factors,
-            plan.orders.len(),
-            plan.repetitions,
-            format::duration(plan.predicted_seconds()),
-            format::bytes(plan.largest().total_bytes()),
-            format::bytes(plan.predicted_bytes())
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, &plan, &args).await).await
+    let told = || {
+        let [cache, written, read] =
+            [plan.cache_bytes, plan.largest().total_bytes(), plan.predicted_bytes()].map(format::bytes);
+        let SweepPlan { factors, repetitions, fleet, .. } = &plan;
+        format!(
+            "working-set: a cache of {cache}; {} clients read data sets of {factors:?} times its size in {} orders, {repetitions} \
+             times; about {}; {written} written, about {read} read",
+            fleet.clients,
+            args.orders.len(),
+            format::duration(plan.predicted_seconds())
+        )
+    };
+    driver::command(&args.common, told, async |ranks| measure(ranks, &plan).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &SweepPlan, args: &WorkingSetArgs) -> Result<ResultFile> {
-    let mut draft = ResultBuilder::new(
-        "working-set",
-        "How a cache gets warm, and how large it must be",
-        &args.common,
-        plan.repetitions,
-    );
+async fn measure(ranks: &Ranks, plan: &SweepPlan) -> Result<ResultFile> {
+    let title = "How a cache gets warm, and how large it must be";
+    let draft = ResultBuilder::new("working-set", title, &plan.args.common, plan.repetitions);
     eprintln!("working-set: about {}", format::duration(plan.predicted_seconds()));
-    let ceiling = ceiling::measure(args.common.row_time).await?;
-    let tier_under_test = TierUnderTest::make(args, plan).await?;
-    let measured = unless_interrupted(all(ranks, &tier_under_test, plan, &args.common)).await;
-    ranks.settle(&measured).await;
-    let filled = measured.map(|measured| table::fill(&mut draft, plan, args, &tier_under_test, &measured));
-    ranks.tell(&mut draft);
-    draft.cleaned(tier_under_test.clean_up().await);
-    filled?;
-    ceiling.tell(&mut draft.file);
-    Ok(draft.finish())
+    let tier = TierUnderTest::make(plan);
+    let measure = async |tier: &mut TierUnderTest| all(ranks, tier, plan).await;
+    driver::on_stage(
+        Some(ranks),
+        &plan.args.common,
+        draft,
+        tier,
+        measure,
+        async |draft, tier, _, measured| {
+            table::fill(draft, plan, tier, &measured);
+        },
+    )
+    .await
 }
 
-async fn all(
-    ranks: &Ranks,
-    tier_under_test: &TierUnderTest,
-    plan: &SweepPlan,
-    common: &CommonArgs,
-) -> Result<SweepRuns> {
-    let budget = Budget::start(common);
+async fn all(ranks: &Ranks, tier_under_test: &TierUnderTest, plan: &SweepPlan) -> Result<SweepRuns> {
+    let budget = Budget::start(plan.args.common.time_budget);
     let mut measured = SweepRuns::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
     let cut = budget.repeat(plan.repetitions, async |repetition| {
@@ -364,7 +339,7 @@ async fn all(
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
         for factor in &plan.factors {
-            for order in &plan.orders {
+            for order in &plan.args.orders {
                 sweep.push(run.condition(*factor, *order).await?);
             }
         }
@@ -375,7 +350,6 @@ async fn all(
     Ok(measured)
 }
 
-/// One repetition.
 struct SweepRun<'a> {
     ranks: &'a Ranks,
     tier_under_test: &'a TierUnderTest,
@@ -415,20 +389,17 @@ impl SweepRun<'_> {
         let before = CounterPage::of(cold_tier.admin)?;
         let first = self.pass(&cold_tier, &layout, order, 1, 0, &what).await?;
         let mut later = self.pass(&cold_tier, &layout, order, 1, 1, &what).await?;
-        let (wanted, least) = plan.row_seconds;
-        if later.seconds < least {
-            // As often as it takes to be believed.
-            let passes = (wanted / later.seconds.max(1e-3)).ceil() as u64;
+        if let Some(passes) = plan.args.common.passes_to_last(later.seconds) {
             later = self.pass(&cold_tier, &layout, order, passes, 2, &what).await?;
         }
         let life = CounterPage::of(cold_tier.admin)?.since(&before);
         self.tier_under_test.leave(cold_tier).await?;
         let (first_unique, unique) =
             (plan.unique(order, &layout, 1), plan.unique(order, &layout, later.passes));
-        let evicted = life.cache("evicted_bytes");
         // The first draws of zipf are the same in each pass, so that the longest one has them all.
-        let again = life.origin_bytes().saturating_sub(life.ahead_unread_bytes()).saturating_sub(unique);
-        Ok(SweepCondition { factor, order, first_unique, unique, first, later, evicted, again })
+        let life = PassAccount::of(&life, &PhaseOutcome::default(), 1);
+        let again = life.duplicate(unique);
+        Ok(SweepCondition { factor, order, first_unique, unique, first, later, evicted: life.evicted, again })
     }
 
     async fn pass(
@@ -464,11 +435,11 @@ mod tests {
     #[test]
     fn data_sets_are_as_large_as_their_factors_say_and_each_is_the_beginning_of_the_largest() {
         let plan = plan(&[]).expect("a plan");
-        assert_eq!((plan.factors.len(), plan.orders.len()), (9, 3));
+        assert_eq!((plan.factors.len(), plan.args.orders.len()), (9, 3));
         for factor in &plan.factors {
             let layout = plan.layout(*factor);
             let off = layout.total_bytes() as f64 - CACHE_MIN as f64 * factor;
-            assert!(off.abs() <= plan.file_bytes as f64, "{factor}");
+            assert!(off.abs() <= plan.args.file_size as f64, "{factor}");
             let last = layout.files - 1;
             assert_eq!(layout.path("x", 0, last), plan.largest().path("x", 0, last));
         }

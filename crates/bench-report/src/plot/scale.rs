@@ -9,7 +9,6 @@ const TICKS_MAX: usize = 7;
 const POWERS_MAX: usize = 12;
 const UNPLACED: (f64, f64) = (0.0, 1.0);
 
-#[derive(Clone, Debug)]
 pub struct AxisScale {
     logarithmic: bool,
     low: f64,

@@ -39,7 +39,6 @@ impl Slots {
         Slots { left, width, categories, names }
     }
 
-    /// Lines of text that the names need.
     pub fn lines(&self) -> usize {
         self.names.iter().map(Vec::len).max().unwrap_or(0).max(1)
     }
@@ -89,7 +88,6 @@ impl Slots {
     }
 }
 
-/// Three digits.
 fn short(value: f64) -> String {
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     if (-3..7).contains(&magnitude) {

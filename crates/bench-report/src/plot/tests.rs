@@ -34,7 +34,7 @@ fn every_point_has_a_marker_and_its_error_bar() {
 fn a_fit_is_a_line_without_points_in_the_colour_of_its_series() {
     let points = vec![Point::at(1.0, 497.0), Point::at(2.0, 836.0), Point::at(3.0, 900.0)];
     let line = crate::fit::line(&[(1.0, 497.0), (2.0, 836.0), (3.0, 900.0)]).unwrap();
-    let fitted = line.series("fit", 0.0, 4.0);
+    let fitted = Series::model("fit", [0.0, 4.0].map(|x| Point::at(x, line.predict(x))).into());
     let plot = plot(PlotKind::Lines, vec![Series::ours("direct", points), fitted]);
     let svg = svg(&plot);
     assert_eq!(count(&svg, "class=\"line c0 model\""), 1);

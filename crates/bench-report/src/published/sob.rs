@@ -52,7 +52,6 @@ impl SobRun {
         PhaseSpans::new(self.nodes.iter().map(read).collect())
     }
 
-    /// The original's table: one column for each node.
     pub fn table(&self) -> Table {
         let names = self.nodes.iter().map(|n| n.name.as_str());
         let write = |w: SobTiming| format!("Write: {}s ({:.3} MB/s)", w.seconds, w.rate);

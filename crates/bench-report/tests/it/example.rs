@@ -105,7 +105,9 @@ fn against_distance(runs: &Runs) -> Plot {
         Series::ours(*name, RTTS_MS.iter().zip(all).filter_map(|(rtt, values)| point(*rtt, values)).collect())
     });
     let direct = RTTS_MS.iter().zip(&runs[0].1).filter_map(|(rtt, values)| Some((*rtt, median(values)?)));
-    let fitted = fit::line(&direct.collect::<Vec<_>>()).unwrap().series("direct, fitted", 0.0, 250.0);
+    let line = fit::line(&direct.collect::<Vec<_>>()).unwrap();
+    let fitted = [0.0, 250.0].map(|rtt| Point::at(rtt, line.predict(rtt)));
+    let fitted = Series::model("direct, fitted", fitted.into());
     // Scaled so that both have one size at the nearest distance.
     let theirs = PUBLISHED.vfxt.series().into_iter().map(|series| Series {
         points: series.points.iter().map(|p| Point::at(p.x, p.y / 90.0)).collect(),
@@ -160,7 +162,7 @@ fn sizes(random: &mut SplitMix) -> Plot {
         point(mib, &repeat(random, 260.0 * mib / (mib + 3.0))).unwrap()
     });
     let mut series = vec![Series::ours("tier, SFMW", ours.collect())];
-    series.extend(PUBLISHED.azure.sfmw_series());
+    series.extend(PUBLISHED.azure.series("SFMW"));
     Plot {
         title: "Writers of one file, by size".to_owned(),
         x: Axis::log("MiB of each process"),

@@ -1,18 +1,16 @@
 //! What the knee and the open loops look like in a result.
 
 use bench_report::format::number;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
-use bench_report::summary::{estimate, estimate_or, point};
+use bench_report::{
+    Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, estimate, estimate_or, point,
+};
 use serde_json::json;
 
 use super::{KneeArgs, KneeResult, Level};
-use crate::budget::TimeCut;
-use crate::columns;
-use crate::results::ResultBuilder;
+use crate::{ResultBuilder, TimeCut, columns, limit};
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
 const KEPT_UP: f64 = 0.95;
-/// Why a level has no latency.
 const NOTHING: &str = "nothing was done";
 
 /// `what`: the touches' name in the plural, as `objects`.
@@ -41,7 +39,7 @@ fn steps(found: &KneeResult, what: &str) -> Table {
         |(_, level)| reasons(level),
         &[
             ("Workers", &|(_, level)| Cell::Count(found.workers(level))),
-            ("of each node", &|(_, level)| Cell::Count(level.workers.into())),
+            ("of each node", &|(_, level)| Cell::Count(level.step.workers.into())),
             (&rate, &|(_, level)| estimate(&level.rates)),
             ("MiB/s", &|(_, level)| estimate(&level.mib)),
             ("p50 (ms)", &|(_, level)| estimate_or(&level.service_p50, NOTHING)),
@@ -63,8 +61,8 @@ fn open(found: &KneeResult, what: &str) -> Table {
         &found.open,
         reasons,
         &[
-            ("% of the knee's rate", &|level| Cell::Number(level.percent())),
-            (&due, &|level| Cell::Number((level.offered_rate() * 100.0).round() / 100.0)),
+            ("% of the knee's rate", &|level| Cell::Number(level.percent)),
+            (&due, &|level| Cell::Number((level.due * 100.0).round() / 100.0)),
             (&done, &|level| estimate(&level.rates)),
             ("service p50 (ms)", &|level| estimate_or(&level.service_p50, NOTHING)),
             ("service p99 (ms)", &|level| level.service.milliseconds(99.0, "samples")),
@@ -81,41 +79,24 @@ fn open(found: &KneeResult, what: &str) -> Table {
 }
 
 fn reasons(level: &Level) -> Vec<String> {
-    let mut reasons = level.faults.clone();
-    reasons.sort();
-    reasons.dedup();
-    reasons
+    limit::distinct(level.faults.clone())
 }
 
 fn plots(found: &KneeResult, what: &str) -> Vec<Plot> {
-    let lines = |title: &str, x: Axis, y: Axis, series| Plot {
-        title: title.to_owned(),
-        x,
-        y,
-        kind: PlotKind::Lines,
-        series,
-    };
     let rates =
         found.steps.iter().filter_map(|level| point(found.workers(level) as f64, &level.rates)).collect();
-    let mut plots = vec![lines(
-        "The knee: rate against workers",
-        Axis::log("workers"),
-        Axis::log(format!("{what}/s")),
-        vec![Series::ours("closed loop", rates)],
-    )];
+    let (x, y) = (Axis::log("workers"), Axis::log(format!("{what}/s")));
+    let closed = [Series::ours("closed loop", rates)];
+    let mut plots = vec![Plot::new(PlotKind::Lines, "The knee: rate against workers", x, y, closed)];
     if !found.open.is_empty() {
-        let of = |values: fn(&Level) -> &Vec<f64>| {
-            found.open.iter().filter_map(|level| point(level.percent(), values(level))).collect()
+        let of = |name, values: fn(&Level) -> &Vec<f64>| {
+            let points = found.open.iter().filter_map(|level| point(level.percent, values(level)));
+            Series::ours(name, points.collect())
         };
-        plots.push(lines(
-            "Open loops: p50 against the share of the knee's rate",
-            Axis::linear("% of the knee's rate"),
-            Axis::log("ms"),
-            vec![
-                Series::ours("response", of(|level| &level.response_p50)),
-                Series::ours("service", of(|level| &level.service_p50)),
-            ],
-        ));
+        let series = [of("response", |level| &level.response_p50), of("service", |level| &level.service_p50)];
+        let (x, y) = (Axis::linear("% of the knee's rate"), Axis::log("ms"));
+        let title = "Open loops: p50 against the share of the knee's rate";
+        plots.push(Plot::new(PlotKind::Lines, title, x, y, series));
     }
     plots
 }
@@ -126,7 +107,7 @@ fn histograms(draft: &mut ResultBuilder, found: &KneeResult) {
         draft.file.histograms.push(level.service.to_named(name));
     }
     for level in &found.open {
-        let percent = level.percent();
+        let percent = level.percent;
         for (kind, histogram) in [("service", &level.service), ("response", &level.response)] {
             draft.file.histograms.push(histogram.to_named(format!("open loop at {percent} %: {kind}")));
         }
@@ -150,20 +131,18 @@ fn tell(draft: &mut ResultBuilder, found: &KneeResult, what: &str) {
             number(rate)
         )),
     }
-    let measure =
-        |name: String, unit: &str, better, values: &[f64]| Measure::new(name, unit, better, values.to_vec());
-    draft.measure(measure("rate at the knee".to_owned(), "1/s", Better::Higher, &knee.rates), &invalid);
+    draft.measure(Measure::new("rate at the knee", "1/s", Better::Higher, knee.rates.clone()), &invalid);
     for level in &found.open {
-        let (percent, offered) = (level.percent(), level.offered_rate());
-        let name = format!("response p50 at {percent} % of the knee");
-        draft.measure(measure(name, "ms", Better::Lower, &level.response_p50), &reasons(level));
+        let name = format!("response p50 at {} % of the knee", level.percent);
+        let measure = Measure::new(name, "ms", Better::Lower, level.response_p50.clone());
+        draft.measure(measure, &reasons(level));
         let done = level.reading().rate;
-        if done < offered * KEPT_UP {
+        if done < level.due * KEPT_UP {
             draft.warning(format!(
-                "at {percent} % of the knee's rate only {} of {} {what}/s were done: what was still \
-                 waiting at the end is in no latency",
+                "at {} % of the knee's rate only {} of {} {what}/s were done: what was still waiting at the end is in no latency",
+                level.percent,
                 number(done),
-                number(offered)
+                number(level.due)
             ));
         }
     }

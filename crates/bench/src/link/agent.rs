@@ -10,11 +10,11 @@ use bench_fleet::{Fleet, RunToken, Seat};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tracing::debug;
 use types::{Error, Result};
 
-use super::sessions::Sessions;
+use super::pair::Sessions;
 use super::wire::{self, JoinRole, LinkAnswer, Question, fleet_options, open_token};
 use super::{pair, schedule};
 
@@ -28,7 +28,7 @@ const CONNECTIONS_MAX: usize = 1024;
 /// Runs until it is dropped; its connections end with it.
 pub struct LinkServer {
     address: SocketAddr,
-    task: JoinHandle<()>,
+    _accepting: JoinSet<()>,
 }
 
 impl LinkServer {
@@ -39,17 +39,11 @@ impl LinkServer {
         let address = listener.local_addr().map_err(failed)?;
         let runs = Semaphore::new(RUNS_MAX);
         let state = Arc::new(ServerState { token, sessions: Sessions::default(), runs });
-        Ok(LinkServer { address, task: tokio::spawn(accept(listener, state)) })
+        Ok(LinkServer { address, _accepting: JoinSet::from_iter([accept(listener, state)]) })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
         self.address
-    }
-}
-
-impl Drop for LinkServer {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -128,7 +122,6 @@ async fn join(
     }
 }
 
-/// Each byte is sent back.
 async fn echo(mut stream: TcpStream) -> io::Result<()> {
     wire::write_answer(&mut stream, &LinkAnswer::Ready).await?;
     let mut byte = [0];

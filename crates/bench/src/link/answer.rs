@@ -3,34 +3,33 @@
 mod bounds;
 mod tables;
 
-use bench_report::model::{Axis, Better, Measure, Plot, PlotKind, Point, ResultFile, Series};
-use bench_report::overlap::{OVERLAP_MIN, PhaseSpans, Refusal, Span};
-use bench_report::summary::median;
+use bench_report::overlap::OVERLAP_MIN;
+use bench_report::{
+    Axis, Better, Measure, PhaseSpans, Plot, PlotKind, Point, Refusal, ResultFile, Series, Span, median,
+};
 use serde_json::json;
 
 use super::schedule::{Ran, Round};
 use super::wire::{StreamDirection, StreamLog};
 use super::{Config, Pair};
-use crate::results::ResultBuilder;
-use crate::worker_phases::MIB;
+use crate::{MIB, ResultBuilder};
 
 /// A clock that may be wrong by more than this part of the time makes the other end's window doubtful.
 const CLOCK_DOUBT: f64 = 0.05;
 /// A line that becomes longer than this under load has queues that somebody else waits in.
 const BLOAT: f64 = 3.0;
-/// Bins of the plot over time.
 const BINS: usize = 50;
 
 pub use bounds::Here;
 
 /// The same pairs and streams in the same direction, again and again.
 struct LinkCondition<'a> {
+    config: &'a Config,
     first: &'a Round,
-    /// All of them, in their order.
     rounds: Vec<&'a Round>,
 }
 
-fn conditions(rounds: &[Round]) -> Vec<LinkCondition<'_>> {
+fn conditions<'a>(config: &'a Config, rounds: &'a [Round]) -> Vec<LinkCondition<'a>> {
     let mut found: Vec<LinkCondition> = Vec::new();
     for round in rounds {
         let of = |round: &Round| (round.way, round.streams, round.together);
@@ -39,92 +38,36 @@ fn conditions(rounds: &[Round]) -> Vec<LinkCondition<'_>> {
         };
         match found.iter_mut().find(same) {
             Some(condition) => condition.rounds.push(round),
-            None => found.push(LinkCondition { first: round, rounds: vec![round] }),
+            None => found.push(LinkCondition { config, first: round, rounds: vec![round] }),
         }
     }
     found
 }
 
-/// Which end of the streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamEnd {
-    Sender,
-    Receiver,
-}
-
-impl StreamEnd {
-    fn logs(self, ran: &Ran) -> &[StreamLog] {
-        match self {
-            StreamEnd::Sender => &ran.log.sent,
-            StreamEnd::Receiver => &ran.log.received,
-        }
-    }
-}
+/// Round trips of a pair.
+type Pings = fn(&Ran) -> &[u64];
+const IDLE: Pings = |ran| &ran.log.idle_us;
+const LOADED: Pings = |ran| &ran.log.loaded_us;
+/// The logs of one end of the streams.
+type StreamEnd = fn(&Ran) -> &[StreamLog];
+const SENDER: StreamEnd = |ran| &ran.log.sent;
+const RECEIVER: StreamEnd = |ran| &ran.log.received;
 
 fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-/// Bytes that a stream had moved at a moment.
-fn bytes_at(log: &StreamLog, at: u64) -> f64 {
-    let mut before = (log.start_us, 0);
-    for after in log.progress.iter().copied().chain([(log.end_us, log.bytes)]) {
-        if at <= after.0 {
-            let share = at.saturating_sub(before.0) as f64 / after.0.saturating_sub(before.0).max(1) as f64;
-            return before.1 as f64 + share * after.1.saturating_sub(before.1) as f64;
-        }
-        before = after;
-    }
-    log.bytes as f64
-}
-
-/// What a stream did within a window.
-fn span(name: String, log: &StreamLog, from: u64, to: u64) -> Span {
-    let (start, end) = (log.start_us.max(from), log.end_us.min(to));
-    let base = bytes_at(log, start) as u64;
-    let moved = |bytes: f64| (bytes as u64).saturating_sub(base);
-    let mut span = Span::new(name, seconds(start), seconds(end), moved(bytes_at(log, end)));
-    let within = log.progress.iter().filter(|(at, _)| (start..=end).contains(at));
-    span.progress = within.map(|(at, bytes)| (seconds(*at), bytes.saturating_sub(base))).collect();
-    span
-}
-
-/// The streams of some pairs of a round, without what is omitted at the beginning.
-fn phase(config: &Config, round: &Round, pairs: &[Ran], end: StreamEnd) -> Result<PhaseSpans, Refusal> {
-    let omit = u64::try_from(config.omit.as_micros()).unwrap_or(u64::MAX);
-    let from = round.start_us.saturating_add(omit);
-    let mut spans = Vec::new();
-    for ran in pairs {
-        let logs = end.logs(ran);
-        if logs.len() < round.streams as usize {
-            let (pair, told, all) = (&ran.pair, logs.len(), round.streams);
-            return Err(Refusal { reason: format!("{pair}: {told} of {all} streams told what they did") });
-        }
-        spans.extend(
-            logs.iter().map(|l| span(format!("{} stream {}", ran.pair, l.stream), l, from, round.stop_us)),
-        );
-    }
-    let phase = PhaseSpans::new(spans)?;
-    // All may have begun together, and late: the schedule is what they are held against.
-    let scheduled = seconds(round.stop_us.saturating_sub(from));
-    let common = phase.common().map_or(0.0, |common| common.seconds());
-    if common < OVERLAP_MIN * scheduled {
-        let reason = format!("no rate: all streams ran for {common:.2} s of {scheduled:.2} s (needed 95 %)");
-        return Err(Refusal { reason });
-    }
-    Ok(phase)
-}
-
-/// Bytes a second in the window in which all of them ran.
-fn rate(config: &Config, round: &Round, pairs: &[Ran], end: StreamEnd) -> Result<f64, Refusal> {
-    phase(config, round, pairs, end)?.common_rate()
+/// All that a stream did.
+fn span(pair: &Pair, log: &StreamLog) -> Span {
+    let name = format!("{pair} stream {}", log.stream);
+    let progress = log.progress.iter().map(|(at, bytes)| (seconds(*at), *bytes)).collect();
+    Span { progress, ..Span::new(name, seconds(log.start_us), seconds(log.end_us), log.bytes) }
 }
 
 fn mbit(bytes_per_second: f64) -> f64 {
     bytes_per_second * 8.0 / 1e6
 }
 
-/// MiB/s.
 fn in_mib(mbit: f64) -> f64 {
     mbit * 1e6 / 8.0 / MIB
 }
@@ -166,26 +109,50 @@ impl<'a> LinkCondition<'a> {
         self.rounds.iter().filter_map(move |round| Some((*round, round.pairs.get(at)?)))
     }
 
-    /// Mbit/s of one pair in each round, and why some are missing.
-    fn rates(&self, config: &Config, at: usize, end: StreamEnd) -> (Vec<f64>, Option<String>) {
-        collected(self.each(at).map(|(round, ran)| rate(config, round, std::slice::from_ref(ran), end)))
+    /// The streams of some pairs of a round, without what is omitted at the beginning.
+    fn phase(&self, round: &Round, pairs: &[Ran], end: StreamEnd) -> Result<PhaseSpans, Refusal> {
+        let (from, to) = (seconds(round.start_us) + self.config.omit.as_secs_f64(), seconds(round.stop_us));
+        let mut spans = Vec::new();
+        for ran in pairs {
+            let logs = end(ran);
+            if logs.len() < round.streams as usize {
+                let (pair, told, all) = (&ran.pair, logs.len(), round.streams);
+                return Err(Refusal {
+                    reason: format!("{pair}: {told} of {all} streams told what they did"),
+                });
+            }
+            spans.extend(logs.iter().map(|log| span(&ran.pair, log).within(from, to)));
+        }
+        let phase = PhaseSpans::new(spans)?;
+        // All may have begun together, and late: the schedule is what they are held against.
+        let scheduled = (to - from).max(0.0);
+        let common = phase.common().map_or(0.0, |common| common.seconds());
+        if common < OVERLAP_MIN * scheduled {
+            let reason =
+                format!("no rate: all streams ran for {common:.2} s of {scheduled:.2} s (needed 95 %)");
+            return Err(Refusal { reason });
+        }
+        Ok(phase)
     }
 
-    /// Of all pairs together.
-    fn rates_of_all(&self, config: &Config, end: StreamEnd) -> (Vec<f64>, Option<String>) {
-        collected(self.rounds.iter().map(|round| rate(config, round, &round.pairs, end)))
+    /// Mbit/s of one pair in each round, in the window in which all of its streams ran, and why some are missing.
+    fn rates(&self, at: usize, end: StreamEnd) -> (Vec<f64>, Option<String>) {
+        collected(self.each(at).map(|(round, ran)| self.phase(round, std::slice::from_ref(ran), end)))
     }
 
-    /// Milliseconds.
-    fn round_trips(&self, at: usize, of: fn(&Ran) -> &[u64]) -> Vec<f64> {
+    fn rates_of_all(&self, end: StreamEnd) -> (Vec<f64>, Option<String>) {
+        collected(self.rounds.iter().map(|round| self.phase(round, &round.pairs, end)))
+    }
+
+    fn round_trips(&self, at: usize, of: Pings) -> Vec<f64> {
         self.each(at).flat_map(|(_, ran)| in_ms(of(ran))).collect()
     }
 }
 
-fn collected(rates: impl Iterator<Item = Result<f64, Refusal>>) -> (Vec<f64>, Option<String>) {
+fn collected(phases: impl Iterator<Item = Result<PhaseSpans, Refusal>>) -> (Vec<f64>, Option<String>) {
     let (mut found, mut why) = (Vec::new(), None);
-    for rate in rates {
-        match rate {
+    for phase in phases {
+        match phase.and_then(|phase| phase.common_rate()) {
             Ok(rate) => found.push(mbit(rate)),
             Err(refusal) => why = Some(refusal.reason),
         }
@@ -193,40 +160,31 @@ fn collected(rates: impl Iterator<Item = Result<f64, Refusal>>) -> (Vec<f64>, Op
     (found, why)
 }
 
-fn idle(ran: &Ran) -> &[u64] {
-    &ran.log.idle_us
-}
-
-fn loaded(ran: &Ran) -> &[u64] {
-    &ran.log.loaded_us
-}
-
 pub fn of(config: &Config, rounds: &[Round], here: &Here) -> ResultFile {
-    let conditions = conditions(rounds);
-    let mut draft = ResultBuilder::without_common("link", "The link by itself", config.preset, 0);
+    let conditions = conditions(config, rounds);
+    let preset = if config.faithful { "faithful" } else { "modern" };
+    let mut draft = ResultBuilder::without_common("link", "The link by itself", preset, 0);
     draft.file.command = config.command.clone();
     draft.parameter("pairs", config.pairs.iter().map(Pair::to_string).collect::<Vec<_>>());
-    draft.parameter("streams", config.streams);
-    draft.parameter("streams_together", config.streams_together);
+    draft.parameter("streams", config.streams());
+    draft.parameter("streams_together", config.streams_together());
     draft.parameter("seconds", config.time.as_secs_f64());
     draft.parameter("omit_seconds", config.omit.as_secs_f64());
     draft.parameter("repetitions", config.repetitions);
     draft.parameter("ways", json!(config.ways));
-    draft.file.tables = tables::of(config, &conditions, here);
-    draft.file.plots = conditions.iter().filter_map(|condition| over_time(config, condition)).collect();
-    for condition in &conditions {
-        judge(&mut draft, config, condition);
-    }
+    draft.file.tables = tables::of(&conditions, here);
+    draft.file.plots = conditions.iter().filter_map(over_time).collect();
+    conditions.iter().for_each(|condition| judge(&mut draft, condition));
     doubt_clock(&mut draft, config, &conditions);
-    bounds::judge(&mut draft, config, &conditions, here);
+    bounds::judge(&mut draft, &conditions, here);
     draft.file
 }
 
 /// What arrived and how long the line became, for comparisons and in words.
-fn judge(draft: &mut ResultBuilder, config: &Config, condition: &LinkCondition) {
+fn judge(draft: &mut ResultBuilder, condition: &LinkCondition) {
     for (at, pair) in condition.pairs().enumerate() {
         let name = condition.name(pair);
-        carried(draft, &name, condition.rates(config, at, StreamEnd::Receiver));
+        carried(draft, &name, condition.rates(at, RECEIVER));
         let of_round = |(_, ran): (&Round, &Ran)| median(&in_ms(&ran.log.loaded_us));
         let loaded: Vec<f64> = condition.each(at).filter_map(of_round).collect();
         if !loaded.is_empty() {
@@ -236,8 +194,7 @@ fn judge(draft: &mut ResultBuilder, config: &Config, condition: &LinkCondition) 
         bloat(draft, &name, condition, at);
     }
     if condition.first.together {
-        let rates = condition.rates_of_all(config, StreamEnd::Receiver);
-        carried(draft, &condition.name_of_all(), rates);
+        carried(draft, &condition.name_of_all(), condition.rates_of_all(RECEIVER));
     }
 }
 
@@ -256,7 +213,7 @@ fn carried(draft: &mut ResultBuilder, name: &str, (rates, why): (Vec<f64>, Optio
 
 fn bloat(draft: &mut ResultBuilder, name: &str, condition: &LinkCondition, at: usize) {
     let middle = |of| median(&condition.round_trips(at, of));
-    let (Some(idle), Some(loaded)) = (middle(idle), middle(loaded)) else { return };
+    let (Some(idle), Some(loaded)) = (middle(IDLE), middle(LOADED)) else { return };
     if loaded > BLOAT * idle && loaded - idle > 1.0 {
         draft.note(format!(
             "{name}: a round trip takes {loaded:.2} ms under load and {idle:.2} ms without; it waits in queues."
@@ -275,28 +232,21 @@ fn doubt_clock(draft: &mut ResultBuilder, config: &Config, conditions: &[LinkCon
     }
 }
 
-/// What arrived over time in the first round.
-fn over_time(config: &Config, condition: &LinkCondition) -> Option<Plot> {
+fn over_time(condition: &LinkCondition) -> Option<Plot> {
     let round = condition.first;
-    let bin = (round.stop_us.saturating_sub(round.start_us) / BINS as u64).max(1);
+    let start = seconds(round.start_us);
+    let bin = ((seconds(round.stop_us) - start) / BINS as f64).max(1e-6);
     let series = round.pairs.iter().map(|ran| {
-        let moved = |at: u64| ran.log.received.iter().map(|log| bytes_at(log, at)).sum::<f64>();
-        let points = (0..BINS as u64).map(|n| {
-            let from = round.start_us.saturating_add(n * bin);
-            let rate = (moved(from.saturating_add(bin)) - moved(from)) / seconds(bin);
-            Point::at(seconds(n * bin), mbit(rate))
-        });
+        let spans: Vec<Span> = RECEIVER(ran).iter().map(|log| span(&ran.pair, log)).collect();
+        let moved = |n: usize| spans.iter().map(|span| span.bytes_at(start + n as f64 * bin)).sum::<f64>();
+        let points = (0..BINS).map(|n| Point::at(n as f64 * bin, mbit((moved(n + 1) - moved(n)) / bin)));
         Series::ours(arrow(&ran.pair, round.way), points.collect())
     });
     let first = condition.name(condition.pairs().next()?);
     let title = if round.together { condition.name_of_all() } else { first };
-    Some(Plot {
-        title: format!("{title}: {} s", config.time.as_secs_f64()),
-        x: Axis::linear("Time since the scheduled start (s)"),
-        y: Axis::linear("Received (Mbit/s)"),
-        kind: PlotKind::Steps,
-        series: series.collect(),
-    })
+    let title = format!("{title}: {} s", condition.config.time.as_secs_f64());
+    let (x, y) = (Axis::linear("Time since the scheduled start (s)"), Axis::linear("Received (Mbit/s)"));
+    Some(Plot::new(PlotKind::Steps, title, x, y, series))
 }
 
 #[cfg(test)]

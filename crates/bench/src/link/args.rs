@@ -7,10 +7,8 @@ use std::time::Duration;
 use bench_fleet::RunToken;
 use types::Result;
 
-use super::{Config, LinkServer, Pair};
-use crate::args::OutputArgs;
-use crate::ranks::{alone, signalled};
-use crate::results;
+use super::{Config, LinkServer, StreamDirection};
+use crate::{OutputArgs, alone, results, signalled};
 
 /// The link by itself: TCP streams between agents, without any storage.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,57 +37,20 @@ struct ServerArgs {
 
 #[derive(Clone, Debug, clap::Args)]
 struct LinkClientArgs {
-    /// Agents: HOST:PORT for a pair with this process, FROM:PORT=TO:PORT for a pair of two others
-    #[arg(required = true, value_name = "PAIR")]
-    pairs: Vec<Pair>,
-    /// The study's: 10 streams for 60 s on each pair, then one stream on each pair at once
-    #[arg(long)]
-    faithful: bool,
-    /// Parallel streams of a pair that runs alone
-    #[arg(long, value_name = "N")]
-    streams: Option<u32>,
-    /// Streams of each pair when all run at once
-    #[arg(long, value_name = "N")]
-    streams_together: Option<u32>,
-    /// How long one measurement takes, for example 10s
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
-    time: Option<Duration>,
-    /// Repetitions; below 6 there is no confidence interval
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    repetitions: Option<u16>,
-    /// The token of the agents, for pairs of two others
-    #[arg(long, value_name = "TEXT")]
-    token: Option<String>,
+    #[command(flatten)]
+    config: Config,
     #[command(flatten)]
     output: OutputArgs,
 }
 
-impl LinkClientArgs {
-    fn config(&self) -> Config {
-        let base = if self.faithful { Config::faithful() } else { Config::default() };
-        let time = self.time.unwrap_or(base.time);
-        Config {
-            pairs: self.pairs.clone(),
-            streams: self.streams.unwrap_or(base.streams),
-            streams_together: self.streams_together.or(self.streams).unwrap_or(base.streams_together),
-            time,
-            omit: base.omit.min(time / 4),
-            repetitions: self.repetitions.map_or(base.repetitions, usize::from),
-            token: self.token.clone(),
-            command: self.command(),
-            ..base
-        }
-    }
-
-    /// As it was typed, but for the token, which is nobody's business.
-    fn command(&self) -> Vec<String> {
-        let hidden = |word: String| match &self.token {
-            Some(token) if word == *token => "TOKEN".to_owned(),
-            Some(token) if word == format!("--token={token}") => "--token=TOKEN".to_owned(),
-            _ => word,
-        };
-        results::command().into_iter().map(hidden).collect()
-    }
+/// As it was typed, but for the token, which is nobody's business.
+fn typed_command(token: Option<&str>) -> Vec<String> {
+    let hidden = |word: String| match token {
+        Some(token) if word == token => "TOKEN".to_owned(),
+        Some(token) if word == format!("--token={token}") => "--token=TOKEN".to_owned(),
+        _ => word,
+    };
+    results::command().into_iter().map(hidden).collect()
 }
 
 pub async fn command(args: LinkTestArgs) -> Result<ExitCode> {
@@ -100,10 +61,15 @@ pub async fn command(args: LinkTestArgs) -> Result<ExitCode> {
     }
 }
 
-async fn measure(args: LinkClientArgs) -> Result<ExitCode> {
-    let mut file = super::run(args.config()).await?;
+async fn measure(LinkClientArgs { mut config, output }: LinkClientArgs) -> Result<ExitCode> {
+    config.omit = config.omit.min(config.time / 4);
+    if config.faithful {
+        (config.omit, config.ways) = (Duration::ZERO, vec![StreamDirection::Up]);
+    }
+    config.command = typed_command(config.token.as_deref());
+    let mut file = super::run(config).await?;
     crate::ceiling::measure(crate::args::ROW_TIME).await?.tell(&mut file);
-    results::publish(&file, &args.output)
+    results::publish(&file, &output)
 }
 
 async fn serve(args: ServerArgs) -> Result<()> {

@@ -2,17 +2,19 @@
 //! steps: the other end waits for the streams, the opener opens them, both move data between two times of the run's clock, and
 //! the opener gathers what they saw. Meanwhile single bytes on a connection of their own tell how long the line has become.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bench_fleet::{Fleet, Member, Seat};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
-use super::sessions::Sessions;
 use super::stream::{self, micros};
 use super::wire::{
     self, JoinRole, LEAD_MAX, PairLog, Question, STREAMS_MAX, StreamDirection, StreamLog, TIME_MAX, ask,
@@ -24,12 +26,10 @@ use crate::ranks::{gather, order};
 const IDLE_PINGS: usize = 16;
 /// Between two bytes on a loaded line.
 const PING_EVERY: Duration = Duration::from_millis(20);
-/// One byte's way there and back.
 const PING: Duration = Duration::from_secs(20);
 /// Pings that are kept: those of ten minutes and more are thinned by their number.
 const PINGS_MAX: usize = 30_000;
 
-/// What one test of a pair moves.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamsPlan {
     pub streams: u32,
@@ -134,7 +134,7 @@ impl OpenPair {
     ) -> Result<PairLog> {
         let interval = MoveTimes { start: self.member.stamp(start).at, stop: self.member.stamp(stop).at };
         order(&self.member, Some(&PairOrder::Move(interval))).await?;
-        let moving = move_all(open.streams, open.way, self.epoch, start, stop);
+        let moving = move_all(open.streams, open.way, self.epoch, (start, stop));
         let (ours, loaded_us) = tokio::join!(moving, self.pings(start, stop));
         let mut ends = gather(&self.member, &OtherEnd::default()).await?;
         let Some(theirs) = ends.pop().filter(|_| ends.len() == 1) else {
@@ -185,6 +185,42 @@ impl OpenPair {
     }
 }
 
+type ArrivingStreams = mpsc::Sender<(u32, TcpStream)>;
+
+/// The tests whose streams this agent waits for.
+#[derive(Default)]
+pub struct Sessions(Mutex<BTreeMap<u64, ArrivingStreams>>);
+
+/// A test whose streams are let in; they are refused again when this is dropped.
+pub struct Session<'a> {
+    sessions: &'a Sessions,
+    id: u64,
+    pub arrived: mpsc::Receiver<(u32, TcpStream)>,
+}
+
+impl Sessions {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, ArrivingStreams>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a stream of that test goes, if it is expected and there is room for one more.
+    pub fn place_in(&self, id: u64) -> Option<mpsc::OwnedPermit<(u32, TcpStream)>> {
+        self.lock().get(&id).and_then(|arriving| arriving.clone().try_reserve_owned().ok())
+    }
+
+    pub fn open(&self, id: u64, streams: usize) -> Session<'_> {
+        let (sender, arrived) = mpsc::channel(streams.max(1));
+        self.lock().insert(id, sender);
+        Session { sessions: self, id, arrived }
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.sessions.lock().remove(&self.id);
+    }
+}
+
 /// The other end of a pair, until its opener ends it.
 pub async fn follow(member: Member, sessions: &Sessions) -> Result<()> {
     let epoch = Instant::now();
@@ -212,7 +248,7 @@ pub async fn follow(member: Member, sessions: &Sessions) -> Result<()> {
             }
         }
         drop(session);
-        let logs = move_all(streams, plan.way.reversed(), epoch, start, stop).await?;
+        let logs = move_all(streams, plan.way.reversed(), epoch, (start, stop)).await?;
         let of_run = |us| micros(member.stamp(epoch + Duration::from_micros(us)).at);
         let logs = logs.into_iter().map(|log| log.by(of_run)).collect();
         let clock_error_us = micros(member.stamp(stop).error_bound);
@@ -229,8 +265,7 @@ async fn move_all(
     streams: Vec<(u32, TcpStream)>,
     way: StreamDirection,
     epoch: Instant,
-    start: Instant,
-    stop: Instant,
+    (start, stop): (Instant, Instant),
 ) -> Result<Vec<StreamLog>> {
     let mut moving = JoinSet::new();
     for (number, socket) in streams {

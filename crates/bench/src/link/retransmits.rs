@@ -42,29 +42,27 @@ pub fn of(socket: &TcpStream) -> Option<u64> {
 /// inet_diag_req_v2 for exactly this connection, with its tcp_info.
 fn question(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
     let family = if local.is_ipv4() { AF_INET } else { AF_INET6 };
-    let mut q = Vec::with_capacity(72);
-    q.extend_from_slice(&72_u32.to_ne_bytes());
-    q.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    q.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-    // Sequence number and port, which nobody looks at.
-    q.extend_from_slice(&[0; 8]);
-    q.extend_from_slice(&[family, IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0]);
-    q.extend_from_slice(&u32::MAX.to_ne_bytes());
-    for port in [local.port(), peer.port()] {
-        q.extend_from_slice(&port.to_be_bytes());
-    }
-    for address in [local.ip(), peer.ip()] {
-        let mut bytes = [0; 16];
-        match address {
-            IpAddr::V4(v4) => bytes[..4].copy_from_slice(&v4.octets()),
-            IpAddr::V6(v6) => bytes.copy_from_slice(&v6.octets()),
-        }
-        q.extend_from_slice(&bytes);
-    }
-    // Any interface.
-    q.extend_from_slice(&[0; 4]);
-    q.extend_from_slice(&NO_COOKIE);
-    q
+    let address = |ip: IpAddr| match ip {
+        IpAddr::V4(v4) => [&v4.octets()[..], &[0; 12]].concat(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    [
+        &72_u32.to_ne_bytes()[..],
+        &SOCK_DIAG_BY_FAMILY.to_ne_bytes(),
+        &NLM_F_REQUEST.to_ne_bytes(),
+        // Sequence number and port, which nobody looks at.
+        &[0; 8],
+        &[family, IPPROTO_TCP, 1 << (INET_DIAG_INFO - 1), 0],
+        &u32::MAX.to_ne_bytes(),
+        &local.port().to_be_bytes(),
+        &peer.port().to_be_bytes(),
+        &address(local.ip()),
+        &address(peer.ip()),
+        // Any interface.
+        &[0; 4],
+        &NO_COOKIE,
+    ]
+    .concat()
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

@@ -23,8 +23,6 @@ const LEAD: Duration = Duration::from_millis(300);
 /// Time for the streams to drain and the logs to come, on top of the schedule.
 const END: Duration = Duration::from_secs(60);
 
-/// Pairs that ran at the same time.
-#[derive(Clone, Debug, PartialEq)]
 pub struct Round {
     pub way: StreamDirection,
     pub streams: u32,
@@ -37,7 +35,6 @@ pub struct Round {
 }
 
 /// A pair, and its log by our clock.
-#[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
     pub pair: Pair,
     pub log: PairLog,
@@ -105,7 +102,7 @@ async fn lead(openers: &[&String], token: &str) -> Result<Member> {
 
 async fn round(config: &Config, run: &mut RankOfRun, at: Vec<usize>, way: StreamDirection) -> Result<Round> {
     let together = at.len() > 1;
-    let streams = if together { config.streams_together } else { config.streams };
+    let streams = if together { config.streams_together() } else { config.streams() };
     let begun = Instant::now();
     let plan = StreamsPlan { streams, way };
     run.told(RoundOrder::Prepare { pairs: at.clone(), plan }).await?;

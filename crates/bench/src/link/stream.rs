@@ -9,7 +9,6 @@ use tokio::net::TcpStream;
 use super::retransmits;
 use super::wire::StreamLog;
 
-/// The bytes that are given to the socket at a time.
 const BUFFER: usize = 256 << 10;
 /// Samples are this far apart at first, and twice as far each time there are too many.
 const SAMPLE_US: u64 = 10_000;

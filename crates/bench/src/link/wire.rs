@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use types::{Error, ErrorKind, Result};
 
-/// Streams of one pair.
 pub const STREAMS_MAX: u32 = 128;
 pub const TIME_MIN: Duration = Duration::from_millis(200);
 pub const TIME_MAX: Duration = Duration::from_secs(3600);
@@ -24,14 +23,11 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamDirection {
-    /// The opener sends.
     Up,
-    /// The opener receives.
     Down,
 }
 
 impl StreamDirection {
-    /// Seen from the other end.
     pub fn reversed(self) -> StreamDirection {
         match self {
             StreamDirection::Up => StreamDirection::Down,
@@ -44,12 +40,17 @@ impl StreamDirection {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Question {
-    /// Each byte is sent back.
     Echo,
     /// One stream of a test that the agent has been told of as a rank of a pair's run.
-    Stream { session: u64, stream: u32 },
+    Stream {
+        session: u64,
+        stream: u32,
+    },
     /// The agent becomes a rank of a run of the fleet: the handshake follows on this connection.
-    Join { seat: Seat, role: JoinRole },
+    Join {
+        seat: Seat,
+        role: JoinRole,
+    },
 }
 
 /// What a called agent does in the run.
@@ -72,7 +73,6 @@ pub enum LinkAnswer {
     },
 }
 
-/// One end of one stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamLog {
     pub stream: u32,
@@ -99,7 +99,6 @@ pub struct PairLog {
 }
 
 impl StreamLog {
-    /// The same log by another clock.
     pub fn by(mut self, clock: impl Fn(u64) -> u64) -> StreamLog {
         self.start_us = clock(self.start_us);
         self.end_us = clock(self.end_us);

@@ -1,16 +1,10 @@
 //! What a load comes to in a result.
 
 use bench_load::outcome::{PhaseOutcome, Stop};
-use bench_report::model::{Better, Cell, Finding, Measure};
-use bench_report::overlap::PhaseSpans;
-use bench_report::sanity;
-use bench_report::summary::estimate;
+use bench_report::{Better, Cell, Finding, Measure, PhaseSpans, estimate, sanity};
 
 use super::args::LoadArgs;
-use crate::columns;
-use crate::limit::LoadBounds;
-use crate::results::ResultBuilder;
-use crate::worker_phases::{self, LoadRow, MIB};
+use crate::{LoadBounds, LoadRow, MIB, ResultBuilder, columns, worker_phases};
 
 pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], bounds: &LoadBounds) {
     let row = LoadRow::of(runs);

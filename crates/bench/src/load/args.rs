@@ -9,12 +9,8 @@ use clap::Args;
 use types::Result;
 
 use super::words::{parse_operation, parse_order, parse_sizes};
-use crate::args::{CommonArgs, one_of, refuse};
-use crate::budget::Budget;
-use crate::driver;
-use crate::knee::KneeArgs;
 use crate::render::parse_stagger;
-use crate::target_dir::{TargetArgs, TargetDir};
+use crate::{Budget, CommonArgs, KneeArgs, TargetArgs, TargetDir, driver, one_of, refuse};
 
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
@@ -146,7 +142,6 @@ impl LoadArgs {
         Ok(())
     }
 
-    /// Bytes that lie on the target.
     pub fn bytes(&self) -> u64 {
         let trees = if self.private { u64::from(self.nodes) } else { 1 };
         self.layout().total_bytes().saturating_mul(trees)

@@ -87,7 +87,6 @@ pub fn parse_sizes(text: &str) -> Parsed<Sizes> {
     }
 }
 
-/// Bytes.
 pub fn sizes(sizes: Sizes) -> String {
     match sizes {
         Sizes::Equal(bytes) => bytes.to_string(),

@@ -1,13 +1,9 @@
 //! Of a data set in a bucket: the predecessor's table, and what each pass costs at the store.
 
-use bench_report::model::{Cell, Table, TableRow};
-use bench_report::published::PUBLISHED;
-use bench_report::summary::estimate;
+use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate};
 
 use super::{LoaderPlan, latency_ms, rate};
-use crate::cost;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Triple};
+use crate::{CacheMode, ResultBuilder, Triple, cost, sample};
 
 /// Fills in what the first repetition cost at the storage.
 pub fn costs(draft: &mut ResultBuilder, plan: &LoaderPlan, prices: &cost::PriceList, first: &Triple) {
@@ -17,7 +13,7 @@ pub fn costs(draft: &mut ResultBuilder, plan: &LoaderPlan, prices: &cost::PriceL
             calls: sample.origin_kinds.clone(),
             bytes_out: sample.origin_bytes,
             bytes_kept: plan.layout.total_bytes(),
-            seconds: sample.makespan,
+            seconds: sample.makespan(),
             passes: sample.epochs,
         }
     });

@@ -1,43 +1,34 @@
 //! Epochs through the nodes of a running cluster: as many clients at each link of each node. What each link and each node gave,
 //! what came from other nodes, and what from the disks, beside what fio reads of these.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use bench_load::data::SeededData;
-use bench_load::engine::{LoadJob, LoadPhase};
+use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Amount, LoadWork};
-use bench_report::format::{self, fixed};
-use bench_report::model::{Better, Cell, Measure, ResultFile, Table, TableRow};
-use bench_report::published::PUBLISHED;
-use bench_report::sanity;
-use bench_report::summary::{estimate, estimate_or, median};
+use bench_report::format::fixed;
+use bench_report::{
+    Better, Cell, Measure, PUBLISHED, ResultFile, Table, estimate, estimate_or, median, sanity,
+};
 use serde_json::json;
 use types::Result;
 
-use super::{GIB, LoaderArgs, LoaderPlan, percentile_ms};
-use crate::args::refuse;
-use crate::budget::{Budget, TimeCut};
-use crate::columns;
-use crate::driver;
+use super::{Figure, LoaderPlan, epochs_table, mean_ms};
 use crate::fixture::forget_pages_below;
-use crate::nodes::{BenchCluster, ClusterStage, FioDisk, NodeCount, check_fio, local_percent};
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::testbed::DataSet;
-use crate::worker_phases::{self, MIB};
+use crate::nodes::{BenchCluster, BenchNode, ClusterStage, NodeCount, check_fio, fio_rate, local_percent};
+use crate::{
+    Budget, GIB, MIB, Ranks, ResultBuilder, TimeCut, columns, data_set, driver, limit, refuse, worker_phases,
+};
 
 /// What a warm run may still read of the storage: nothing but what rounding makes of it.
 const WARM_EXTRA: f64 = 0.001;
 
 /// What the nodes have of the objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ClusterState {
-    /// Nothing.
     Cold,
-    /// Everything.
     Warm,
-    /// Everything, on their disks alone.
     FromDisk,
 }
 
@@ -51,7 +42,6 @@ impl ClusterState {
     }
 }
 
-/// One state, measured once.
 struct ClusterEpoch {
     outcome: PhaseOutcome,
     epochs: u64,
@@ -60,9 +50,7 @@ struct ClusterEpoch {
 
 #[derive(Default)]
 struct ClusterEpochs {
-    cold: Vec<ClusterEpoch>,
-    warm: Vec<ClusterEpoch>,
-    from_disk: Vec<ClusterEpoch>,
+    by_state: BTreeMap<ClusterState, Vec<ClusterEpoch>>,
     /// What fio read of each node's disk, by repetition, bytes per second; empty where there is none. And why not.
     fio: Vec<(Vec<f64>, Option<String>)>,
     cut: Option<TimeCut>,
@@ -70,11 +58,11 @@ struct ClusterEpochs {
 
 impl ClusterEpochs {
     fn of(&self, state: ClusterState) -> &[ClusterEpoch] {
-        match state {
-            ClusterState::Cold => &self.cold,
-            ClusterState::Warm => &self.warm,
-            ClusterState::FromDisk => &self.from_disk,
-        }
+        self.by_state.get(&state).map_or(&[], Vec::as_slice)
+    }
+
+    fn add(&mut self, state: ClusterState, epoch: ClusterEpoch) {
+        self.by_state.entry(state).or_default().push(epoch);
     }
 
     fn each(&self, state: ClusterState, value: impl Fn(&ClusterEpoch) -> f64) -> Vec<f64> {
@@ -104,7 +92,8 @@ impl ClusterEpoch {
     }
 }
 
-pub async fn command(plan: &LoaderPlan, args: &LoaderArgs) -> Result<ExitCode> {
+pub async fn command(plan: &LoaderPlan) -> Result<ExitCode> {
+    let args = &plan.args;
     args.nodes.check(args.origin.as_deref())?;
     if args.nodes.junctions.len() > 1 {
         return refuse("loader: one --junction; replicas measures several");
@@ -117,105 +106,76 @@ pub async fn command(plan: &LoaderPlan, args: &LoaderArgs) -> Result<ExitCode> {
     if args.nodes.nodes.iter().any(|node| node.disk.is_some()) {
         check_fio()?;
     }
-    if args.common.dry_run {
-        println!(
-            "loader: {} clients of {} workers read {} objects, {} in all, {} times cold and warm through {} nodes; as much is written at \
-             the origin",
-            plan.fleet.clients,
-            plan.fleet.workers,
-            plan.layout.files,
-            format::bytes(plan.layout.total_bytes()),
-            plan.repetitions,
-            args.nodes.nodes.len()
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    driver::command(&args.common, async |ranks| measure(ranks, plan, args).await).await
+    let nodes = args.nodes.nodes.len();
+    let told = || format!("{plan} cold and warm through {nodes} nodes; as much is written at the origin");
+    driver::command(&args.common, told, async |ranks| measure(ranks, plan).await).await
 }
 
-async fn measure(ranks: &Ranks, plan: &LoaderPlan, args: &LoaderArgs) -> Result<ResultFile> {
+async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
+    let args = &plan.args;
     let title = "Epochs of a training job through a cluster: cold and warm";
     let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
-    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let data = DataSet { layout: plan.layout.clone(), content };
+    let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
-    let run = async |stage: &ClusterStage| all(ranks, stage, plan, args).await;
-    driver::on_cluster(&args.common, draft, stage, run, |draft, stage, epochs| {
+    let run = async |stage: &mut ClusterStage| all(ranks, stage, plan).await;
+    driver::on_stage(Some(ranks), &args.common, draft, stage, run, async |draft, stage, _, epochs| {
+        stage.cluster.tell(draft);
         TimeCut::tell(epochs.cut, draft, "repetitions");
-        for (name, value) in [
-            ("clients", json!(plan.fleet.clients)),
-            ("workers", json!(plan.fleet.workers)),
-            ("objects", json!(plan.layout.files)),
-            ("object_bytes", json!(plan.object_bytes())),
-            ("block_bytes", json!(plan.block)),
-            ("junction", json!(junctions.first())),
-            ("link_bytes_per_second", json!(args.link_rate.map_or(0, |rate| rate.bytes_per_second()))),
-        ] {
-            draft.parameter(name, value);
-        }
-        let link_rate = args.link_rate.map(|rate| rate.bytes_per_second() as f64);
-        fill(draft, plan, &stage.cluster, &epochs, link_rate);
-        ranks.tell(draft);
+        plan.tell(draft);
+        draft.parameter("junction", json!(junctions.first()));
+        let link_rate = args.link_rate.map(|rate| rate.bytes_per_second());
+        draft.parameter("link_bytes_per_second", link_rate.unwrap_or(0));
+        let link_rate = link_rate.map(|rate| rate as f64);
+        ClusterAnswer { plan, cluster: &stage.cluster, epochs: &epochs, link_rate }.fill(draft);
     })
     .await
 }
 
-async fn all(
-    ranks: &Ranks,
-    stage: &ClusterStage,
-    plan: &LoaderPlan,
-    args: &LoaderArgs,
-) -> Result<ClusterEpochs> {
-    let budget = Budget::start(&args.common);
-    let junction = args.nodes.junctions.first().map_or("/", String::as_str);
+async fn all(ranks: &Ranks, stage: &ClusterStage, plan: &LoaderPlan) -> Result<ClusterEpochs> {
+    let budget = Budget::start(plan.args.common.time_budget);
+    let junction = plan.args.nodes.junctions.first().map_or("/", String::as_str);
     let cluster = &stage.cluster;
     stage.await_seen(junction).await?;
     let target = BenchCluster::target(junction, cluster.links().map(|(_, link)| link));
     let take = async |state: ClusterState, epochs: u64, repetition: u32| -> Result<ClusterEpoch> {
         let amount = Amount::Epochs(epochs);
-        let work = LoadWork { block_bytes: plan.block, seed: args.common.seed, amount, ..LoadWork::mfmr() };
+        let work =
+            LoadWork { block_bytes: plan.block, seed: plan.args.common.seed, amount, ..LoadWork::mfmr() };
         let phase = LoadPhase { name: state.name().to_owned(), work, ..LoadPhase::default() };
-        let job = LoadJob { limits: budget.limits(), ..stage.job(plan.fleet, phase) };
+        let job = stage.files.job(plan.fleet, phase, budget.limits());
         let told = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, state.name());
-        let before = cluster.counters()?;
-        let outcome = ranks.load(&target, &job, &told).await?.outcome.into_first()?;
-        let counted = before.iter().zip(cluster.counters()?);
-        let nodes = counted.map(|(before, after)| NodeCount::between(before, &after)).collect();
+        let (outcome, nodes) = stage.load(ranks, &target, &job, &told).await?;
         Ok(ClusterEpoch { outcome, epochs, nodes })
     };
-    let mut epochs =
-        ClusterEpochs { fio: vec![Default::default(); cluster.nodes.len()], ..Default::default() };
+    let fio = vec![Default::default(); cluster.nodes.len()];
+    let mut epochs = ClusterEpochs { fio, ..ClusterEpochs::default() };
     let cut = budget.repeat(plan.repetitions, async |repetition| {
         stage.evict_everywhere(junction)?;
-        epochs.cold.push(take(ClusterState::Cold, 1, repetition).await?);
+        epochs.add(ClusterState::Cold, take(ClusterState::Cold, 1, repetition).await?);
         // What the cluster still copies would be a load beside the clients'.
         stage.await_whole(junction).await?;
         let mut warm = take(ClusterState::Warm, 1, repetition).await?;
-        let (wanted, least) = args.common.row_seconds();
-        if warm.seconds() < least {
-            // As often as it takes to be believed.
-            warm = take(ClusterState::Warm, (wanted / warm.seconds()).ceil() as u64, repetition).await?;
+        if let Some(passes) = plan.args.common.passes_to_last(warm.seconds()) {
+            warm = take(ClusterState::Warm, passes, repetition).await?;
         }
-        epochs.warm.push(warm);
+        epochs.add(ClusterState::Warm, warm);
         if cluster.nodes.iter().any(|node| node.way.disk.is_some()) {
             forget_pages(cluster).await?;
-            epochs.from_disk.push(take(ClusterState::FromDisk, 1, repetition).await?);
+            epochs.add(ClusterState::FromDisk, take(ClusterState::FromDisk, 1, repetition).await?);
             for (node, found) in cluster.nodes.iter().zip(&mut epochs.fio) {
                 let Some(dir) = node.way.disk.clone() else { continue };
-                let measured = tokio::task::spawn_blocking(move || FioDisk::measure(&dir)).await;
-                match measured.unwrap_or_else(|e| {
-                    Err(types::Error::new(types::ErrorKind::Io, "measure with", "fio").with_source(e))
-                }) {
-                    Ok(disk) => found.0.push(disk.bytes_per_second),
-                    Err(e) => found.1 = Some(e.to_string()),
+                let measured = tokio::task::spawn_blocking(move || fio_rate(&dir)).await;
+                match measured.map_err(|e| e.to_string()).and_then(|rate| rate.map_err(|e| e.to_string())) {
+                    Ok(rate) => found.0.push(rate),
+                    Err(why) => found.1 = Some(why),
                 }
             }
         }
         Ok(())
     });
-    let cut = cut.await?;
-    Ok(ClusterEpochs { cut, ..epochs })
+    epochs.cut = cut.await?;
+    Ok(epochs)
 }
 
 /// Of the caches that are on this machine.
@@ -241,211 +201,192 @@ fn unproved(plan: &LoaderPlan, state: ClusterState, epochs: &[ClusterEpoch]) -> 
             reasons.push(format!("the clients read {read} bytes, not {wanted}"));
         }
         let origin = epoch.sum(|node| node.origin) as u64;
-        match state {
-            ClusterState::Cold if origin < unique => {
-                reasons.push(format!(
-                    "not cold: {origin} bytes came from the storage, the data set has {unique}"
+        if state == ClusterState::Cold && origin < unique {
+            reasons
+                .push(format!("not cold: {origin} bytes came from the storage, the data set has {unique}"));
+        }
+        if state != ClusterState::Cold && origin > (unique as f64 * WARM_EXTRA) as u64 {
+            reasons.push(format!("not warm: {origin} bytes came from the storage"));
+        }
+    }
+    limit::distinct(reasons)
+}
+
+/// What was found, and what it was found of.
+struct ClusterAnswer<'a> {
+    plan: &'a LoaderPlan,
+    cluster: &'a BenchCluster,
+    epochs: &'a ClusterEpochs,
+    /// Bytes a second that each link carries, if that was said.
+    link_rate: Option<f64>,
+}
+
+impl ClusterAnswer<'_> {
+    fn invalid(&self, state: ClusterState) -> Vec<String> {
+        unproved(self.plan, state, self.epochs.of(state))
+    }
+
+    fn fill(&self, draft: &mut ResultBuilder) {
+        let states: Vec<ClusterState> = self.epochs.by_state.keys().copied().collect();
+        draft.file.tables.extend([
+            self.figures(&states),
+            PUBLISHED.aistore.results.table(),
+            self.of_links(),
+            self.of_nodes(),
+        ]);
+        if states.contains(&ClusterState::FromDisk) {
+            draft.file.tables.push(self.of_disks());
+        }
+        for state in &states {
+            let rates = self.epochs.each(*state, |epoch| epoch.rate() / GIB);
+            let measure =
+                Measure::new(format!("{} throughput", state.name()), "GiB/s", Better::Higher, rates);
+            draft.measure(measure, &self.invalid(*state));
+        }
+        let moved = states.iter().filter_map(|state| {
+            self.epochs.of(*state).first().map(|epoch| (state.name().to_owned(), &epoch.outcome.series))
+        });
+        draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
+        let (nodes, links) = (self.cluster.nodes.len(), self.cluster.links().count());
+        let middle = |state| median(&self.epochs.each(state, |epoch| epoch.rate() / MIB));
+        if let (Some(cold), Some(warm)) = (middle(ClusterState::Cold), middle(ClusterState::Warm)) {
+            draft.verdict(format!(
+                "through {nodes} nodes with {links} links: {} MiB/s cold, {} MiB/s warm ({} times)",
+                fixed(cold, 1),
+                fixed(warm, 1),
+                fixed(warm / cold, 2)
+            ));
+            if let Some(given) = self.link_rate.map(|rate| rate * links as f64 / MIB) {
+                let share = fixed(warm / given, 3);
+                draft.verdict(format!(
+                    "warm it gives {share} of what its links carry ({} MiB/s)",
+                    fixed(given, 1)
                 ));
             }
-            ClusterState::Warm | ClusterState::FromDisk if origin > (unique as f64 * WARM_EXTRA) as u64 => {
-                reasons.push(format!("not warm: {origin} bytes came from the storage"));
-            }
-            _ => {}
         }
     }
-    reasons.sort();
-    reasons.dedup();
-    reasons
-}
 
-fn fill(
-    draft: &mut ResultBuilder,
-    plan: &LoaderPlan,
-    cluster: &BenchCluster,
-    epochs: &ClusterEpochs,
-    link_rate: Option<f64>,
-) {
-    let states = [ClusterState::Cold, ClusterState::Warm, ClusterState::FromDisk];
-    let states: Vec<ClusterState> =
-        states.into_iter().filter(|state| !epochs.of(*state).is_empty()).collect();
-    let invalid = |state: ClusterState| unproved(plan, state, epochs.of(state));
-    draft.file.tables.push(figures(plan, cluster, epochs, &states));
-    draft.file.tables.push(PUBLISHED.aistore.results.table());
-    draft.file.tables.push(of_links(cluster, epochs, &invalid(ClusterState::Warm), link_rate));
-    draft.file.tables.push(of_nodes(cluster, epochs, &invalid(ClusterState::Warm)));
-    if states.contains(&ClusterState::FromDisk) {
-        draft.file.tables.push(of_disks(cluster, epochs, &invalid(ClusterState::FromDisk)));
-    }
-    for state in &states {
-        let (name, rates) = (format!("{} throughput", state.name()), epochs.each(*state, |e| e.rate() / GIB));
-        draft.measure(Measure::new(name, "GiB/s", Better::Higher, rates), &invalid(*state));
-    }
-    let moved = states.iter().filter_map(|state| {
-        epochs.of(*state).first().map(|epoch| (state.name().to_owned(), &epoch.outcome.series))
-    });
-    draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
-    let (nodes, links) = (cluster.nodes.len(), cluster.links().count());
-    let middle = |state| median(&epochs.each(state, |epoch| epoch.rate() / MIB));
-    if let (Some(cold), Some(warm)) = (middle(ClusterState::Cold), middle(ClusterState::Warm)) {
-        draft.verdict(format!(
-            "through {nodes} nodes with {links} links: {} MiB/s cold, {} MiB/s warm ({} times)",
-            fixed(cold, 1),
-            fixed(warm, 1),
-            fixed(warm / cold, 2)
-        ));
-        if let Some(given) = link_rate.map(|rate| rate * links as f64 / MIB) {
-            draft.verdict(format!(
-                "warm it gives {} of what its links carry ({} MiB/s)",
-                fixed(warm / given, 3),
-                fixed(given, 1)
-            ));
+    fn figures(&self, states: &[ClusterState]) -> Table {
+        let all_bytes = self.plan.layout.total_bytes().max(1) as f64;
+        let figures: [Figure<ClusterEpoch>; 8] = [
+            ("Average Throughput (GiB/s)", &|epoch| epoch.rate() / GIB),
+            ("Average Latency (ms)", &|epoch| mean_ms(&epoch.outcome.unit)),
+            ("p99 latency (ms)", &|epoch| epoch.outcome.unit.percentile_ms(99.0).unwrap_or(f64::NAN)),
+            ("Bytes from the storage (GiB)", &|epoch| epoch.sum(|node| node.origin) / GIB),
+            ("Amplification (storage bytes / data set)", &|epoch| epoch.sum(|node| node.origin) / all_bytes),
+            ("Fetched by nodes for their clients (GiB)", &|epoch| epoch.sum(NodeCount::remote) / GIB),
+            ("Sent from node to node (GiB)", &|epoch| epoch.sum(|node| node.sent) / GIB),
+            ("local-read %", &|epoch| local_percent(&epoch.nodes)),
+        ];
+        let invalid = states
+            .iter()
+            .flat_map(|state| self.invalid(*state).into_iter().map(|why| format!("{}: {why}", state.name())));
+        let measured: Vec<_> =
+            states.iter().map(|state| (state.name(), self.epochs.of(*state).iter().collect())).collect();
+        let mut notes = vec![format!(
+            "{} clients of {} workers go round {} links of {} nodes; each reads every object once in an epoch, through its own link.",
+            self.plan.fleet.clients,
+            self.plan.fleet.workers,
+            self.cluster.links().count(),
+            self.cluster.nodes.len()
+        )];
+        if states.contains(&ClusterState::FromDisk) {
+            notes.push(
+                "From the disks: the kernel was asked to forget the pages of the caches before.".to_owned(),
+            );
         }
+        epochs_table(&measured, &figures, &invalid.collect::<Vec<_>>()).noted(notes)
     }
-}
 
-fn figures(
-    plan: &LoaderPlan,
-    cluster: &BenchCluster,
-    epochs: &ClusterEpochs,
-    states: &[ClusterState],
-) -> Table {
-    let latency = |epoch: &ClusterEpoch| epoch.outcome.unit.mean().map_or(f64::NAN, |us| us / 1000.0);
-    let remote = |epoch: &ClusterEpoch| epoch.sum(NodeCount::remote);
-    type Figure<'a> = (&'a str, &'a dyn Fn(&ClusterEpoch) -> f64);
-    let rows: [Figure<'_>; 8] = [
-        ("Average Throughput (GiB/s)", &|epoch| epoch.rate() / GIB),
-        ("Average Latency (ms)", &latency),
-        ("p99 latency (ms)", &|epoch| percentile_ms(&epoch.outcome.unit, 99.0)),
-        ("Bytes from the storage (GiB)", &|epoch| epoch.sum(|node| node.origin) / GIB),
-        ("Amplification (storage bytes / data set)", &|epoch| {
-            epoch.sum(|node| node.origin) / plan.layout.total_bytes().max(1) as f64
-        }),
-        ("Fetched by nodes for their clients (GiB)", &|epoch| remote(epoch) / GIB),
-        ("Sent from node to node (GiB)", &|epoch| epoch.sum(|node| node.sent) / GIB),
-        ("local-read %", &|epoch| local_percent(&epoch.nodes)),
-    ];
-    let row = |(name, value): &Figure<'_>| {
-        let cells = states.iter().map(|state| estimate(&epochs.each(*state, value)));
-        [Cell::text(*name)].into_iter().chain(cells).collect()
-    };
-    let mut heads = vec!["Metric".to_owned()];
-    heads.extend(
-        states.iter().map(|state| format!("{}{}", state.name()[..1].to_uppercase(), &state.name()[1..])),
-    );
-    let mut table =
-        Table::new("Epochs", heads, rows.iter().map(|figure| TableRow::new(row(figure))).collect());
-    let mut notes = vec![format!(
-        "{} clients of {} workers go round {} links of {} nodes; each reads every object once in an epoch, through its own link.",
-        plan.fleet.clients,
-        plan.fleet.workers,
-        cluster.links().count(),
-        cluster.nodes.len()
-    )];
-    for state in states {
-        let why = unproved(plan, *state, epochs.of(*state));
-        table.rows.iter_mut().for_each(|row| {
-            row.invalid.extend(why.iter().map(|why| format!("{}: {why}", state.name())));
-        });
+    fn of_links(&self) -> Table {
+        let links: Vec<(usize, (usize, &String))> = self.cluster.links().enumerate().collect();
+        let (count, invalid) = (links.len(), self.invalid(ClusterState::Warm));
+        let rates = |state, link: usize| self.epochs.each(state, |epoch| epoch.link_rate(link, count) / MIB);
+        columns::table(
+            "Links",
+            &links,
+            |_| invalid.clone(),
+            &[
+                ("Node", &|(_, (node, _))| {
+                    Cell::text(self.cluster.nodes.get(*node).map_or("", |node| &node.name))
+                }),
+                ("Link", &|(_, (_, link))| Cell::text(*link)),
+                ("cold MiB/s", &|(at, _)| estimate(&rates(ClusterState::Cold, *at))),
+                ("warm MiB/s", &|(at, _)| estimate(&rates(ClusterState::Warm, *at))),
+                ("warm, share of the link", &|(at, _)| {
+                    let warm = median(&rates(ClusterState::Warm, *at));
+                    let share = warm.zip(self.link_rate).map(|(warm, rate)| warm * MIB / rate);
+                    share.map_or_else(|| Cell::missing("--link-rate was not given"), Cell::Number)
+                }),
+            ],
+        )
+        .noted(["To clients, over what its own clients took; what nodes send to each other goes over the same links."])
     }
-    if states.contains(&ClusterState::FromDisk) {
-        notes.push(
-            "From the disks: the kernel was asked to forget the pages of the caches before.".to_owned(),
-        );
+
+    /// MiB a second that a node moved in each epoch in which it told.
+    fn rates(&self, state: ClusterState, node: usize, of: impl Fn(&NodeCount) -> Option<u64>) -> Vec<f64> {
+        let rate = |epoch: &ClusterEpoch| Some(of(epoch.nodes.get(node)?)? as f64 / MIB / epoch.seconds());
+        self.epochs.of(state).iter().filter_map(rate).collect()
     }
-    table.noted(notes)
-}
 
-fn of_links(
-    cluster: &BenchCluster,
-    epochs: &ClusterEpochs,
-    invalid: &[String],
-    link_rate: Option<f64>,
-) -> Table {
-    let links: Vec<(usize, (usize, &String))> = cluster.links().enumerate().collect();
-    let count = links.len();
-    let rates = |state, link: usize| epochs.each(state, |epoch| epoch.link_rate(link, count) / MIB);
-    columns::table(
-        "Links",
-        &links,
-        |_| invalid.to_vec(),
-        &[
-            ("Node", &|(_, (node, _))| Cell::text(cluster.nodes.get(*node).map_or("", |node| &node.name))),
-            ("Link", &|(_, (_, link))| Cell::text(*link)),
-            ("cold MiB/s", &|(at, _)| estimate(&rates(ClusterState::Cold, *at))),
-            ("warm MiB/s", &|(at, _)| estimate(&rates(ClusterState::Warm, *at))),
-            ("warm, share of the link", &|(at, _)| {
-                let warm = median(&rates(ClusterState::Warm, *at));
-                let share = warm.zip(link_rate).map(|(warm, rate)| warm * MIB / rate);
-                share.map_or_else(|| Cell::missing("--link-rate was not given"), Cell::Number)
-            }),
-        ],
-    )
-    .noted([
-        "To clients, over what its own clients took; what nodes send to each other goes over the same links.",
-    ])
-}
+    fn of_nodes(&self) -> Table {
+        let nodes: Vec<(usize, &BenchNode)> = self.cluster.nodes.iter().enumerate().collect();
+        let invalid = self.invalid(ClusterState::Warm);
+        let rate = |state, node, of: fn(&NodeCount) -> u64| {
+            estimate(&self.rates(state, node, |count| Some(of(count))))
+        };
+        columns::table(
+            "Nodes",
+            &nodes,
+            |_| invalid.clone(),
+            &[
+                ("Node", &|(_, node)| Cell::text(&node.name)),
+                ("to clients, cold MiB/s", &|(at, _)| rate(ClusterState::Cold, *at, |node| node.served)),
+                ("to clients, warm MiB/s", &|(at, _)| rate(ClusterState::Warm, *at, |node| node.served)),
+                ("to other nodes, cold MiB/s", &|(at, _)| rate(ClusterState::Cold, *at, |node| node.sent)),
+                ("to other nodes, warm MiB/s", &|(at, _)| rate(ClusterState::Warm, *at, |node| node.sent)),
+                ("from the storage, cold MiB/s", &|(at, _)| {
+                    rate(ClusterState::Cold, *at, |node| node.origin)
+                }),
+            ],
+        )
+        .noted(["By the nodes' own counters."])
+    }
 
-fn of_nodes(cluster: &BenchCluster, epochs: &ClusterEpochs, invalid: &[String]) -> Table {
-    let places: Vec<usize> = (0..cluster.nodes.len()).collect();
-    let rate = |state, node: usize, of: fn(&NodeCount) -> u64| {
-        estimate(&epochs.each(state, |epoch| {
-            epoch.nodes.get(node).map_or(f64::NAN, |node| of(node) as f64) / MIB / epoch.seconds()
-        }))
-    };
-    columns::table(
-        "Nodes",
-        &places,
-        |_| invalid.to_vec(),
-        &[
-            ("Node", &|at| Cell::text(cluster.nodes.get(*at).map_or("", |node| &node.name))),
-            ("to clients, cold MiB/s", &|at| rate(ClusterState::Cold, *at, |node| node.served)),
-            ("to clients, warm MiB/s", &|at| rate(ClusterState::Warm, *at, |node| node.served)),
-            ("to other nodes, cold MiB/s", &|at| rate(ClusterState::Cold, *at, |node| node.sent)),
-            ("to other nodes, warm MiB/s", &|at| rate(ClusterState::Warm, *at, |node| node.sent)),
-            ("from the storage, cold MiB/s", &|at| rate(ClusterState::Cold, *at, |node| node.origin)),
-        ],
-    )
-    .noted(["By the nodes' own counters."])
-}
-
-fn of_disks(cluster: &BenchCluster, epochs: &ClusterEpochs, invalid: &[String]) -> Table {
-    let places: Vec<usize> = (0..cluster.nodes.len()).collect();
-    let state = ClusterState::FromDisk;
-    let disk = |at: usize| -> Vec<f64> {
-        let rate = |epoch: &ClusterEpoch| Some(epoch.nodes.get(at)?.disk? as f64 / MIB / epoch.seconds());
-        epochs.of(state).iter().filter_map(rate).collect()
-    };
-    let fio = |at: usize| -> (Vec<f64>, String) {
-        let (rates, why) = epochs.fio.get(at).cloned().unwrap_or_default();
-        let why = why.unwrap_or_else(|| "no disk=DIR was given for it".to_owned());
-        (rates.iter().map(|rate| rate / MIB).collect(), why)
-    };
-    columns::table(
-        "Disks",
-        &places,
-        |_| invalid.to_vec(),
-        &[
-            ("Node", &|at| Cell::text(cluster.nodes.get(*at).map_or("", |node| &node.name))),
-            ("to clients MiB/s", &|at| {
-                estimate(&epochs.each(state, |epoch| {
-                    epoch.nodes.get(*at).map_or(f64::NAN, |node| node.served as f64) / MIB / epoch.seconds()
-                }))
-            }),
-            ("from its disks MiB/s", &|at| estimate_or(&disk(*at), "the node does not tell")),
-            ("fio MiB/s", &|at| {
-                let (rates, why) = fio(*at);
-                estimate_or(&rates, why)
-            }),
-            ("share of what fio reads", &|at| {
-                let both = median(&disk(*at)).zip(median(&fio(*at).0));
-                both.map_or_else(|| Cell::missing("one of them is not known"), |(disk, fio)| Cell::Number(disk / fio))
-            }),
-        ],
-    )
-    .noted([
-        "fio reads the largest files of the cache in order, several at once, past the page cache, with no other load, after the epoch. \
-         Nodes whose caches share a disk share what fio reads of it.",
-    ])
+    fn of_disks(&self) -> Table {
+        let nodes: Vec<(usize, &BenchNode)> = self.cluster.nodes.iter().enumerate().collect();
+        let invalid = self.invalid(ClusterState::FromDisk);
+        let disk = |at: usize| self.rates(ClusterState::FromDisk, at, |node| node.disk);
+        let fio = |at: usize| -> (Vec<f64>, String) {
+            let (rates, why) = self.epochs.fio.get(at).cloned().unwrap_or_default();
+            let why = why.unwrap_or_else(|| "no disk=DIR was given for it".to_owned());
+            (rates.iter().map(|rate| rate / MIB).collect(), why)
+        };
+        columns::table(
+            "Disks",
+            &nodes,
+            |_| invalid.clone(),
+            &[
+                ("Node", &|(_, node)| Cell::text(&node.name)),
+                ("to clients MiB/s", &|(at, _)| {
+                    estimate(&self.rates(ClusterState::FromDisk, *at, |node| Some(node.served)))
+                }),
+                ("from its disks MiB/s", &|(at, _)| estimate_or(&disk(*at), "the node does not tell")),
+                ("fio MiB/s", &|(at, _)| {
+                    let (rates, why) = fio(*at);
+                    estimate_or(&rates, why)
+                }),
+                ("share of what fio reads", &|(at, _)| {
+                    let share = median(&disk(*at)).zip(median(&fio(*at).0)).map(|(disk, fio)| disk / fio);
+                    share.map_or_else(|| Cell::missing("one of them is not known"), Cell::Number)
+                }),
+            ],
+        )
+        .noted([
+            "fio reads the largest files of the cache in order, several at once, past the page cache, with no other load, after the epoch. \
+             Nodes whose caches share a disk share what fio reads of it.",
+        ])
+    }
 }
 
 #[cfg(test)]

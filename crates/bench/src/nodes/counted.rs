@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::fixture::CounterPage;
+use crate::CounterPage;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCount {
-    /// Bytes sent to clients.
     pub served: u64,
-    /// Bytes sent to other nodes.
     pub sent: u64,
     /// Bytes that were not here when clients asked for them or were about to, by where they came from: the words of the counter.
     pub fetched: BTreeMap<String, u64>,
@@ -21,20 +19,18 @@ pub struct NodeCount {
 }
 
 impl NodeCount {
-    /// What was counted between two pages.
     pub fn between(before: &CounterPage, after: &CounterPage) -> NodeCount {
         let counted = after.since(before);
         NodeCount {
             served: counted.served_bytes(),
-            sent: counted.sent_to_nodes_bytes(),
-            fetched: counted.cluster_read_bytes(),
+            sent: counted.total("forebay_cluster_served_bytes_total"),
+            fetched: counted.by_label("forebay_cluster_read_bytes_total", "from"),
             origin: counted.origin_bytes(),
-            repaired: counted.repair_bytes(),
+            repaired: counted.total("forebay_cluster_repair_bytes_total"),
             disk: counted.disk_bytes(),
         }
     }
 
-    /// Bytes that left the node over its links.
     pub fn egress(&self) -> u64 {
         self.served.saturating_add(self.sent)
     }

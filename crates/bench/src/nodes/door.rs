@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use serde_json::Value;
 use types::{Error, Result};
 
-use crate::fixture::{self, CounterPage, operator};
+use crate::fixture::operator;
+use crate::{CounterPage, fixture};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDoor {

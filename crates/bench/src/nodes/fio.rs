@@ -7,20 +7,13 @@ use serde_json::Value;
 use types::{Error, ErrorKind, Result};
 
 use super::whole_files_below;
-use crate::args::refuse;
+use crate::refuse;
 
 /// Files that are read, the largest, each by a job of its own. A cache has far more, and smaller ones tell of seeks.
 const FILES_MAX: usize = 8;
 /// Smaller ones are over before a disk is at work.
 const FILE_MIN: u64 = 1 << 20;
 const SECONDS: u32 = 3;
-
-/// What fio found.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FioDisk {
-    pub bytes_per_second: f64,
-    pub files: usize,
-}
 
 /// Refuses if fio is not installed.
 pub fn check_fio() -> Result<()> {
@@ -33,49 +26,46 @@ pub fn check_fio() -> Result<()> {
     }
 }
 
-impl FioDisk {
-    /// Reads the largest files below a cache's directory in order, for some seconds.
-    ///
-    /// Errors: fio does not run, or cannot read them so; there is no file that is large enough.
-    pub fn measure(dir: &Path) -> Result<FioDisk> {
-        let failed = |why: String| {
-            Error::new(ErrorKind::Unavailable, "measure with fio", dir.display())
-                .with_source(std::io::Error::other(why))
-        };
-        let files: Vec<PathBuf> = whole_files_below(dir)
-            .into_iter()
-            .take_while(|(bytes, _)| *bytes >= FILE_MIN)
-            .map(|(_, path)| path)
-            // A colon would part two names.
-            .filter(|path| !path.to_string_lossy().contains([':', '\\']))
-            .take(FILES_MAX)
-            .collect();
-        if files.is_empty() {
-            return Err(failed(format!("no file of {} bytes or more is there", FILE_MIN)));
-        }
-        let mut command = Command::new("fio");
-        command.args([
-            "--output-format=json",
-            "--readonly",
-            "--name=global",
-            "--direct=1",
-            "--rw=read",
-            "--bs=1m",
-        ]);
-        command.args(["--ioengine=psync", "--thread", "--time_based", &format!("--runtime={SECONDS}")]);
-        for (at, file) in files.iter().enumerate() {
-            command.arg(format!("--name=read{at}")).arg(format!("--filename={}", file.display()));
-        }
-        let output = command.stdin(Stdio::null()).output().map_err(|e| failed(e.to_string()))?;
-        let told = String::from_utf8_lossy(&output.stdout);
-        let rate = bytes_per_second(&told).filter(|rate| output.status.success() && *rate > 0.0);
-        let bytes_per_second = rate.ok_or_else(|| {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let first = errors.lines().chain(told.lines()).find(|line| !line.trim().is_empty());
-            failed(first.unwrap_or("fio said nothing").trim().to_owned())
-        })?;
-        Ok(FioDisk { bytes_per_second, files: files.len() })
+/// Bytes a second of the disk below a cache's directory: its largest files are read in order, for some seconds.
+///
+/// Errors: fio does not run, or cannot read them so; there is no file that is large enough.
+pub fn fio_rate(dir: &Path) -> Result<f64> {
+    let failed = |why: String| {
+        Error::new(ErrorKind::Unavailable, "measure with fio", dir.display())
+            .with_source(std::io::Error::other(why))
+    };
+    let files: Vec<PathBuf> = whole_files_below(dir)
+        .into_iter()
+        .take_while(|(bytes, _)| *bytes >= FILE_MIN)
+        .map(|(_, path)| path)
+        // A colon would part two names.
+        .filter(|path| !path.to_string_lossy().contains([':', '\\']))
+        .take(FILES_MAX)
+        .collect();
+    if files.is_empty() {
+        return Err(failed(format!("no file of {} bytes or more is there", FILE_MIN)));
     }
+    let mut command = Command::new("fio");
+    command.args([
+        "--output-format=json",
+        "--readonly",
+        "--name=global",
+        "--direct=1",
+        "--rw=read",
+        "--bs=1m",
+    ]);
+    command.args(["--ioengine=psync", "--thread", "--time_based", &format!("--runtime={SECONDS}")]);
+    for (at, file) in files.iter().enumerate() {
+        command.arg(format!("--name=read{at}")).arg(format!("--filename={}", file.display()));
+    }
+    let output = command.stdin(Stdio::null()).output().map_err(|e| failed(e.to_string()))?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    let rate = bytes_per_second(&told).filter(|rate| output.status.success() && *rate > 0.0);
+    rate.ok_or_else(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let first = errors.lines().chain(told.lines()).find(|line| !line.trim().is_empty());
+        failed(first.unwrap_or("fio said nothing").trim().to_owned())
+    })
 }
 
 /// The sum over all jobs. Lines before the JSON are warnings.
@@ -102,7 +92,7 @@ mod tests {
     fn a_cache_without_large_files_has_no_disk_to_measure() {
         let dir = tempfile::tempdir().expect("made");
         std::fs::write(dir.path().join("small"), "x").expect("written");
-        let why = FioDisk::measure(dir.path()).expect_err("too small").to_string();
+        let why = fio_rate(dir.path()).expect_err("too small").to_string();
         assert!(why.contains("no file"), "{why}");
     }
 }

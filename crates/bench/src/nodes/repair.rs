@@ -71,11 +71,9 @@ impl CopyLoss {
 /// What followed a loss. Seconds after the watch began, which is when the loss did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Repair {
-    /// The loss was made.
     pub lost: f64,
     /// A node raised the alarm; `None` if none did.
     pub raised: Option<f64>,
-    /// The copies were whole again.
     pub whole: Option<f64>,
     /// After an alarm: no node raised it any more.
     pub cleared: Option<f64>,
@@ -101,7 +99,6 @@ impl Repair {
         }
     }
 
-    /// Whether nothing more is to come.
     fn is_over(&self, now: f64) -> bool {
         let Some(whole) = self.whole else { return now > REPAIR_PATIENCE.as_secs_f64() };
         self.raised.is_none() || self.cleared.is_some() || now > whole + CLEAR_PATIENCE.as_secs_f64()

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench_load::engine::{LoadJob, LoadPhase};
-use bench_load::safety::{Cleanup, RunDir};
-use bench_load::shape::ClientSet;
-use bench_load::target::{Client, from_url};
+use bench_load::dataset::Dataset;
+use bench_load::engine::LoadJob;
+use bench_load::outcome::PhaseOutcome;
+use bench_load::safety::Cleanup;
+use bench_load::target::from_url;
 use types::{ErrorKind, Result};
 
-use super::{BenchCluster, NodeWay, complete_percent, copies::least_copies, wait_until};
-use crate::args::refuse;
-use crate::testbed::{DataSet, lay_out};
+use super::{BenchCluster, NodeCount, NodeWay, complete_percent, copies::least_copies, wait_until};
+use crate::testbed::LaidOut;
+use crate::{MeasuredStorage, Ranks, refuse};
 
 /// What was made at the origin is seen through a node after the time for which it trusts its directories.
 const SEEN_PATIENCE: Duration = Duration::from_secs(180);
@@ -22,12 +23,9 @@ const FILES_LOOKED_AT: u64 = 16;
 
 pub struct ClusterStage {
     pub cluster: Arc<BenchCluster>,
-    pub data: DataSet,
     junctions: Vec<String>,
     /// Below the origin, and so below each junction.
-    dir: RunDir,
-    /// Of what was written at the origin, and is to be removed there.
-    writers: Vec<Arc<dyn Client>>,
+    pub files: LaidOut,
 }
 
 impl ClusterStage {
@@ -36,38 +34,39 @@ impl ClusterStage {
         ways: &[NodeWay],
         junctions: &[String],
         origin: &str,
-        data: DataSet,
+        data: Dataset,
     ) -> Result<ClusterStage> {
         let cluster = Arc::new(BenchCluster::meet(ways)?);
-        let (dir, writers) = lay_out(origin, &data).await?;
-        Ok(ClusterStage { cluster, data, junctions: junctions.to_vec(), dir, writers })
+        let files = LaidOut::at(origin, data).await?;
+        Ok(ClusterStage { cluster, junctions: junctions.to_vec(), files })
     }
 
     /// The path of a file, as clients of a junction name it.
     pub fn path(&self, junction: &str, file: u64) -> String {
-        format!("{}/{}", junction.trim_end_matches('/'), self.data.layout.path(&self.dir.path(), 0, file))
+        format!("{}/{}", junction.trim_end_matches('/'), self.files.path(file))
     }
 
-    /// The path of all files.
     pub fn root(&self, junction: &str) -> String {
-        format!("{}/{}", junction.trim_end_matches('/'), self.dir.path())
+        format!("{}/{}", junction.trim_end_matches('/'), self.files.root())
     }
 
-    /// A job on the data set.
-    pub fn job(&self, fleet: ClientSet, phase: LoadPhase) -> LoadJob {
-        LoadJob {
-            root: self.dir.path(),
-            layout: self.data.layout.clone(),
-            content: self.data.content,
-            fleet,
-            phases: vec![phase],
-            ..LoadJob::default()
-        }
+    /// What each node counts while the job is done.
+    pub async fn load(
+        &self,
+        ranks: &Ranks,
+        target: &str,
+        job: &LoadJob,
+        told: &str,
+    ) -> Result<(PhaseOutcome, Vec<NodeCount>)> {
+        let before = self.cluster.counters()?;
+        let outcome = ranks.load(target, job, told).await?.outcome.into_first()?;
+        let counted = before.iter().zip(self.cluster.counters()?);
+        Ok((outcome, counted.map(|(before, after)| NodeCount::between(before, &after)).collect()))
     }
 
     /// Waits until each node shows the last file of the data set at a junction.
     pub async fn await_seen(&self, junction: &str) -> Result<()> {
-        let last = self.data.layout.path(&self.dir.path(), 0, self.data.layout.files.saturating_sub(1));
+        let last = self.files.path(self.files.data.layout.files.saturating_sub(1));
         for node in &self.cluster.nodes {
             let target = BenchCluster::target(junction, node.way.links.first());
             let client = from_url(&target)?.client(0).await?;
@@ -93,7 +92,6 @@ impl ClusterStage {
         Ok(())
     }
 
-    /// Has every node give back the room of the data set.
     pub fn evict_everywhere(&self, junction: &str) -> Result<()> {
         let path = self.root(junction);
         (0..self.cluster.nodes.len()).try_for_each(|node| self.cluster.evict(node, &path))
@@ -102,7 +100,7 @@ impl ClusterStage {
     /// Waits until the nodes that are to keep a file have all of it, for some of the files; what becomes of those becomes of the
     /// others. How many copies of the first file there are.
     pub async fn await_whole(&self, junction: &str) -> Result<usize> {
-        let files = self.data.layout.files;
+        let files = self.files.data.layout.files;
         let step = files.div_ceil(FILES_LOOKED_AT).max(1) as usize;
         for file in (0..files).step_by(step) {
             let path = self.path(junction, file);
@@ -115,9 +113,11 @@ impl ClusterStage {
         }
         self.cluster.copies(&self.path(junction, 0)).map(|stripes| least_copies(&stripes))
     }
+}
 
-    /// A phase with its own result. The nodes are as they were, too.
-    pub async fn clean_up(self) -> Result<Cleanup> {
+impl MeasuredStorage for ClusterStage {
+    /// The nodes are as they were, too.
+    async fn clean_up(self) -> Result<Option<Cleanup>> {
         let restored = self.cluster.restore();
         for junction in &self.junctions {
             let path = self.root(junction);
@@ -128,7 +128,7 @@ impl ClusterStage {
                 }
             }
         }
-        let done = self.dir.cleanup(&self.writers).await;
-        restored.and(done)
+        let done = self.files.clean_up().await;
+        restored.and(done).map(Some)
     }
 }

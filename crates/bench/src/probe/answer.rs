@@ -9,22 +9,19 @@ mod tables;
 use std::time::Duration;
 
 use bench_report::fit::{self, DistanceModel, FittedLine, Observation};
-use bench_report::histogram::Histogram;
-use bench_report::model::{Better, Measure, ResultFile};
-use bench_report::summary::median;
+use bench_report::{Better, Histogram, Measure, ResultFile, median};
 
 use super::operation::ProbeOperation;
 use super::samples::Timed;
 use super::streams::StreamRate;
 use super::{Config, nfs, posix};
-use crate::results::ResultBuilder;
+use crate::ResultBuilder;
 
 /// A line that explains less of the variance than this is no line.
 const R2_MIN: f64 = 0.98;
 /// Operations with fewer round trips than this may well scatter around a flat line.
 const FLAT: f64 = 0.2;
 
-/// One operation, understood.
 struct Understood {
     operation: ProbeOperation,
     /// Medians of what was measured without a relay, and with each.
@@ -52,7 +49,6 @@ impl Understood {
         self.round_trips().map(|n| (self.direct - n * rtt_here).max(0.0))
     }
 
-    /// Seconds at a distance.
     fn predict(&self, rtt: f64, rtt_here: f64) -> Option<f64> {
         Some(self.fixed(rtt_here)? + self.round_trips()?.max(0.0) * rtt)
     }
@@ -72,7 +68,6 @@ impl Understood {
     }
 }
 
-/// All that the tables, plots and findings are made of.
 struct ProbeAnswer<'a> {
     config: &'a Config,
     measured: &'a nfs::NfsProbe,
@@ -83,7 +78,6 @@ struct ProbeAnswer<'a> {
     answered_nearer: Option<f64>,
     /// T = a + n * RTT + bytes / BW, over READs of several sizes.
     reads: Option<DistanceModel>,
-    /// Medians of the nearer server.
     near: Vec<(ProbeOperation, f64)>,
 }
 
@@ -94,7 +88,8 @@ impl<'a> ProbeAnswer<'a> {
         // A handshake is the path alone, but also the making of a socket at both ends, which a NULL call has not.
         let null = operations.iter().find(|o| o.operation == ProbeOperation::Null).map(|o| o.direct);
         let handshake = median(&measured.handshakes);
-        let nearer = |handshake: &f64| null.is_some_and(|null| ends_nearer(*handshake, null));
+        // A server takes some tens of microseconds for a NULL call, and a handshake is no more than a round trip either.
+        let nearer = |handshake: &f64| null.is_some_and(|null| null > 2.0 * handshake + 0.001);
         let answered_nearer = handshake.filter(nearer);
         let rtt_here = match (answered_nearer, null) {
             (Some(_), Some(null)) => null,
@@ -132,11 +127,6 @@ impl<'a> ProbeAnswer<'a> {
         let farthest = self.measured.streams.iter().filter_map(|rate| rate.added).max();
         std::iter::once(None).chain(farthest.map(Some)).collect()
     }
-}
-
-/// A server takes some tens of microseconds for a NULL call, and a handshake is no more than a round trip either.
-fn ends_nearer(handshake: f64, null: f64) -> bool {
-    null > 2.0 * handshake + 0.001
 }
 
 fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Option<DistanceModel> {

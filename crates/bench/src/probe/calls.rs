@@ -17,7 +17,6 @@ pub type Seconds = Vec<f64>;
 /// The longest wait for a connection, for which a lost SYN is sent again after 1 s and after 3 s, and for the answer to a
 /// call without work.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest reply to such a call.
 const REPLY_MAX: usize = 4096;
 /// Handshakes that the round trip of the path is taken from.
 pub const HANDSHAKES: usize = 11;

@@ -5,9 +5,8 @@ use types::Result;
 
 use super::Config;
 use super::calls::{HANDSHAKES, Seconds, handshake};
-use super::far::{FarNfs, View};
+use super::far::{FarNfs, Ports};
 use super::objects::ProbeObjects;
-use super::ports::Ports;
 use super::samples::{self, Timed};
 use super::streams::{self, StreamRate};
 
@@ -41,15 +40,14 @@ pub async fn measure(config: &Config) -> Result<NfsProbe> {
         handshakes.push(handshake(ports.nfs).await?);
     }
     let (small, big) = (config.small_file.as_deref(), config.big_file.as_deref());
-    let objects = ProbeObjects::find(&*direct.view.client, small, big).await?;
-    let mut timed = samples::direct(&direct.view, &objects, config).await?;
+    let objects = ProbeObjects::find(&*direct.client, small, big).await?;
+    let mut timed = samples::direct(&direct, &objects, config).await?;
 
     let mut fars = Vec::new();
     for added in &config.delays {
         fars.push(FarNfs::relayed(&client, ports, *added).await?);
     }
-    let views: Vec<&View> = fars.iter().map(|far| &far.view).collect();
-    samples::far(&mut timed, &views, &objects, config).await?;
+    samples::far(&mut timed, &fars, &objects, config).await?;
 
     let mut rates = Vec::new();
     let farthest = config.delays.iter().zip(&fars).max_by_key(|(added, _)| **added);
@@ -63,7 +61,7 @@ pub async fn measure(config: &Config) -> Result<NfsProbe> {
         Some(near) => measure_near(&near, config).await?,
         None => Vec::new(),
     };
-    let read_max = u64::from(origin::Origin::traits(&*direct.view.client).read_max);
+    let read_max = u64::from(origin::Origin::traits(&*direct.client).read_max);
     let size = |object: &origin::Object| object.attr.size;
     let big_bytes = objects.big.as_ref().map(size);
     let found = ProbedFiles {
@@ -77,6 +75,6 @@ pub async fn measure(config: &Config) -> Result<NfsProbe> {
 
 async fn measure_near(near: &origin_nfs::Config, config: &Config) -> Result<Vec<Timed>> {
     let far = FarNfs::direct(near, Ports::of(near).await?).await?;
-    let objects = ProbeObjects::find(&*far.view.client, None, None).await?;
-    samples::direct(&far.view, &objects, config).await
+    let objects = ProbeObjects::find(&*far.client, None, None).await?;
+    samples::direct(&far, &objects, config).await
 }

@@ -23,19 +23,16 @@ pub struct ProbeObjects {
     pub big: Option<Object>,
     /// The directory with most names of those listed.
     crowded: Option<Reference>,
-    /// Names in it.
     pub names: usize,
     first: Option<(Reference, Name)>,
 }
 
 impl ProbeObjects {
-    /// Something that can be looked up.
     pub fn any_name(&self) -> Option<(&Reference, &Name)> {
         let small = self.small.as_ref().map(|(dir, name, _)| (dir, name));
         small.or(self.first.as_ref().map(|(dir, name)| (dir, name)))
     }
 
-    /// A file that has so many bytes.
     pub fn with_bytes(&self, bytes: u64) -> Option<&Object> {
         let small = self.small.as_ref().map(|(_, _, file)| file);
         [self.big.as_ref(), small].into_iter().flatten().find(|file| file.attr.size >= bytes)
@@ -73,7 +70,8 @@ impl ProbeObjects {
         let mut left = VecDeque::from([self.root.clone()]);
         let (mut listed, mut seen) = (0, 0);
         while let Some(dir) = left.pop_front() {
-            if listed >= DIRECTORIES_MAX || seen >= NAMES_MAX || self.is_complete() {
+            let complete = self.small.is_some() && self.big.as_ref().is_some_and(|big| big.attr.size >= BIG);
+            if listed >= DIRECTORIES_MAX || seen >= NAMES_MAX || complete {
                 return Ok(());
             }
             listed += 1;
@@ -89,10 +87,6 @@ impl ProbeObjects {
             }
         }
         Ok(())
-    }
-
-    fn is_complete(&self) -> bool {
-        self.small.is_some() && self.big.as_ref().is_some_and(|big| big.attr.size >= BIG)
     }
 
     async fn look_at(

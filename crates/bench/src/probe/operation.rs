@@ -9,7 +9,7 @@ use origin_nfs::NfsOrigin;
 use types::{ByteRange, CreateHow, Name, Result, SetAttr, Stability};
 
 use super::calls::null_on_a_new_connection;
-use super::far::View;
+use super::far::FarNfs;
 use super::objects::ProbeObjects;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +45,6 @@ impl ProbeOperation {
         ProbeOperation::NAMED.into_iter().map(|(operation, _)| operation)
     }
 
-    /// The bytes that a READ brings.
     pub fn read_bytes(self) -> Option<u64> {
         match self {
             ProbeOperation::Read4K => Some(4 << 10),
@@ -66,7 +65,7 @@ impl fmt::Display for ProbeOperation {
 /// Pages of a listing that are read at most: enough to see that it takes several round trips.
 const PAGES_MAX: usize = 16;
 
-impl View {
+impl FarNfs {
     /// Seconds that the operation took. `None` if the target has nothing to do it with.
     pub async fn time(
         &self,

@@ -13,7 +13,7 @@ use types::{Error, Result};
 use super::calls::{Seconds, answered_handshakes};
 use super::samples::Sampling;
 use super::{Config, wrong};
-use crate::mounts::TargetMount;
+use crate::TargetMount;
 
 /// Entries that are looked at in search of files.
 const ENTRIES_MAX: usize = 4096;

@@ -7,7 +7,7 @@ use relay::SplitMix;
 use types::{Error, Result};
 
 use super::calls::Seconds;
-use super::far::View;
+use super::far::FarNfs;
 use super::objects::ProbeObjects;
 use super::operation::ProbeOperation;
 use super::{Config, wrong};
@@ -15,11 +15,8 @@ use super::{Config, wrong};
 /// Fewer have no confidence interval of the median.
 const SAMPLES_MIN: usize = 6;
 
-/// What was measured at one target.
-#[derive(Clone, Debug, PartialEq)]
 pub struct Timed {
     pub operation: ProbeOperation,
-    /// Without a relay.
     pub direct: Seconds,
     /// At each of the injected distances, in their order.
     pub far: Vec<Seconds>,
@@ -44,7 +41,7 @@ impl Sampling<'_> {
 }
 
 /// Each operation that the target has something for, one after the other.
-pub async fn direct(view: &View, objects: &ProbeObjects, config: &Config) -> Result<Vec<Timed>> {
+pub async fn direct(view: &FarNfs, objects: &ProbeObjects, config: &Config) -> Result<Vec<Timed>> {
     let mut all = Vec::new();
     for operation in ProbeOperation::all() {
         let mut sampling = Sampling::start(config);
@@ -74,7 +71,7 @@ fn explained(operation: ProbeOperation, error: Error) -> Error {
 /// Adds the times over `lines` to what was measured without.
 pub async fn far(
     timed: &mut [Timed],
-    lines: &[&View],
+    lines: &[FarNfs],
     objects: &ProbeObjects,
     config: &Config,
 ) -> Result<()> {

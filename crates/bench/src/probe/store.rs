@@ -13,6 +13,7 @@ use super::calls::{Seconds, answered_handshakes};
 use super::posix::LocalProbe;
 use super::samples::Sampling;
 use super::{Config, wrong};
+use crate::mounts::server_of;
 
 /// Names and directories that are looked at in search of objects.
 const NAMES_MAX: usize = 4096;
@@ -51,14 +52,7 @@ pub async fn measure(config: &Config) -> Result<LocalProbe> {
 
 /// Handshakes with the endpoint, where the URL names it.
 async fn handshakes(url: &str) -> Option<(SocketAddr, Seconds)> {
-    let endpoint = url.split(['?', '&']).find_map(|pair| pair.strip_prefix("endpoint="))?;
-    let (scheme, host) = endpoint.split_once("://")?;
-    let host = host.split('/').next()?;
-    let with_port = match host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
-        true => host.to_owned(),
-        false => format!("{host}:{}", if scheme == "https" { 443 } else { 80 }),
-    };
-    answered_handshakes(tokio::net::lookup_host(with_port).await.ok()?.next()?).await
+    answered_handshakes(tokio::net::lookup_host(server_of(url)?).await.ok()?.next()?).await
 }
 
 /// Objects with their sizes: the one that is named, or the first that are found.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bench_report::summary::median;
+use bench_report::median;
 use origin::{Object, Origin};
 use origin_nfs::NfsOrigin;
 use tokio::task::JoinSet;
@@ -21,8 +21,6 @@ const START_MIN: Duration = Duration::from_millis(200);
 /// No READ for this long after the end: it is given up.
 const END: Duration = Duration::from_secs(30);
 
-/// One number of streams over one distance.
-#[derive(Clone, Debug, PartialEq)]
 pub struct StreamRate {
     /// Added round trip; `None`: without a relay.
     pub added: Option<Duration>,

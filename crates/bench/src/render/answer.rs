@@ -1,13 +1,13 @@
 //! The study's answer in ten lines: how far, what that costs, what the tier buys, what it is worth, and what limits it.
 
 use bench_report::fit::FittedLine;
-use bench_report::model::{AnswerLine, AnswerPart, Cell};
+use bench_report::format::round;
+use bench_report::{AnswerLine, AnswerPart, Cell};
 use relay::Profile;
 
-use super::table::{line_through, round};
-use super::{GIB, RenderDistance, RenderPlan};
-use crate::sample::{self, CacheMode, Sample};
-use crate::value::TierPrices;
+use super::table::line_through;
+use super::{RenderDistance, RenderPlan};
+use crate::{CacheMode, GIB, Sample, TierPrices, sample};
 
 const TB: f64 = 1e12;
 /// A predicted time has no more digits than this.
@@ -73,7 +73,6 @@ fn slow_down(direct: Option<&FittedLine>) -> AnswerLine {
     AnswerLine::new(what, Profile::ALL.iter().map(part).collect())
 }
 
-/// What the storage gives less in each pass through the tier.
 fn saved(far: &RenderDistance) -> AnswerLine {
     let less = |mode, value: fn(&Sample) -> f64, digits| {
         let both = far.middle(CacheMode::Direct, value).zip(far.middle(mode, value));
@@ -89,13 +88,12 @@ fn saved(far: &RenderDistance) -> AnswerLine {
     AnswerLine::new("saved at the storage by a pass", parts.collect())
 }
 
-/// The cost of 10^12 bytes that nodes read.
 fn cost(far: &RenderDistance, prices: Option<&TierPrices>) -> AnswerLine {
     let what = "cost of each TB read";
     let Some(prices) = prices else { return AnswerLine::one(what, Cell::missing("no --prices"), "") };
     of_modes(what, CacheMode::ALL, &prices.currency, |mode| {
         let pass = prices.of(sample::pass(&far.triples, mode));
-        let read = far.middle(mode, |s| s.bytes_read as f64).filter(|bytes| *bytes > 0.0);
+        let read = far.middle(mode, |s| s.phase.bytes_read as f64).filter(|bytes| *bytes > 0.0);
         read.map_or(Cell::missing("nothing was read"), |bytes| Cell::Number(round(pass / bytes * TB, 4)))
     })
 }

@@ -3,20 +3,17 @@
 
 use bench_report::bottleneck::Bottleneck;
 use bench_report::fit::{self, FittedLine};
-use bench_report::format::fixed;
-use bench_report::histogram::Histogram;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
-use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate, median, noise_floor, point};
+use bench_report::format::{fixed, round};
+use bench_report::{
+    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Series, Table, estimate, median,
+    noise_floor, point,
+};
 use relay::Profile;
 
-use super::{GIB, RenderDistance, RenderPlan};
-use crate::columns;
-use crate::limit;
-use crate::results::ResultBuilder;
-use crate::sample::{self, CacheMode, Sample, Triple};
-use crate::value::TierPrices;
-use crate::worker_phases::{self, MIB};
+use super::{RenderDistance, RenderPlan};
+use crate::{
+    CacheMode, GIB, MIB, ResultBuilder, Sample, TierPrices, Triple, columns, limit, sample, worker_phases,
+};
 
 /// A line through fewer distances is no line.
 const DISTANCES_MIN: usize = 3;
@@ -29,13 +26,13 @@ pub fn fill(
 ) {
     parameters(draft, plan, distances);
     draft.file.tables.extend([faithful(plan, distances), PUBLISHED.vfxt.results.table()]);
-    if !plan.faithful {
+    if !plan.args.common.faithful {
         draft.file.tables.push(extended(plan, distances));
     }
     draft.file.plots.push(against_rtt(distances));
     if let Some((far, first)) = distances.last().and_then(|far| Some((far, far.triples.first()?))) {
         let title = format!("Throughput at {} ms, first repetition", far.nominal_ms());
-        let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).series));
+        let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).phase.series));
         draft.file.plots.push(worker_phases::throughput(&title, moved));
     }
     draft.file.plots.push(PUBLISHED.vfxt.plot());
@@ -47,9 +44,7 @@ pub fn fill(
     }
     predictions(draft, distances);
     refit(draft);
-    for warning in distances.iter().filter_map(|distance| distance.line.warning()) {
-        draft.warning(warning);
-    }
+    distances.iter().for_each(|distance| distance.line.tell(draft));
 }
 
 fn parameters(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderDistance]) {
@@ -58,7 +53,7 @@ fn parameters(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderD
     draft.parameter("file_bytes", plan.layout.size_limits().1);
     draft.parameter("compute_seconds", plan.compute.as_secs_f64());
     draft.parameter("rtt_ms", distances.iter().map(RenderDistance::nominal_ms).collect::<Vec<_>>());
-    draft.parameter("rate_bytes_per_second", plan.rate.map_or(0, |rate| rate.bytes_per_second()));
+    draft.parameter("rate_bytes_per_second", plan.args.rate.map_or(0, |rate| rate.bytes_per_second()));
     draft.parameter("stagger_seconds", plan.stagger.map_or(0.0, |stagger| stagger.every_s));
 }
 
@@ -76,7 +71,7 @@ impl RenderDistance {
     }
 
     fn makespans(&self, mode: CacheMode) -> Vec<f64> {
-        self.values(mode, |sample| sample.makespan)
+        self.values(mode, Sample::makespan)
     }
 
     pub fn time(&self, mode: CacheMode) -> Cell {
@@ -85,7 +80,7 @@ impl RenderDistance {
 
     /// How many times as fast as direct.
     pub fn gain(&self, mode: CacheMode) -> Cell {
-        let gain = |triple: &Triple| triple.direct.makespan / triple.of(mode).makespan;
+        let gain = |triple: &Triple| triple.direct.makespan() / triple.of(mode).makespan();
         estimate(&self.triples.iter().map(gain).collect::<Vec<_>>())
     }
 
@@ -126,18 +121,17 @@ impl RenderDistance {
             CacheMode::Warm => None,
         };
         let last = self.triples.last()?;
-        Some(limit::of_sample(last.of(mode), mode, &self.line, plan.rate, serial))
+        Some(limit::of_sample(last.of(mode), mode, &self.line, plan.args.rate, serial))
     }
 }
 
-/// The study's columns.
 fn faithful(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
     let name = |row: &RenderDistance| match PUBLISHED.vfxt.place(row.nominal_ms()) {
         Some(place) => format!("as {place}"),
         None => format!("{} ms", row.nominal_ms()),
     };
     let from_last_start = |row: &RenderDistance, mode| {
-        estimate(&row.values(mode, |sample| (sample.makespan - plan.stagger_s()).max(0.0)))
+        estimate(&row.values(mode, |sample| (sample.makespan() - plan.stagger_s()).max(0.0)))
     };
     columns::table(
         "The study's table, measured here",
@@ -159,10 +153,8 @@ fn faithful(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
 }
 
 fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
-    let rate = plan.rate.map_or("unlimited".to_owned(), |rate| rate.to_string());
-    let cpu =
-        |s: &Sample| (s.client_cpu + s.tier_cpu + s.origin_cpu.unwrap_or(0.0)) / (s.bytes_read as f64 / GIB);
-    let per_call = |switches: u64, s: &Sample| switches as f64 / s.client_calls.max(1) as f64;
+    let rate = plan.args.rate.map_or("unlimited".to_owned(), |rate| rate.to_string());
+    let per_call = |switches: u64, s: &Sample| switches as f64 / s.client_calls().max(1) as f64;
     let tier_switches = |s: &Sample| Some(per_call(s.tier_switches?, s));
     // A warm pass has no payload from the storage.
     let wire = |s: &Sample| (s.origin_bytes > 0).then(|| s.line_bytes as f64 / s.origin_bytes as f64);
@@ -187,14 +179,14 @@ fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
                 row.three(|s| s.origin_bytes as f64 / GIB, |gib| format!("{gib:.4}"))
             }),
             ("amplification D/C/W", &|row| {
-                row.three(|s| s.origin_bytes as f64 / s.bytes_read.max(1) as f64, rounded(3))
+                row.three(Sample::amplification, rounded(3))
             }),
             ("origin req D/C/W", &|row| row.three(|s| s.origin_calls as f64, rounded(0))),
             ("coalescing", &|row| row.coalescing()),
-            ("p99 frame s D/C/W", &|row| row.three(|s| percentile(&s.frames, 0.99), rounded(2))),
-            ("CPU-s/GiB D/C/W", &|row| row.three(cpu, |cpu| format!("{cpu:.1}"))),
+            ("p99 frame s D/C/W", &|row| row.three(p99_frame, rounded(2))),
+            ("CPU-s/GiB D/C/W", &|row| row.three(Sample::cpu_per_gib, |cpu| format!("{cpu:.1}"))),
             ("switches/call, clients D/C/W", &|row| {
-                row.three(|s| per_call(s.client_switches, s), rounded(2))
+                row.three(|s| per_call(s.phase.switches, s), rounded(2))
             }),
             ("switches/call, tier C/W", &|row| {
                 row.side_by_side(&cold_warm, tier_switches, |n| format!("{n:.2}"))
@@ -221,13 +213,8 @@ fn against_rtt(distances: &[RenderDistance]) -> Plot {
         let points = distances.iter().filter_map(|row| point(row.line.rtt_ms, &row.makespans(mode)));
         Series::ours(mode.name(), points.collect())
     });
-    Plot {
-        title: "Time of the job against the distance of its storage".to_owned(),
-        x: Axis::linear("round trip (ms)"),
-        y: Axis::linear("all frames (s)"),
-        kind: PlotKind::Lines,
-        series: series.into(),
-    }
+    let (x, y) = (Axis::linear("round trip (ms)"), Axis::linear("all frames (s)"));
+    Plot::new(PlotKind::Lines, "Time of the job against the distance of its storage", x, y, series)
 }
 
 /// What is compared, and how the calls of all repetitions are distributed.
@@ -237,7 +224,8 @@ fn measures(draft: &mut ResultBuilder, distances: &[RenderDistance]) {
             let name = format!("{} time, rtt {} ms", mode.name(), row.nominal_ms());
             draft.measure(Measure::new(name, "s", Better::Lower, row.makespans(mode)), &row.invalid);
             let mut all = Histogram::new();
-            row.triples.iter().for_each(|triple| all.merge(&triple.of(mode).service));
+            let reads = row.triples.iter().filter_map(|triple| triple.of(mode).phase.service.get("read"));
+            reads.for_each(|reads| all.merge(reads));
             let name = format!("read, {}, {} ms", mode.name(), row.nominal_ms());
             draft.file.histograms.push(all.to_named(name));
         }
@@ -249,7 +237,7 @@ fn slopes(draft: &mut ResultBuilder, distances: &[RenderDistance]) {
     let repetitions = distances.iter().map(|row| row.triples.len()).min().unwrap_or(0);
     let of = |repetition: usize| {
         let point =
-            |row: &RenderDistance| (row.line.rtt_ms / 1000.0, row.triples[repetition].direct.makespan);
+            |row: &RenderDistance| (row.line.rtt_ms / 1000.0, row.triples[repetition].direct.makespan());
         let points: Vec<(f64, f64)> = distances.iter().map(point).collect();
         fit::line(&points).ok().map(|line| line.slope.value)
     };
@@ -273,7 +261,7 @@ fn answers(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderDist
     }
     for mode in CacheMode::ALL {
         let Some((told, last)) = far.limited(plan, mode).zip(far.triples.last()) else { continue };
-        let compute = plan.compute.as_secs_f64() / last.of(mode).makespan.max(0.001);
+        let compute = plan.compute.as_secs_f64() / last.of(mode).makespan().max(0.001);
         let compute = format!("the job's own compute is {:.0} % of the time", compute.min(1.0) * 100.0);
         draft.limit(format!("{} at {:.1} ms ({compute})", mode.name(), far.line.rtt_ms), &told);
     }
@@ -283,10 +271,10 @@ fn answers(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderDist
     };
     draft.note(format!(
         "resident at most: the tier {:.0} MiB, a process of the bench {:.0} MiB",
-        samples().map(|sample| sample.tier_peak_bytes).max().unwrap_or(0) as f64 / MIB,
+        samples().map(|sample| sample.tier_used.peak_bytes).max().unwrap_or(0) as f64 / MIB,
         samples().map(|sample| sample.client_peak_bytes).max().unwrap_or(0) as f64 / MIB
     ));
-    let skew = samples().map(|sample| sample.skew).fold(0.0, f64::max);
+    let skew = samples().map(|sample| sample.skew).max().unwrap_or_default().as_secs_f64();
     draft.note(format!("processes began a phase {:.2} ms apart at most", skew * 1000.0));
 }
 
@@ -395,24 +383,19 @@ fn slope(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderDistan
 /// What is passed on: the medians at the farthest distance.
 fn in_a_sentence(far: &RenderDistance) -> String {
     let [direct, cold, warm] =
-        CacheMode::ALL.map(|mode| fixed(far.middle(mode, |sample| sample.makespan).unwrap_or(f64::NAN), 1));
+        CacheMode::ALL.map(|mode| fixed(far.middle(mode, Sample::makespan).unwrap_or(f64::NAN), 1));
     format!(
         "at {:.0} ms a frame takes {direct} s direct, {cold} s the first time, {warm} s from then on",
         far.nominal_ms()
     )
 }
 
-pub fn round(value: f64, digits: i32) -> f64 {
-    let factor = 10_f64.powi(digits);
-    (value * factor).round() / factor
-}
-
-/// The smallest value that at least this share is not above.
-fn percentile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = ((sorted.len() as f64 * share).ceil() as usize).max(1) - 1;
-    sorted.get(at).copied().unwrap_or(f64::NAN)
+/// Seconds of a frame that at least 99 % of the nodes' were not above.
+fn p99_frame(sample: &Sample) -> f64 {
+    let mut frames: Vec<f64> = sample.phase.spans.iter().map(|span| span.end_s - span.start_s).collect();
+    frames.sort_by(f64::total_cmp);
+    let at = ((frames.len() as f64 * 0.99).ceil() as usize).max(1) - 1;
+    frames.get(at).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

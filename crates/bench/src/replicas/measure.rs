@@ -4,24 +4,18 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use bench_load::data::SeededData;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{ClientSet, LoadWork};
-use bench_report::model::ResultFile;
-use bench_report::sanity;
+use bench_report::{ResultFile, sanity};
 use serde_json::json;
 use types::Result;
 
-use super::{ReplicasArgs, ReplicasPlan, TITLE, tables};
-use crate::budget::{Budget, TimeCut};
-use crate::driver;
+use super::{ReplicasPlan, TITLE, tables};
 use crate::nodes::{
     BenchCluster, ClusterStage, NodeCount, Repair, RepairWatch, StripeCopies, complete_percent, keepers,
 };
-use crate::ranks::Ranks;
-use crate::results::ResultBuilder;
-use crate::testbed::DataSet;
+use crate::{Budget, Ranks, ResultBuilder, TimeCut, data_set, driver, limit};
 
 /// What may come from the far storage while a file is read that the cluster has: nothing but what rounding makes of it.
 const WARM_EXTRA: f64 = 0.001;
@@ -29,11 +23,9 @@ const WARM_EXTRA: f64 = 0.001;
 /// Where the copies are while the file is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyState {
-    /// Each node that keeps it has all of it.
     Settled,
     /// One of them has just lost it.
     Lost,
-    /// It has been made again.
     Repaired,
 }
 
@@ -83,27 +75,25 @@ pub struct ReplicasFound {
     cut: Option<TimeCut>,
 }
 
-pub async fn all(ranks: &Ranks, plan: &ReplicasPlan, args: &ReplicasArgs) -> Result<ResultFile> {
+pub async fn all(ranks: &Ranks, plan: &ReplicasPlan) -> Result<ResultFile> {
+    let args = &plan.args;
     let draft = ResultBuilder::new("replicas", TITLE, &args.common, plan.repetitions);
-    let content = SeededData { seed: args.common.seed, ..SeededData::default() };
-    let data = DataSet { layout: plan.layout.clone(), content };
+    let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
-    let measure = async |stage: &ClusterStage| {
-        ReplicaRun { ranks, stage, plan, args, budget: Budget::start(&args.common) }.all().await
+    let measure = async |stage: &mut ClusterStage| {
+        ReplicaRun { ranks, stage, plan, budget: Budget::start(args.common.time_budget) }.all().await
     };
-    driver::on_cluster(&args.common, draft, stage, measure, |draft, _, found| {
-        for (name, value) in [
+    driver::on_stage(Some(ranks), &args.common, draft, stage, measure, async |draft, stage, _, found| {
+        stage.cluster.tell(draft);
+        draft.parameters([
             ("file_bytes", json!(plan.bytes())),
-            ("block_bytes", json!(plan.block)),
+            ("block_bytes", json!(plan.args.block)),
             ("gateways", json!(plan.gateways)),
             ("junctions", json!(junctions)),
-        ] {
-            draft.parameter(name, value);
-        }
+        ]);
         TimeCut::tell(found.cut, draft, "parts");
-        tables::fill(draft, plan.bytes(), plan.block, &found);
-        ranks.tell(draft);
+        tables::fill(draft, plan.bytes(), plan.args.block, &found);
     })
     .await
 }
@@ -112,14 +102,13 @@ struct ReplicaRun<'a> {
     ranks: &'a Ranks,
     stage: &'a ClusterStage,
     plan: &'a ReplicasPlan,
-    args: &'a ReplicasArgs,
     budget: Budget,
 }
 
 impl ReplicaRun<'_> {
     async fn all(&self) -> Result<ReplicasFound> {
         let (mut conditions, mut settled) = (Vec::new(), Vec::new());
-        for junction in &self.args.nodes.junctions {
+        for junction in &self.plan.args.nodes.junctions {
             let at = self.settle(junction).await?;
             let named = &self.cluster().nodes;
             let kept_by = keepers(&at.stripes);
@@ -162,7 +151,7 @@ impl ReplicaRun<'_> {
 
     /// A node that was lost has lost the files of all junctions: what is copied for another one would be a load beside the readers'.
     async fn await_whole(&self) -> Result<()> {
-        for junction in &self.args.nodes.junctions {
+        for junction in &self.plan.args.nodes.junctions {
             self.stage.await_whole(junction).await?;
         }
         Ok(())
@@ -217,21 +206,22 @@ impl ReplicaRun<'_> {
         let links = gateways.filter_map(|node| node.way.links.first());
         let target = BenchCluster::target(&condition.junction, links);
         let percent = complete_percent(&self.cluster().copies(&path)?, condition.copies);
-        let before = self.cluster().counters()?;
         let since_loss = lost_at.map(|at| at.elapsed().as_secs_f64());
-        let loaded = self.ranks.load(&target, &self.job(condition.gateways), told).await?;
-        let counted = before.iter().zip(self.cluster().counters()?);
-        let nodes = counted.map(|(before, after)| NodeCount::between(before, &after)).collect();
-        Ok(GatewayPass { outcome: loaded.outcome.into_first()?, nodes, percent, since_loss })
+        let job = self.job(condition.gateways);
+        let (outcome, nodes) = self.stage.load(self.ranks, &target, &job, told).await?;
+        Ok(GatewayPass { outcome, nodes, percent, since_loss })
     }
 
     /// One reader for each gateway, each of the whole file.
     fn job(&self, gateways: usize) -> LoadJob {
-        let work = LoadWork { block_bytes: self.plan.block, seed: self.args.common.seed, ..LoadWork::sfmr() };
+        let work = LoadWork {
+            block_bytes: self.plan.args.block,
+            seed: self.plan.args.common.seed,
+            ..LoadWork::sfmr()
+        };
         let clients = u32::try_from(gateways).unwrap_or(u32::MAX);
         let fleet = ClientSet { clients, first_client: 0, workers: 1 };
-        let job = self.stage.job(fleet, LoadPhase { work, ..LoadPhase::default() });
-        LoadJob { limits: self.budget.limits(), ..job }
+        self.stage.files.job(fleet, LoadPhase { work, ..LoadPhase::default() }, self.budget.limits())
     }
 }
 
@@ -243,7 +233,6 @@ impl CopyCondition {
         }
     }
 
-    /// Why the passes in a state must not be believed.
     pub fn unproved(&self, state: CopyState, passes: &[GatewayPass], file_bytes: u64) -> Vec<String> {
         let mut reasons = Vec::new();
         for pass in passes {
@@ -266,9 +255,7 @@ impl CopyCondition {
                     .push(format!("{origin} bytes came from the storage, and the cluster had all of them"));
             }
         }
-        reasons.sort();
-        reasons.dedup();
-        reasons
+        limit::distinct(reasons)
     }
 }
 

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use bench_load::outcome::PhaseOutcome;
 use bench_report::format::{self, fixed};
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table, TableRow};
-use bench_report::published::{PUBLISHED, Printed};
-use bench_report::summary::{estimate, estimate_or, median, point};
+use bench_report::published::Printed;
+use bench_report::{
+    Axis, Better, Cell, Measure, PUBLISHED, Plot, PlotKind, Point, Series, Table, TableRow, estimate,
+    estimate_or, median, point,
+};
 
 use super::measure::{CopyCondition, CopyState, GatewayPass, ReplicasFound, SettledCopies};
-use crate::nodes::{NodeCount, StripeCopies, local_percent};
-use crate::results::ResultBuilder;
-use crate::worker_phases::{LoadRow, MIB};
+use crate::nodes::{NodeCount, Repair, StripeCopies, local_percent};
+use crate::{GIB, LoadRow, MIB, ResultBuilder, columns};
 
-const GIB: f64 = 1_073_741_824.0;
 /// Where fetched bytes came from, in the words of the nodes' counter, and what they mean.
 const SOURCES: [(&str, &str); 5] = [
     ("Rank", "from a node with a copy MiB"),
@@ -189,62 +189,58 @@ fn sources(rows: &[Row<'_>]) -> Table {
 }
 
 fn rates_of_nodes(rows: &[Row<'_>], names: &[String]) -> Table {
-    let columns = [
-        "Replicas",
-        "Gateways",
-        "State",
-        "Node",
-        "to clients MiB/s",
-        "to other nodes MiB/s",
-        "fetched MiB/s",
-        "from its disks MiB/s",
-    ];
-    let mut all = Vec::new();
-    for row in rows {
-        for (at, name) in names.iter().enumerate() {
-            let rate = |bytes: &dyn Fn(&NodeCount) -> Option<u64>| {
-                let of = |pass: &GatewayPass| Some(bytes(pass.nodes.get(at)?)? as f64 / MIB / seconds(pass));
-                let rates: Option<Vec<f64>> = row.passes.iter().map(of).collect();
-                estimate_or(&rates.unwrap_or_default(), "the node does not tell")
-            };
-            let mut cells = row.head().to_vec();
-            cells.extend([
-                Cell::text(name),
-                rate(&|node| Some(node.served)),
-                rate(&|node| Some(node.sent)),
-                rate(&|node| Some(node.remote())),
-                rate(&|node| node.disk),
-            ]);
-            all.push(TableRow { cells, invalid: row.invalid.clone() });
-        }
-    }
-    Table::new("Rates of the nodes", columns, all)
+    let of_row = |row| names.iter().enumerate().map(move |(at, name)| (row, at, name));
+    let all: Vec<(&Row, usize, &String)> = rows.iter().flat_map(of_row).collect();
+    let rate = |(row, at, _): &(&Row, usize, &String), bytes: fn(&NodeCount) -> Option<u64>| {
+        let of = |pass: &GatewayPass| Some(bytes(pass.nodes.get(*at)?)? as f64 / MIB / seconds(pass));
+        let rates: Option<Vec<f64>> = row.passes.iter().map(of).collect();
+        estimate_or(&rates.unwrap_or_default(), "the node does not tell")
+    };
+    columns::table(
+        "Rates of the nodes",
+        &all,
+        |(row, ..)| row.invalid.clone(),
+        &[
+            ("Replicas", &|(row, ..)| Cell::Count(row.condition.copies as u64)),
+            ("Gateways", &|(row, ..)| Cell::Count(row.condition.gateways as u64)),
+            ("State", &|(row, ..)| Cell::text(row.state.name())),
+            ("Node", &|(.., name)| Cell::text(*name)),
+            ("to clients MiB/s", &|of| rate(of, |node| Some(node.served))),
+            ("to other nodes MiB/s", &|of| rate(of, |node| Some(node.sent))),
+            ("fetched MiB/s", &|of| rate(of, |node| Some(node.remote()))),
+            ("from its disks MiB/s", &|of| rate(of, |node| node.disk)),
+        ],
+    )
 }
 
 fn repairs(conditions: &[CopyCondition]) -> Table {
-    let columns = [
-        "Replicas",
-        "Gateways",
-        "alarm, s after the loss began",
-        "copies whole, s after the loss",
-        "alarm over, s after the loss",
-    ];
-    let cells = |condition: &CopyCondition| {
-        let raised: Vec<f64> = condition.repairs.iter().filter_map(|repair| repair.raised).collect();
-        let whole: Vec<f64> =
-            condition.repairs.iter().filter_map(|repair| Some(repair.whole? - repair.lost)).collect();
-        let over: Vec<f64> =
-            condition.repairs.iter().filter_map(|repair| Some(repair.cleared? - repair.lost)).collect();
-        TableRow::new(vec![
-            Cell::Count(condition.copies as u64),
-            Cell::Count(condition.gateways as u64),
-            estimate_or(&raised, "none was raised: the copies were made again before one is due"),
-            estimate(&whole),
-            estimate_or(&over, if raised.is_empty() { "none was raised" } else { "it was still raised" }),
-        ])
+    let with: Vec<&CopyCondition> =
+        conditions.iter().filter(|condition| !condition.repairs.is_empty()).collect();
+    let each = |condition: &CopyCondition, at: fn(&Repair) -> Option<f64>| -> Vec<f64> {
+        condition.repairs.iter().filter_map(at).collect()
     };
-    let with = conditions.iter().filter(|condition| !condition.repairs.is_empty());
-    Table::new("Losses and repairs", columns, with.map(cells).collect()).noted([
+    columns::table(
+        "Losses and repairs",
+        &with,
+        |_| Vec::new(),
+        &[
+            ("Replicas", &|condition| Cell::Count(condition.copies as u64)),
+            ("Gateways", &|condition| Cell::Count(condition.gateways as u64)),
+            ("alarm, s after the loss began", &|condition| {
+                let why_not = "none was raised: the copies were made again before one is due";
+                estimate_or(&each(condition, |repair| repair.raised), why_not)
+            }),
+            ("copies whole, s after the loss", &|condition| {
+                estimate(&each(condition, |repair| Some(repair.whole? - repair.lost)))
+            }),
+            ("alarm over, s after the loss", &|condition| {
+                let raised = condition.repairs.iter().any(|repair| repair.raised.is_some());
+                let why_not = if raised { "it was still raised" } else { "none was raised" };
+                estimate_or(&each(condition, |repair| Some(repair.cleared? - repair.lost)), why_not)
+            }),
+        ],
+    )
+    .noted([
         "An alarm is due at once where a node does not answer, and after 30 s where it answers and lacks a copy. Seen five times a \
          second.",
     ])
@@ -301,13 +297,8 @@ fn against_copies(rows: &[Row<'_>], single: Option<f64>) -> Plot {
         series.push(Series::ours("this cluster, as many gateways as copies", ours));
     }
     series.push(Series::model("each copy as fast as the first", ideal));
-    Plot {
-        title: "Rate against copies".to_owned(),
-        x: Axis::linear("copies, and gateways"),
-        y: Axis::linear(RATE_AXIS),
-        kind: PlotKind::Lines,
-        series,
-    }
+    let (x, y) = (Axis::linear("copies, and gateways"), Axis::linear(RATE_AXIS));
+    Plot::new(PlotKind::Lines, "Rate against copies", x, y, series)
 }
 
 fn against_gateways(rows: &[Row<'_>]) -> Plot {
@@ -316,13 +307,9 @@ fn against_gateways(rows: &[Row<'_>]) -> Plot {
         let name = format!("{} copies ({})", row.condition.copies, row.condition.junction);
         by_junction.entry(name).or_default().extend(point(row.condition.gateways as f64, &row.rates));
     }
-    Plot {
-        title: "Rate against gateways".to_owned(),
-        x: Axis::linear("gateways"),
-        y: Axis::linear(RATE_AXIS),
-        kind: PlotKind::Lines,
-        series: by_junction.into_iter().map(|(name, points)| Series::ours(name, points)).collect(),
-    }
+    let series = by_junction.into_iter().map(|(name, points)| Series::ours(name, points));
+    let (x, y) = (Axis::linear("gateways"), Axis::linear(RATE_AXIS));
+    Plot::new(PlotKind::Lines, "Rate against gateways", x, y, series)
 }
 
 /// The first repetition: how the rate and the copies grow again.
@@ -337,19 +324,12 @@ fn during_repair(row: &Row<'_>) -> Option<Plot> {
     let rates = moved.intervals.iter().enumerate();
     let rates = rates.map(|(at, of)| Point::at(begun + at as f64 * moved.interval_s, rate(of.bytes_read)));
     let copies = repair.curve.iter().map(|(at, percent)| Point::at(at - repair.lost, *percent));
-    Some(Plot {
-        title: format!(
-            "While a copy is made again: {} copies, {} gateways",
-            row.condition.copies, row.condition.gateways
-        ),
-        x: Axis::linear("seconds after the loss"),
-        y: Axis::linear("% of what it is after the repair"),
-        kind: PlotKind::Lines,
-        series: vec![
-            Series::ours("rate of all readers", rates.collect()),
-            Series::ours("copies", copies.collect()),
-        ],
-    })
+    let CopyCondition { copies: wanted, gateways, .. } = row.condition;
+    let title = format!("While a copy is made again: {wanted} copies, {gateways} gateways");
+    let (x, y) = (Axis::linear("seconds after the loss"), Axis::linear("% of what it is after the repair"));
+    let series =
+        [Series::ours("rate of all readers", rates.collect()), Series::ours("copies", copies.collect())];
+    Some(Plot::new(PlotKind::Lines, title, x, y, series))
 }
 
 fn say(draft: &mut ResultBuilder, rows: &[Row<'_>], least: usize, single: Option<f64>) {

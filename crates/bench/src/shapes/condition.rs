@@ -45,14 +45,10 @@ impl Shape {
     }
 }
 
-/// What differs between the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// The size of a file.
     Size,
-    /// How many nodes and workers there are.
     Fleet,
-    /// Bytes of one read or write.
     Block,
 }
 
@@ -113,7 +109,7 @@ impl ShapeCondition {
 
     /// For whoever watches, and for comparisons.
     pub fn name(&self) -> String {
-        let size = self.bytes as f64 / f64::from(1 << 20);
+        let size = self.bytes as f64 / crate::MIB;
         let sweep = match self.sweep {
             Sweep::Size => String::new(),
             Sweep::Fleet => ", over nodes".to_owned(),

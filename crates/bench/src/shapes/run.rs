@@ -4,22 +4,15 @@ use bench_load::dataset::Dataset;
 use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::{Layout, Sizes};
-use bench_report::histogram::Histogram;
+use bench_report::Histogram;
 use types::Result;
 
 use super::condition::{ShapeCondition, sets, total_bytes};
-use crate::args::CommonArgs;
-use crate::budget::{Budget, TimeCut};
-use crate::driver;
-use crate::limit;
-use crate::ranks::Ranks;
-use crate::target_dir::TargetDir;
-use crate::worker_phases::{LoadRow, p50_ms};
+use crate::{Budget, CommonArgs, LoadRow, Ranks, TargetDir, TimeCut, driver, limit};
 
 const LOOKS_MAX: u32 = 5;
 const EPOCHS_MAX: u64 = 100_000;
 
-/// A condition and what was measured under it.
 pub struct ShapeRuns {
     pub condition: ShapeCondition,
     pub epochs: u64,
@@ -27,16 +20,13 @@ pub struct ShapeRuns {
     pub outcomes: Vec<PhaseOutcome>,
     /// Median latencies of the calls that read or write, by repetition.
     pub call_p50_ms: Vec<f64>,
-    /// Of all repetitions.
     pub calls: Histogram,
 }
 
-/// What came of it all.
 pub struct ShapeResults {
     pub rows: Vec<ShapeRuns>,
     /// Sets of files that an earlier run had left and that were used.
     pub reused: usize,
-    /// The time was over before all repetitions of all rows were done.
     pub cut: Option<TimeCut>,
 }
 
@@ -51,14 +41,14 @@ impl ShapeRuns {
     }
 
     pub fn judged(&self) -> limit::SweepRow<'_> {
-        limit::SweepRow { name: self.condition.name(), nodes: self.condition.nodes, runs: &self.outcomes }
+        (self.condition.name(), self.condition.nodes, &self.outcomes)
     }
 
     fn add(&mut self, mut outcome: PhaseOutcome) {
         let call = if self.condition.shape.writes() { "write" } else { "read" };
         // A histogram may take a quarter of a megabyte, and there may be hundreds of repetitions.
         if let Some(calls) = std::mem::take(&mut outcome.service).get(call) {
-            self.call_p50_ms.extend(p50_ms(calls));
+            self.call_p50_ms.extend(calls.percentile_ms(50.0));
             self.calls.merge(calls);
         }
         self.outcomes.push(outcome);
@@ -75,7 +65,7 @@ pub struct ShapeMeasurement<'a> {
 
 impl<'a> ShapeMeasurement<'a> {
     pub fn start(ranks: &'a Ranks, common: &'a CommonArgs, target_dir: &'a TargetDir) -> Self {
-        ShapeMeasurement { ranks, common, target_dir, budget: Budget::start(common) }
+        ShapeMeasurement { ranks, common, target_dir, budget: Budget::start(common.time_budget) }
     }
 
     /// Repetition after repetition of all conditions. Looks before them, not kept, tell how often each must be gone through
@@ -157,6 +147,6 @@ impl<'a> ShapeMeasurement<'a> {
         what: &str,
     ) -> Result<PhaseOutcome> {
         let job = self.job(condition, epochs, version);
-        self.ranks.load(self.target_dir.url(), &job, what).await?.outcome.into_first()
+        self.ranks.load(&self.target_dir.url, &job, what).await?.outcome.into_first()
     }
 }

@@ -3,19 +3,15 @@
 use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::TouchUnit;
 use bench_report::bottleneck::BUSY;
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table};
-use bench_report::overlap::PhaseSpans;
-use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate, estimate_or, median, point};
+use bench_report::{
+    Axis, Better, Cell, Measure, PUBLISHED, PhaseSpans, Plot, PlotKind, Series, Table, estimate, estimate_or,
+    median, point,
+};
 use origin::emulated::ServiceLimits;
 
 use super::condition::{Shape, ShapeCondition, Sweep};
 use super::run::{ShapeResults, ShapeRuns};
-use crate::budget::TimeCut;
-use crate::columns;
-use crate::limit::LoadBounds;
-use crate::results::ResultBuilder;
-use crate::worker_phases::{self, MIB, p50_ms};
+use crate::{LoadBounds, MIB, ResultBuilder, TimeCut, columns, worker_phases};
 
 /// Each table: of a shape, and of what differs between its rows.
 fn sweeps() -> impl Iterator<Item = (Shape, Sweep)> {
@@ -81,7 +77,6 @@ pub fn through(
     through.rows.iter().for_each(|row| measure(draft, row, ", through Forebay", bounds));
 }
 
-/// What a row is: a head, and the cell of a condition.
 type ConditionHead = (&'static str, fn(&ShapeCondition) -> Cell);
 
 fn heads(shape: Shape, sweep: Sweep) -> [ConditionHead; 2] {
@@ -119,7 +114,6 @@ pub fn limited(draft: &mut ResultBuilder, all: &ShapeResults, limits: &ServiceLi
     }
 }
 
-/// MiB/s of one worker on average.
 fn each(row: &ShapeRuns) -> Vec<f64> {
     row.row().each(|phase| {
         let rates: Vec<f64> = phase.spans().iter().map(|span| span.rate() / MIB).collect();
@@ -153,7 +147,7 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -
     // A touch is a whole file.
     let whole = |row: &ShapeRuns| row.condition.work(1, 0).unit == TouchUnit::File;
     let files = |row: &ShapeRuns| -> Vec<f64> {
-        row.outcomes.iter().filter(|_| whole(row)).filter_map(|run| p50_ms(&run.unit)).collect()
+        row.outcomes.iter().filter(|_| whole(row)).filter_map(|run| run.unit.percentile_ms(50.0)).collect()
     };
     let table = columns::table(
         format!("{} {title}", shape.name()),
@@ -170,7 +164,7 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -
             ("call p50 (ms)", &|row| some(row.call_p50_ms.clone())),
             ("call p99 (ms)", &|row| row.calls.milliseconds(99.0, "calls")),
             ("first block p50 (ms)", &|row| {
-                some(row.outcomes.iter().filter_map(|run| p50_ms(&run.first_block)).collect())
+                some(row.outcomes.iter().filter_map(|run| run.first_block.percentile_ms(50.0)).collect())
             }),
             ("file p50 (ms)", &|row| some(files(row))),
             ("making durable s", &|row| some(row.row().sync_seconds())),
@@ -206,19 +200,11 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
     };
     let points = rows.iter().filter_map(|row| point(x(row), &row.row().rates())).collect();
     let mut series = vec![Series::ours(format!("{}, all workers", shape.name()), points)];
-    series.extend(match (sweep, shape) {
-        (Sweep::Size, Shape::Sfmr) => PUBLISHED.azure.read_series(),
-        (Sweep::Size, Shape::Sfmw) => PUBLISHED.azure.sfmw_series(),
-        (Sweep::Size, Shape::Mfmw) => PUBLISHED.azure.mfmw_series(),
-        _ => Vec::new(),
-    });
-    Some(Plot {
-        title: format!("{}: rate against {what}", shape.name()),
-        x: Axis::log(axis),
-        y: Axis::log("MiB/s"),
-        kind: PlotKind::Lines,
-        series,
-    })
+    if sweep == Sweep::Size {
+        series.extend(PUBLISHED.azure.series(shape.name()));
+    }
+    let title = format!("{}: rate against {what}", shape.name());
+    Some(Plot::new(PlotKind::Lines, title, Axis::log(axis), Axis::log("MiB/s"), series))
 }
 
 fn invalid(row: &ShapeRuns, bounds: &LoadBounds) -> Vec<String> {

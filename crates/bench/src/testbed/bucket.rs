@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use bench_load::target::from_url;
 use types::{Error, ErrorKind, Result};
 
-use crate::args::refuse;
-use crate::mounts::is_bucket;
+use crate::mounts::{is_bucket, with_port};
+use crate::refuse;
 
 /// What only the bench's own clients take.
 const OURS: [&str; 5] = ["part=", "rsize=", "wsize=", "readahead=", "writebehind="];
@@ -17,7 +17,6 @@ pub struct HttpStore {
     place: String,
     /// But for the endpoint and what only the bench's own client takes.
     options: Vec<String>,
-    /// Where the store listens.
     pub address: SocketAddr,
     /// Behind host and port, as the endpoint has it.
     path: String,
@@ -49,12 +48,8 @@ impl HttpStore {
         }
         options.retain(|pair| !OURS.iter().any(|ours| pair.starts_with(ours)));
         let (host, path) = host.split_once('/').unwrap_or((host, ""));
-        let with_port = match host.rsplit_once(':') {
-            Some((_, port)) if port.parse::<u16>().is_ok() => host.to_owned(),
-            _ => format!("{host}:80"),
-        };
         let unknown = |e| Error::new(ErrorKind::Unavailable, "find host", host).with_source(e);
-        let mut found = tokio::net::lookup_host(&with_port).await.map_err(unknown)?;
+        let mut found = tokio::net::lookup_host(with_port(host, 80)).await.map_err(unknown)?;
         let none = || Error::new(ErrorKind::Unavailable, "find host", format!("{host}: it has no address"));
         let address = found.next().ok_or_else(none)?;
         let path = if path.is_empty() { String::new() } else { format!("/{path}") };

@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
 
-/// Most tasks of a graph that is read from a file.
 const TASKS_MAX: usize = 100_000;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bench_load::outcome::PhaseOutcome;
 
-use crate::fixture::CounterPage;
+use crate::CounterPage;
 
 /// Fetched for another than who asked first, or fetched while it was evicted: this much beyond what is unique is still
 /// what was asked for once.
@@ -30,9 +30,7 @@ pub struct PassAccount {
     /// What the process had block devices read; None if the tier does not tell.
     pub disk: Option<u64>,
     pub origin_bytes: u64,
-    /// By kind.
     pub calls: BTreeMap<String, u64>,
-    /// Reads that waited.
     pub waits: u64,
     pub evicted: u64,
     pub ahead: u64,

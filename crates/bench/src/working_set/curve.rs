@@ -1,6 +1,5 @@
 //! How a cache gets warm, from looks at the counters, and where it becomes too small. Pure.
 
-/// What is kept of a look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterLook {
     pub hit: u64,

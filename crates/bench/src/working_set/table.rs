@@ -1,21 +1,16 @@
 //! From accounts to what a reader gets: how a cache gets warm, where the bytes came from, what the storage was asked, how
 //! large a cache must be, and the cliff.
 
-use bench_report::model::{Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table};
-use bench_report::sanity;
-use bench_report::summary::{estimate, median, point};
+use bench_report::{
+    Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table, estimate, median, point, sanity,
+};
 
 use super::account::PassAccount;
 use super::curve::{self, ServedInterval};
 use super::tier_under_test::TierUnderTest;
-use super::{
-    OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp, WorkingSetArgs,
-};
-use crate::budget::TimeCut;
-use crate::columns;
+use super::{OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp};
 use crate::fixture::LOOK;
-use crate::results::ResultBuilder;
-use crate::worker_phases::MIB;
+use crate::{MIB, ResultBuilder, TimeCut, columns, limit};
 
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
@@ -23,13 +18,12 @@ const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
 pub fn fill(
     draft: &mut ResultBuilder,
     plan: &SweepPlan,
-    args: &WorkingSetArgs,
     tier_under_test: &TierUnderTest,
     measured: &SweepRuns,
 ) {
-    parameters(draft, plan, args, tier_under_test);
+    parameters(draft, plan, tier_under_test);
     TimeCut::tell(measured.cut, draft, "repetitions");
-    if args.tier.is_some() && !args.may_evict {
+    if plan.args.tier.is_some() && !plan.args.may_evict {
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
     }
     let ups = &measured.warm_ups;
@@ -41,8 +35,8 @@ pub fn fill(
     if !measured.sweeps.is_empty() && !plan.factors.is_empty() {
         sweep(draft, plan, measured);
     }
-    if let Some(warning) = tier_under_test.line().and_then(|line| line.warning()) {
-        draft.warning(warning);
+    if let Some(line) = tier_under_test.line() {
+        line.tell(draft);
     }
     if ups.iter().any(|up| up.warm.disk.is_none()) {
         draft
@@ -50,19 +44,15 @@ pub fn fill(
     }
 }
 
-fn parameters(
-    draft: &mut ResultBuilder,
-    plan: &SweepPlan,
-    args: &WorkingSetArgs,
-    tier_under_test: &TierUnderTest,
-) {
+fn parameters(draft: &mut ResultBuilder, plan: &SweepPlan, tier_under_test: &TierUnderTest) {
+    let args = &plan.args;
     draft.parameter("cache_bytes", plan.cache_bytes);
-    draft.parameter("file_bytes", plan.file_bytes);
+    draft.parameter("file_bytes", args.file_size);
     draft.parameter("clients", plan.fleet.clients);
     draft.parameter("workers", plan.fleet.workers);
     draft.parameter("factors", plan.factors.clone());
-    draft.parameter("orders", plan.orders.iter().map(|order| order.name()).collect::<Vec<_>>());
-    draft.parameter("zipf_theta", plan.theta);
+    draft.parameter("orders", args.orders.iter().map(|order| order.name()).collect::<Vec<_>>());
+    draft.parameter("zipf_theta", args.theta);
     draft.parameter("running_tier", args.tier.is_some());
     if tier_under_test.line().is_some() {
         draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
@@ -70,15 +60,8 @@ fn parameters(
     }
 }
 
-fn unique(mut reasons: Vec<String>) -> Vec<String> {
-    reasons.sort();
-    reasons.dedup();
-    reasons
-}
-
 fn plot(title: &str, x: &str, y: &str, series: Vec<Series>) -> Plot {
-    let (x, y) = (Axis::linear(x), Axis::linear(y));
-    Plot { title: title.to_owned(), x, y, kind: PlotKind::Lines, series }
+    Plot::new(PlotKind::Lines, title, Axis::linear(x), Axis::linear(y), series)
 }
 
 /// What is estimated from a pass in all repetitions.
@@ -104,7 +87,6 @@ impl Passes<'_> {
 struct WarmUpState<'a> {
     name: &'static str,
     passes: Passes<'a>,
-    /// Why it was not what its name says.
     invalid: Vec<String>,
 }
 
@@ -124,7 +106,7 @@ fn states<'a>(plan: &SweepPlan, ups: &'a [WarmUp]) -> Vec<WarmUpState<'a>> {
     };
     let state = |name, accounts: Vec<&'a PassAccount>, wrong: &dyn Fn(&PassAccount) -> Vec<String>| {
         let reasons = accounts.iter().flat_map(|account| [checked(account), wrong(account)].concat());
-        WarmUpState { name, invalid: unique(reasons.collect()), passes: Passes(accounts) }
+        WarmUpState { name, invalid: limit::distinct(reasons.collect()), passes: Passes(accounts) }
     };
     let mut states = vec![
         state("getting warm", ups.iter().map(|up| &up.cold).collect(), &|cold| cold.not_cold(all)),
@@ -236,7 +218,6 @@ fn sources(states: &[WarmUpState]) -> Table {
     ])
 }
 
-/// What the storage was asked for.
 fn storage(plan: &SweepPlan, states: &[WarmUpState]) -> Table {
     let all = plan.layout(WARM_UP).total_bytes();
     let calls = |state: &WarmUpState, kind: &str| state.passes.of(|a| a.call(kind) as f64);
@@ -302,7 +283,6 @@ impl<'a> SweptSize<'a> {
     }
 }
 
-/// Why the row must not be believed.
 pub fn unproved(plan: &SweepPlan, conditions: &[&SweepCondition]) -> Vec<String> {
     let mut reasons = Vec::new();
     for condition in conditions {
@@ -322,13 +302,13 @@ pub fn unproved(plan: &SweepPlan, conditions: &[&SweepCondition]) -> Vec<String>
         }
         reasons.extend(sanity::too_short(later.seconds));
     }
-    unique(reasons)
+    limit::distinct(reasons)
 }
 
 fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
     let (mut rows, mut spared_lines, mut rate_lines) = (Vec::new(), Vec::new(), Vec::new());
     let rate = |account: &PassAccount| account.rate() / MIB;
-    for order in &plan.orders {
+    for order in &plan.args.orders {
         let sizes: Vec<SweptSize> =
             plan.factors.iter().map(|factor| SweptSize::of(plan, measured, *factor, *order)).collect();
         for size in &sizes {
@@ -398,7 +378,7 @@ fn how_large(plan: &SweepPlan, rows: &[SweptSize]) -> Table {
             "A later pass over the data set, through a cache of {:.0} MiB that had one pass before; short ones are repeated. zipf: \
              as many draws as there are files, theta {}; the popular files are the same for all.",
             plan.cache_bytes as f64 / MIB,
-            plan.theta
+            plan.args.theta
         ),
         "Spared: bytes that clients read and the storage did not give. Hits count also what one client has fetched for the \
          next a moment before; the plot is of what is spared."

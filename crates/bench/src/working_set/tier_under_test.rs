@@ -12,11 +12,12 @@ use origin_nfs::Config;
 use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};
 
-use super::{SweepPlan, WARM_UP, WorkingSetArgs};
-use crate::args::{CommonArgs, refuse};
-use crate::fixture::{CounterPage, TierProcess, evict};
-use crate::target_dir::{TargetArgs, TargetDir};
-use crate::testbed::{DataSet, Line, Testbed};
+use super::{SweepPlan, WARM_UP};
+use crate::fixture::ask_tier;
+use crate::{
+    CommonArgs, CounterPage, Line, MeasuredStorage, TargetArgs, TargetDir, Testbed, TierProcess, data_set,
+    refuse,
+};
 
 /// A tier makes room from 95 % of its quota on; the data set's blocks round up.
 const FULL: f64 = 0.9;
@@ -66,7 +67,8 @@ pub fn check_room(plan: &SweepPlan, counters: &CounterPage, may_evict: bool) -> 
 }
 
 impl TierUnderTest {
-    pub async fn make(args: &WorkingSetArgs, plan: &SweepPlan) -> Result<TierUnderTest> {
+    pub async fn make(plan: &SweepPlan) -> Result<TierUnderTest> {
+        let args = &plan.args;
         if let (Some(url), Some(admin), Some(lay_out_at)) = (&args.tier, args.common.admin, &args.lay_out_at)
         {
             return Ok(TierUnderTest::Running(Box::new(RunningTierUnderTest {
@@ -79,7 +81,7 @@ impl TierUnderTest {
                 removed: Mutex::default(),
             })));
         }
-        let data = DataSet { layout: plan.largest(), content: plan.content() };
+        let data = data_set(plan.largest(), args.common.seed);
         let testbed = Testbed::at(args.origin.as_deref(), data).await?;
         match testbed.line(args.rtt, args.rate).await {
             Ok(line) => Ok(TierUnderTest::Own { testbed: Box::new(testbed), line }),
@@ -102,7 +104,7 @@ impl TierUnderTest {
         match self {
             TierUnderTest::Own { testbed, line } => {
                 let tier = testbed.tier_of(line, plan.cache_bytes)?;
-                let (url, admin, root) = (tier.url.clone(), tier.admin, testbed.root());
+                let (url, admin, root) = (tier.url.clone(), tier.admin, testbed.files.root());
                 Ok(ColdTier { url, admin, root, tier: Some(tier) })
             }
             TierUnderTest::Running(running) => running.cold_tier(layout, plan.content()).await,
@@ -116,10 +118,12 @@ impl TierUnderTest {
             TierUnderTest::Running(running) => running.leave(&cold_tier.root).await,
         }
     }
+}
 
-    pub async fn clean_up(self) -> Result<Option<Cleanup>> {
+impl MeasuredStorage for TierUnderTest {
+    async fn clean_up(self) -> Result<Option<Cleanup>> {
         match self {
-            TierUnderTest::Own { testbed, .. } => testbed.clean_up().await.map(Some),
+            TierUnderTest::Own { testbed, .. } => testbed.clean_up().await,
             TierUnderTest::Running(running) => {
                 running.remove().await?;
                 Ok(Some(running.removed.into_inner()))
@@ -148,7 +152,8 @@ impl RunningTierUnderTest {
         if self.may_evict {
             let export = Config::from_url(&self.url)?.export;
             let export = String::from_utf8_lossy(&export);
-            evict(self.admin, &format!("{}/{root}", export.trim_end_matches('/')))?;
+            let path = format!("{}/{root}", export.trim_end_matches('/'));
+            ask_tier(&["evict", &path, "--admin", &self.admin.to_string()])?;
         }
         self.remove().await
     }

@@ -30,8 +30,8 @@ fn pair(to: SocketAddr) -> Pair {
 fn config(pairs: Vec<Pair>) -> Config {
     Config {
         pairs,
-        streams: 2,
-        streams_together: 2,
+        streams: Some(2),
+        streams_together: Some(2),
         time: ms(1500),
         omit: ms(500),
         repetitions: 1,

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use bench_report::sanity;
-use bench_report::summary::median;
+use bench_report::{median, sanity};
 
+use super::super::Pair;
 use super::super::schedule::Round;
-use super::super::{Config, Pair};
-use super::{LinkCondition, StreamEnd, seconds};
-use crate::limit;
-use crate::nic::Nic;
-use crate::results::ResultBuilder;
+use super::{LinkCondition, RECEIVER, seconds};
+use crate::{Nic, ResultBuilder, limit};
 
 /// What is known of this process and of its machine.
 #[derive(Clone, Debug, Default)]
@@ -29,23 +26,22 @@ pub fn exceeded(here: &Here, pair: &Pair, rates: &[f64]) -> Option<String> {
 }
 
 /// Bytes a second that each condition moved over one link of this machine, medians.
-fn over(config: &Config, conditions: &[LinkCondition], here: &Here, nic: &Nic) -> Vec<f64> {
+fn over(conditions: &[LinkCondition], here: &Here, nic: &Nic) -> Vec<f64> {
     let of = |condition: &LinkCondition| {
         // A part of them over this link would be another sum than the one that is measured.
         if !condition.pairs().all(|pair| here.nics.get(pair) == Some(nic)) {
             return None;
         }
         let (rates, _) = match condition.first.together {
-            true => condition.rates_of_all(config, StreamEnd::Receiver),
-            false => condition.rates(config, 0, StreamEnd::Receiver),
+            true => condition.rates_of_all(RECEIVER),
+            false => condition.rates(0, RECEIVER),
         };
         median(&rates).map(|mbit| mbit * 1e6 / 8.0)
     };
     conditions.iter().filter_map(of).collect()
 }
 
-/// What limited the link, over all rounds.
-pub fn judge(draft: &mut ResultBuilder, config: &Config, conditions: &[LinkCondition], here: &Here) {
+pub fn judge(draft: &mut ResultBuilder, conditions: &[LinkCondition], here: &Here) {
     let rounds: Vec<&Round> = conditions.iter().flat_map(|c| c.rounds.iter().copied()).collect();
     if rounds.is_empty() {
         return;
@@ -54,7 +50,7 @@ pub fn judge(draft: &mut ResultBuilder, config: &Config, conditions: &[LinkCondi
     let nics: BTreeMap<&str, &Nic> = here.nics.values().map(|nic| (nic.name.as_str(), nic)).collect();
     let busiest = nics
         .into_values()
-        .map(|nic| (nic, over(config, conditions, here, nic)))
+        .map(|nic| (nic, over(conditions, here, nic)))
         .max_by(|(_, a), (_, b)| most(a).total_cmp(&most(b)));
     let (nic, rates) = busiest.map_or((None, Vec::new()), |(nic, rates)| (Some(nic), rates));
     draft.verdict(format!("The link: {}", limit::of_streams(here.cpu_seconds, ran, Some(most(&rates)), nic)));

@@ -1,18 +1,16 @@
 //! The link's tables: the study's three columns, and what they leave out.
 
-use bench_report::model::{Cell, Table, TableRow};
-use bench_report::published::PUBLISHED;
-use bench_report::summary::{estimate_or, median};
+use bench_report::{Cell, PUBLISHED, Table, TableRow, estimate_or, format, median};
 
+use super::super::Pair;
 use super::super::schedule::{Ran, Round};
-use super::super::{Config, Pair};
 use super::bounds::exceeded;
-use super::{Here, LinkCondition, StreamEnd, arrow, idle, in_mib, loaded, phase, streams};
+use super::{Here, IDLE, LOADED, LinkCondition, RECEIVER, SENDER, StreamEnd, arrow, in_mib, streams};
 use crate::columns;
 
-pub fn of(config: &Config, conditions: &[LinkCondition], here: &Here) -> Vec<Table> {
-    let mut tables = vec![seed(config, conditions), extended(config, conditions, here)];
-    if config.preset == "faithful" {
+pub fn of(conditions: &[LinkCondition], here: &Here) -> Vec<Table> {
+    let mut tables = vec![seed(conditions), extended(conditions, here)];
+    if conditions.iter().any(|condition| condition.config.faithful) {
         tables.push(PUBLISHED.tryggve.link.table());
     }
     tables
@@ -30,21 +28,21 @@ fn mbits(rates: &[f64], why: Option<String>) -> Cell {
     }
 }
 
-fn seed(config: &Config, conditions: &[LinkCondition]) -> Table {
+fn seed(conditions: &[LinkCondition]) -> Table {
     let row = |name: String, of: &dyn Fn(StreamEnd) -> (Vec<f64>, Option<String>)| {
         let cell = |end| {
             let (rates, why) = of(end);
             mbits(&rates, why)
         };
-        TableRow::new(vec![Cell::text(name), cell(StreamEnd::Sender), cell(StreamEnd::Receiver)])
+        TableRow::new(vec![Cell::text(name), cell(SENDER), cell(RECEIVER)])
     };
     let mut rows = Vec::new();
     for condition in conditions {
         for (at, pair) in condition.pairs().enumerate() {
-            rows.push(row(condition.name(pair), &|end| condition.rates(config, at, end)));
+            rows.push(row(condition.name(pair), &|end| condition.rates(at, end)));
         }
         if condition.first.together {
-            rows.push(row(condition.name_of_all(), &|end| condition.rates_of_all(config, end)));
+            rows.push(row(condition.name_of_all(), &|end| condition.rates_of_all(end)));
         }
     }
     Table::new("The link", &PUBLISHED.tryggve.link.columns, rows).noted([
@@ -53,7 +51,6 @@ fn seed(config: &Config, conditions: &[LinkCondition]) -> Table {
     ])
 }
 
-/// A pair in a condition.
 struct PairRow<'a> {
     condition: &'a LinkCondition<'a>,
     at: usize,
@@ -66,10 +63,9 @@ struct PairRow<'a> {
 }
 
 impl<'a> PairRow<'a> {
-    fn of(config: &Config, condition: &'a LinkCondition<'a>, (at, pair): (usize, &'a Pair)) -> PairRow<'a> {
-        let [sent, received] =
-            [StreamEnd::Sender, StreamEnd::Receiver].map(|end| condition.rates(config, at, end));
-        let mut loaded = condition.round_trips(at, loaded);
+    fn of(condition: &'a LinkCondition<'a>, (at, pair): (usize, &'a Pair)) -> PairRow<'a> {
+        let [sent, received] = [SENDER, RECEIVER].map(|end| condition.rates(at, end));
+        let mut loaded = condition.round_trips(at, LOADED);
         loaded.sort_by(f64::total_cmp);
         PairRow { condition, at, pair, sent, received, loaded }
     }
@@ -80,10 +76,10 @@ impl<'a> PairRow<'a> {
     }
 }
 
-fn extended(config: &Config, conditions: &[LinkCondition], here: &Here) -> Table {
+fn extended(conditions: &[LinkCondition], here: &Here) -> Table {
     let mut rows = Vec::new();
     for condition in conditions {
-        rows.extend(condition.pairs().enumerate().map(|pair| PairRow::of(config, condition, pair)));
+        rows.extend(condition.pairs().enumerate().map(|pair| PairRow::of(condition, pair)));
     }
     columns::table(
         "Streams, round trips and losses",
@@ -101,9 +97,9 @@ fn extended(config: &Config, conditions: &[LinkCondition], here: &Here) -> Table
             ("Sender (Mbit/s)", &|row| value(&row.sent.0, row.sent.1.clone())),
             ("Receiver (Mbit/s)", &|row| row.received(|mbit| mbit)),
             ("Receiver (MiB/s)", &|row| row.received(in_mib)),
-            ("Slowest / fastest stream", &|row| fairness(config, row.condition, row.at)),
+            ("Slowest / fastest stream", &|row| fairness(row.condition, row.at)),
             ("Start skew (ms)", &|row| skew(row.condition, row.at)),
-            ("RTT idle (ms)", &|row| middle(&row.condition.round_trips(row.at, idle))),
+            ("RTT idle (ms)", &|row| middle(&row.condition.round_trips(row.at, IDLE))),
             ("RTT loaded (ms)", &|row| middle(&row.loaded)),
             ("RTT loaded p99 (ms)", &|row| p99(&row.loaded)),
             ("Retransmits", &|row| retransmits(row.condition, row.at)),
@@ -117,7 +113,7 @@ fn extended(config: &Config, conditions: &[LinkCondition], here: &Here) -> Table
 }
 
 fn rounded(value: f64) -> Cell {
-    Cell::Number((value * 1e3).round() / 1e3)
+    Cell::Number(format::round(value, 3))
 }
 
 fn middle(values: &[f64]) -> Cell {
@@ -132,9 +128,9 @@ fn p99(sorted: &[f64]) -> Cell {
     }
 }
 
-fn fairness(config: &Config, condition: &LinkCondition, at: usize) -> Cell {
+fn fairness(condition: &LinkCondition, at: usize) -> Cell {
     let of_round = |(round, ran): (&Round, &Ran)| {
-        Some(phase(config, round, std::slice::from_ref(ran), StreamEnd::Receiver).ok()?.fairness())
+        Some(condition.phase(round, std::slice::from_ref(ran), RECEIVER).ok()?.fairness())
     };
     middle(&condition.each(at).filter_map(of_round).collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-use bench_report::model::Cell;
+use bench_report::Cell;
 
 use super::super::wire::PairLog;
 use super::*;
@@ -32,6 +32,11 @@ fn round(pairs: Vec<Ran>) -> Round {
     Round { way: StreamDirection::Up, streams, together, start_us: START, stop_us: STOP, pairs }
 }
 
+/// Bytes a second of some pairs of a round.
+fn rate(config: &Config, round: &Round, pairs: &[Ran], end: StreamEnd) -> Result<f64, Refusal> {
+    conditions(config, std::slice::from_ref(round))[0].phase(round, pairs, end)?.common_rate()
+}
+
 fn config() -> Config {
     Config { repetitions: 1, ..Config::default() }
 }
@@ -45,7 +50,7 @@ fn what_is_omitted_and_what_comes_late_does_not_count() {
     }
     uneven.bytes += 5_000_000;
     let round = round(vec![ran("a:1", vec![uneven])]);
-    let rate = rate(&config(), &round, &round.pairs, StreamEnd::Receiver).expect("it overlaps with itself");
+    let rate = rate(&config(), &round, &round.pairs, RECEIVER).expect("it overlaps with itself");
     assert!((rate - 1e6).abs() < 1e3, "{rate}");
 }
 
@@ -55,8 +60,7 @@ fn pairs_that_did_not_run_together_are_not_added() {
         ran("a:1", vec![log(0, START, STOP, 1e6)]),
         ran("b:1", vec![log(0, START + 1_000_000, STOP, 1e6)]),
     ]);
-    let refused =
-        rate(&config(), &apart, &apart.pairs, StreamEnd::Receiver).expect_err("half of the time only");
+    let refused = rate(&config(), &apart, &apart.pairs, RECEIVER).expect_err("half of the time only");
     assert!(refused.reason.contains("1.00 s of 1.70 s"), "{}", refused.reason);
     let file = of(&config(), &[apart], &Here::default());
     let all = file.tables[0].rows.last().expect("the row of all pairs");
@@ -66,19 +70,19 @@ fn pairs_that_did_not_run_together_are_not_added() {
         ran("a:1", vec![log(0, START, STOP, 1e6)]),
         ran("b:1", vec![log(0, START + 10_000, STOP, 3e6)]),
     ]);
-    let rate = rate(&config(), &together, &together.pairs, StreamEnd::Receiver).expect("they ran together");
+    let rate = rate(&config(), &together, &together.pairs, RECEIVER).expect("they ran together");
     assert!((rate - 4e6).abs() < 1e4, "{rate}");
 }
 
 #[test]
 fn streams_that_all_began_late_are_held_against_the_schedule() {
     let late = round(vec![ran("a:1", vec![log(0, STOP - 500_000, STOP, 1e6)])]);
-    assert!(rate(&config(), &late, &late.pairs, StreamEnd::Receiver).is_err());
+    assert!(rate(&config(), &late, &late.pairs, RECEIVER).is_err());
     let silent = round(vec![ran("a:1", vec![StreamLog::default()])]);
-    assert!(rate(&config(), &silent, &silent.pairs, StreamEnd::Receiver).is_err(), "nothing moved");
+    assert!(rate(&config(), &silent, &silent.pairs, RECEIVER).is_err(), "nothing moved");
     let mut lost = round(vec![ran("a:1", vec![log(0, START, STOP, 1e6)])]);
     lost.streams = 2;
-    assert!(rate(&config(), &lost, &lost.pairs, StreamEnd::Receiver).is_err(), "one stream told nothing");
+    assert!(rate(&config(), &lost, &lost.pairs, RECEIVER).is_err(), "one stream told nothing");
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The ten-line answer.
 
-use bench_report::summary::median;
+use bench_report::median;
 use relay::Profile;
 
 use super::super::operation::ProbeOperation;
 use super::super::posix;
 use super::super::streams::StreamRate;
 use super::{FLAT, ProbeAnswer, Understood, knee, mib, ms, place};
-use crate::results::ResultBuilder;
+use crate::ResultBuilder;
 
 /// The slope of one call may be so far from one.
 const ONE_CALL_TOLERANCE: f64 = 0.05;

@@ -1,7 +1,6 @@
 //! The answer in ten lines, as far as a probe knows it: it looks at one storage, and what a tier buys is not seen.
 
-use bench_report::model::{AnswerLine, AnswerPart, Cell};
-use bench_report::summary::{estimate, median};
+use bench_report::{AnswerLine, AnswerPart, Cell, estimate, median};
 use relay::Profile;
 
 use super::super::operation::ProbeOperation;

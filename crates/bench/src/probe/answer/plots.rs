@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use bench_report::model::{Axis, Plot, PlotKind, Point, Series};
-use bench_report::summary::point;
+use bench_report::{Axis, Plot, PlotKind, Point, Series, point};
 
 use super::{ProbeAnswer, in_mib, in_ms, ms, place};
 
@@ -15,11 +14,6 @@ pub fn of_server(answer: &ProbeAnswer) -> Vec<Plot> {
     plots
 }
 
-fn plot(title: &str, x: Axis, y: &str, series: impl Iterator<Item = Series>) -> Plot {
-    let (title, y, series) = (title.to_owned(), Axis::linear(y), series.collect());
-    Plot { title, x, y, kind: PlotKind::Lines, series }
-}
-
 fn times(answer: &ProbeAnswer) -> Plot {
     let series = answer.measured.timed.iter().map(|timed| {
         let at = |(added, times): (&Duration, &Vec<f64>)| {
@@ -28,8 +22,8 @@ fn times(answer: &ProbeAnswer) -> Plot {
         let points = answer.config.delays.iter().zip(&timed.far).filter_map(at).collect();
         Series::ours(timed.operation.to_string(), points)
     });
-    let x = Axis::linear("Round trip (ms)");
-    plot("Time of each operation over the round trip", x, "Time (ms)", series)
+    let (x, y) = (Axis::linear("Round trip (ms)"), Axis::linear("Time (ms)"));
+    Plot::new(PlotKind::Lines, "Time of each operation over the round trip", x, y, series)
 }
 
 fn residuals(answer: &ProbeAnswer) -> Plot {
@@ -41,8 +35,8 @@ fn residuals(answer: &ProbeAnswer) -> Plot {
         let points = answer.config.delays.iter().zip(&understood.far).map(left).collect();
         Some(Series::ours(understood.operation.to_string(), points))
     });
-    let x = Axis::linear("Added round trip (ms)");
-    plot("What the lines leave unexplained", x, "Measured less fitted (ms)", series)
+    let (x, y) = (Axis::linear("Added round trip (ms)"), Axis::linear("Measured less fitted (ms)"));
+    Plot::new(PlotKind::Lines, "What the lines leave unexplained", x, y, series)
 }
 
 fn streams(answer: &ProbeAnswer) -> Plot {
@@ -51,5 +45,6 @@ fn streams(answer: &ProbeAnswer) -> Plot {
         let points = rates.filter_map(|rate| point(rate.streams as f64, &in_mib(&rate.bytes_per_second)));
         Series::ours(place(added), points.collect())
     });
-    plot("Throughput over parallel streams", Axis::log("Streams"), "Read (MiB/s)", series)
+    let (x, y) = (Axis::log("Streams"), Axis::linear("Read (MiB/s)"));
+    Plot::new(PlotKind::Lines, "Throughput over parallel streams", x, y, series)
 }

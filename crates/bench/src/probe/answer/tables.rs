@@ -1,8 +1,7 @@
 //! The probe's tables.
 
 use bench_report::fit::Coefficient;
-use bench_report::model::{Cell, Table, TableRow};
-use bench_report::summary::{estimate, median};
+use bench_report::{Cell, Table, TableRow, estimate, median};
 use relay::Profile;
 
 use super::super::operation::ProbeOperation;
