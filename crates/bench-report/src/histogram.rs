@@ -121,6 +121,12 @@ impl Histogram {
         (!self.is_empty()).then(|| self.counts.mean())
     }
 
+    /// Samples of more than so many microseconds (to three digits).
+    pub fn above(&self, microseconds: u64) -> u64 {
+        let below = self.counts.count_between(0, microseconds.min(MICROSECONDS_MAX));
+        self.samples.saturating_sub(below)
+    }
+
     pub fn percentile_ms(&self, percent: f64) -> Option<f64> {
         self.percentile(percent).map(|us| us as f64 / 1000.0)
     }
