@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use types::{Error, ErrorKind, Result};
 
-use crate::data::SeededData;
+use crate::data::{GENERATOR, SeededData};
 use crate::locked;
 use crate::outcome::{LoadOutcome, PhaseOutcome, Stop, WorkerSpan};
 use crate::pace::{ArrivalSchedule, LoadPace};
@@ -297,7 +297,7 @@ pub async fn run(
             break;
         }
     }
-    Ok(LoadOutcome { phases, rss_max_bytes: process::rss_max_bytes() })
+    Ok(LoadOutcome { generator: GENERATOR, phases, rss_max_bytes: process::rss_max_bytes() })
 }
 
 /// What comes before a phase ends as a phase does, but it is not worth an outcome.

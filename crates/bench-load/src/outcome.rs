@@ -16,6 +16,8 @@ pub const TOLD_MAX: usize = 8;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoadOutcome {
+    /// Of the data that was written and compared ([`crate::data::GENERATOR`]).
+    pub generator: u16,
     pub phases: Vec<PhaseOutcome>,
     /// Most memory that one of the processes held, since it began, bytes.
     pub rss_max_bytes: u64,
@@ -157,7 +159,7 @@ impl LoadOutcome {
     /// Adds what another process measured in the same run.
     pub fn merge(&mut self, other: LoadOutcome) -> Result<()> {
         let names = |outcome: &LoadOutcome| outcome.phases.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
-        if names(self) != names(&other) {
+        if self.generator != other.generator || names(self) != names(&other) {
             let reason = "the processes did not run the same phases with the same program; start one binary";
             return Err(Error::new(ErrorKind::Config, "merge outcomes", reason));
         }

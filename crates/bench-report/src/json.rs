@@ -57,8 +57,8 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<ResultFile> {
     let refuse = |why: String| Error::new(ErrorKind::Config, "result file", format!("{name}: {why}"));
     if bytes.len() > BYTES_MAX {
         return Err(refuse(format!(
-            "{} MiB are too much for a result; is it the right file?",
-            bytes.len() >> 20
+            "more than {} MiB are too much for a result; is it the right file?",
+            BYTES_MAX >> 20
         )));
     }
     let value: Value = serde_json::from_slice(bytes).map_err(|e| {

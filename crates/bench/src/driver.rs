@@ -102,6 +102,10 @@ impl TargetLoad<'_> {
 
 /// The storage of a measurement: a part of the user's, or what the bench has put up.
 pub trait MeasuredStorage {
+    /// It outlasts the run, so files that other processes are still writing when a run ends early are waited for before it is cleaned
+    /// up. What the bench has put up goes at once: a launcher that ends a run leaves a second for that.
+    const OUTLASTS_RUN: bool;
+
     /// Removes what was written; `None` if it is left in place, as was asked for.
     async fn clean_up(self) -> Result<Option<Cleanup>>;
 }
@@ -124,7 +128,7 @@ pub async fn on_stage<S: MeasuredStorage, T>(
             Ok(())
         }
         Err(error) => {
-            if let Some(ranks) = ranks {
+            if let Some(ranks) = ranks.filter(|_| S::OUTLASTS_RUN) {
                 ranks.settle().await;
             }
             Err(error)

@@ -20,8 +20,8 @@
 //!
 //! # The way of a run
 //! `cli::run` parses, the experiment's `command` checks its plan and hands itself to `driver::command`, which tells it
-//! (`--dry-run` ends here) or joins the ranks. Rank 0 measures: it makes or puts up the storage, gives each repetition as a job to `ranks`, removes what
-//! it wrote, and fills the result. `results::publish` prints it and writes its files.
+//! (`--dry-run` ends here) or joins the ranks. Rank 0 measures: it makes or puts up the storage, gives each repetition as a job to `ranks`, fills the
+//! result, and removes what it wrote. `results::publish` prints it and writes its files.
 //!
 //! # Invariants
 //! A row that cannot be true is INVALID and says why. What was written is removed however the run ends. The same experiment runs on

@@ -149,6 +149,8 @@ impl TargetDir {
 }
 
 impl MeasuredStorage for TargetDir {
+    const OUTLASTS_RUN: bool = true;
+
     async fn clean_up(self) -> Result<Option<Cleanup>> {
         if self.args.keep {
             return Ok(None);

@@ -208,6 +208,8 @@ impl Testbed {
 }
 
 impl MeasuredStorage for Testbed {
+    const OUTLASTS_RUN: bool = false;
+
     async fn clean_up(self) -> Result<Option<Cleanup>> {
         self.files.clean_up().await.map(Some)
     }

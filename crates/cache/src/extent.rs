@@ -3,7 +3,8 @@
 //! Only blocks that are here and were checked, of a file that nobody else has changed since, and only if the kernel has
 //! them in memory now: who sends them must not wait for the disk, and what comes from the disk is checked first (by the
 //! read that copies). They are not punched for as long as the extent is held. A socket holds its pages for longer, until the other end
-//! has them: a hole takes them off the file and leaves their bytes, since no folio has bytes of two blocks (`CachedFile::fill`).
+//! has them: a hole takes them off the file and leaves their bytes, since no folio has bytes of two blocks
+//! (`CachedFile::fill`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,8 +35,8 @@ pub struct CachedFile {
     label: Label,
     /// The time of `OpenFiles::clock` at which it was opened.
     pub opened: u64,
-    /// In the memory of the kernel no folio has bytes of two blocks, so that a hole leaves what is being sent of other blocks as it is
-    /// ([`CachedFile::fill`]), unless the file was lent.
+    /// In the memory of the kernel no folio has bytes of two blocks, so that a hole leaves what a socket holds as it is
+    /// ([`CachedFile::fill`]). Where the kernel reads the file by itself there are no holes.
     data: File,
     map: File,
     state: Mutex<State>,
@@ -56,8 +55,11 @@ struct State {
     pins: Vec<Range<u64>>,
     /// Handed out as a whole (`whole.rs`) this many times: no block may leave.
     lent: usize,
-    /// It was handed out as a whole since this process was started.
-    was_lent: bool,
+    /// The kernel reads it by itself, or did since this process was started: folios may have bytes of many blocks, so nothing is
+    /// punched, and the file leaves by unlinking.
+    kernel_reads: bool,
+    /// Extents were handed out: sockets may hold some of its pages.
+    was_sent: bool,
     /// Unlinked: what is filled now is not counted any more.
     doomed: bool,
     /// Where the next hole is punched, in blocks.
@@ -66,6 +68,13 @@ struct State {
     left: Option<SystemTime>,
     /// When `left` was last compared with the file's timestamp, by the coarse clock from which the kernel takes timestamps.
     compared: Option<Timespec>,
+}
+
+/// Whole blocks, also the last one: of a page of which only a part is punched the kernel keeps the rest, and puts zeros into it in place.
+fn punch_hole(data: &File, run: Range<u64>) -> std::io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let (offset, length) = (run.start * BLOCK_SIZE, (run.end - run.start) * BLOCK_SIZE);
+    Ok(rustix::fs::fallocate(data, flags, offset, length)?)
 }
 
 /// What a read found.
@@ -99,9 +108,7 @@ impl CachedFile {
             }
         })?;
         // Without read-ahead the kernel reads into folios of one page.
-        if let Err(e) = rustix::fs::fadvise(&data, 0, None, Advice::Random) {
-            tracing::debug!("advise the kernel on {}: {e}", data_path.display());
-        }
+        let kernel_reads = rustix::fs::fadvise(&data, 0, None, Advice::Random).is_err();
         let mut header = [0; format::HEADER_BYTES as usize];
         let read = map.read_exact_at(&mut header, 0).is_ok();
         let label = if read { format::label_in(&header, key) } else { None };
@@ -120,7 +127,7 @@ impl CachedFile {
             left = changed_at(&data);
         }
         let blocks = key.size.div_ceil(BLOCK_SIZE);
-        let state = State { blocks, left, ..State::default() };
+        let state = State { blocks, left, kernel_reads, ..State::default() };
         let label = label.unwrap_or_default();
         Ok(CachedFile { key: *key, label, opened, data, map, state: Mutex::new(state) })
     }
@@ -140,14 +147,10 @@ impl CachedFile {
     }
 
     /// As `pin`, for blocks that the kernel is to send from its memory: all of them are here and were checked, and nobody has written
-    /// into the file since. Of a file that was lent there are none: when it is read by the kernel itself, folios may have bytes of many
-    /// blocks.
+    /// into the file since.
     pub fn pin_checked(self: &Arc<Self>, blocks: Range<u64>) -> Option<Pin> {
         let mut state = self.lock();
-        if state.was_lent
-            || !state.flights.is_empty()
-            || !blocks.clone().all(|block| state.verified.is_set(block))
-        {
+        if !state.flights.is_empty() || !blocks.clone().all(|block| state.verified.is_set(block)) {
             return None;
         }
         self.notice_strangers(&mut state);
@@ -155,6 +158,7 @@ impl CachedFile {
             return None;
         }
         state.pins.push(blocks.clone());
+        state.was_sent = true;
         Some(Pin { file: self.clone(), blocks })
     }
 
@@ -415,7 +419,7 @@ impl CachedFile {
         // The lock is taken anew for every run, so that readers of other blocks get their turn.
         while freed < wanted && seen < total {
             let mut state = self.lock();
-            if state.lent > 0 || state.doomed {
+            if state.lent > 0 || state.kernel_reads || state.doomed {
                 break;
             }
             let start = if state.punch_at < total { state.punch_at } else { 0 };
@@ -441,7 +445,7 @@ impl CachedFile {
             let mut at = run.start;
             while at < run.end {
                 let mut state = self.lock();
-                if state.lent > 0 || state.doomed {
+                if state.lent > 0 || state.kernel_reads || state.doomed {
                     return Ok(freed);
                 }
                 // The entries of one piece at a time: the lock is taken anew for readers of other blocks.
@@ -495,11 +499,10 @@ impl CachedFile {
         let range = bytes_of_blocks(run.clone(), self.key.size);
         let zeros = vec![0; ((run.end - run.start) * format::ENTRY_BYTES) as usize];
         self.map.write_all_at(&zeros, entry_offset(run.start))?;
-        for block in run {
+        for block in run.clone() {
             state.set(&self.map, block, 0, false);
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.data, flags, range.offset, range.length)?;
+        punch_hole(&self.data, run)?;
         state.left = changed_at(&self.data);
         Ok(range.length)
     }
@@ -516,22 +519,29 @@ impl CachedFile {
         let mut state = self.lock();
         let whole = state.verified.first_missing(total).is_none() && !state.doomed;
         state.lent += usize::from(whole);
-        state.was_lent |= whole;
         whole
     }
 
-    pub fn was_lent(&self) -> bool {
-        self.lock().was_lent
+    /// It leaves as a whole only.
+    pub fn has_kernel_reads(&self) -> bool {
+        self.lock().kernel_reads
     }
 
-    /// It was lent before it was opened this time.
-    pub fn note_lent(&self) {
-        self.lock().was_lent = true;
+    pub fn note_kernel_reads(&self) {
+        self.lock().kernel_reads = true;
     }
 
-    /// As a file of its own, which the kernel reads ahead.
-    pub fn reopened(&self) -> std::io::Result<File> {
-        File::open(format!("/proc/self/fd/{}", self.data.as_raw_fd()))
+    /// Take out of the kernel's memory what a former process left there, in folios of any size. `is_written`: all of it is on the disk.
+    pub fn forget_pages(&self, is_written: bool) -> std::io::Result<()> {
+        if !is_written {
+            self.data.sync_data()?; // dirty pages stay
+        }
+        Ok(rustix::fs::fadvise(&self.data, 0, None, Advice::DontNeed)?)
+    }
+
+    /// When the data file was changed last.
+    pub fn changed(&self) -> Option<SystemTime> {
+        self.lock().left
     }
 
     pub fn is_lent(&self) -> bool {

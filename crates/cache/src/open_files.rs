@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use types::{Error, FileId, Result, Version};
+use types::{BLOCK_SIZE, Error, FileId, Result, Version};
 
 use crate::CacheKey;
 use crate::file::CachedFile;
@@ -16,8 +17,10 @@ use crate::format;
 
 /// Locks on the pairs of files on disk, more than threads wait for the disk at a time. Two versions share one seldom.
 const PAIR_LOCKS: usize = 1024;
-/// Closed files that are known to have been lent.
-const LENT_MAX: usize = 1 << 18;
+/// Files whose pages in the kernel's memory something is known of.
+const IDS_MAX: usize = 1 << 18;
+/// The kernel has written what was changed so long ago.
+const WRITTEN_AFTER: Duration = Duration::from_secs(60);
 
 /// The cached files that are open; the ones not used for longest are closed when there are too many.
 ///
@@ -29,28 +32,31 @@ pub struct OpenFiles {
     max: usize,
     clock: AtomicU64,
     open: Mutex<OpenMap>,
-    lent: Mutex<LentFiles>,
+    begun: SystemTime,
+    /// Files that the kernel reads by itself, and that are closed: see `CachedFile::has_kernel_reads`.
+    kernel_read: Mutex<IdSet>,
+    /// Files of former processes whose pages were taken out of the kernel's memory.
+    forgotten: Mutex<IdSet>,
     pairs: Box<[Mutex<()>]>,
 }
 
-/// Files that were lent, and are closed: see `CachedFile::pin_checked`.
+/// Versions of files, so many at most.
 #[derive(Default)]
-struct LentFiles {
+struct IdSet {
     ids: HashSet<(FileId, Version)>,
     /// There were more than are remembered: each may be one.
-    all: bool,
+    is_full: bool,
 }
 
-impl LentFiles {
-    fn note(&mut self, id: (FileId, Version)) {
-        self.all |= self.ids.len() >= LENT_MAX && !self.ids.contains(&id);
-        if !self.all {
+impl IdSet {
+    fn note(&mut self, id: (FileId, Version), what: &str) {
+        if self.ids.len() < IDS_MAX {
             self.ids.insert(id);
+        } else if !std::mem::replace(&mut self.is_full, true) {
+            tracing::info!(
+                "more than {IDS_MAX} cached files {what}; until a restart files are evicted whole"
+            );
         }
-    }
-
-    fn has(&self, id: (FileId, Version)) -> bool {
-        self.all || self.ids.contains(&id)
     }
 }
 
@@ -60,8 +66,9 @@ type OpenMap = HashMap<(FileId, Version), (Arc<CachedFile>, u64)>;
 impl OpenFiles {
     pub fn new(dir: PathBuf, max: usize) -> OpenFiles {
         let pairs = (0..PAIR_LOCKS).map(|_| Mutex::default()).collect();
-        let (open, lent) = Default::default();
-        OpenFiles { dir, max, clock: AtomicU64::new(0), open, lent, pairs }
+        let (clock, begun) = (AtomicU64::new(0), SystemTime::now());
+        let (open, kernel_read, forgotten) = Default::default();
+        OpenFiles { dir, max, clock, open, begun, kernel_read, forgotten, pairs }
     }
 
     fn map(&self) -> MutexGuard<'_, OpenMap> {
@@ -112,14 +119,33 @@ impl OpenFiles {
 
     fn open_pair(&self, key: &CacheKey, now: u64, create: bool) -> std::io::Result<CachedFile> {
         let file = CachedFile::open(&self.dir, key, now, create)?;
-        if self.lent().has((key.file, key.version)) {
-            file.note_lent();
+        let id = (key.file, key.version);
+        let known = lock(&self.kernel_read);
+        if known.is_full || known.ids.contains(&id) {
+            file.note_kernel_reads();
         }
+        drop(known);
+        self.forget_former(&file, id);
         Ok(file)
     }
 
-    fn lent(&self) -> MutexGuard<'_, LentFiles> {
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What a former process left of the file in the kernel's memory may be in folios of many blocks.
+    fn forget_former(&self, file: &CachedFile, id: (FileId, Version)) {
+        let changed = file.changed().unwrap_or(SystemTime::UNIX_EPOCH);
+        let is_former = file.key.size > BLOCK_SIZE && changed < self.begun;
+        if !is_former || lock(&self.forgotten).ids.contains(&id) {
+            return;
+        }
+        let is_written = self.begun.duration_since(changed).is_ok_and(|age| age > WRITTEN_AFTER);
+        if let Err(e) = file.forget_pages(is_written) {
+            tracing::debug!(file = %id.0, "forget the pages of a cached file: {e}");
+            file.note_kernel_reads();
+        }
+        let mut forgotten = lock(&self.forgotten);
+        forgotten.note(id, "of former processes were opened");
+        if forgotten.is_full && !forgotten.ids.contains(&id) {
+            file.note_kernel_reads();
+        }
     }
 
     /// The file if it is open.
@@ -141,10 +167,11 @@ impl OpenFiles {
         idle.sort_unstable_by_key(|(used, _)| *used);
         let oldest = idle.into_iter().take(self.max / 4 + 1);
         let closed: Vec<_> = oldest.filter_map(|(_, id)| open.remove(&id)).map(|(file, _)| file).collect();
-        let was_lent =
-            closed.iter().filter(|file| file.was_lent()).map(|file| (file.key.file, file.key.version));
-        let mut lent = self.lent();
-        was_lent.for_each(|id| lent.note(id));
+        let mut known = lock(&self.kernel_read);
+        for file in closed.iter().filter(|file| file.has_kernel_reads()) {
+            known.note((file.key.file, file.key.version), "were read by the kernel itself");
+        }
+        drop(known);
         closed
     }
 
@@ -164,7 +191,8 @@ impl OpenFiles {
     /// The caller has the lock of the pair. Returns the file if it was open.
     fn unlink_pair(&self, id: (FileId, Version)) -> Option<Arc<CachedFile>> {
         let was_open = self.map().remove(&id).map(|(file, _)| file);
-        self.lent().ids.remove(&id);
+        lock(&self.kernel_read).ids.remove(&id);
+        lock(&self.forgotten).ids.remove(&id);
         if let Some(file) = &was_open {
             file.doom();
         }
@@ -197,7 +225,8 @@ impl OpenFiles {
         let was_open = {
             let mut open = self.map();
             // Others come by it through this map only.
-            if open.get(&from).is_some_and(|(file, _)| Arc::strong_count(file) > 1) {
+            let is_in_use = |file: &Arc<CachedFile>| Arc::strong_count(file) > 1 || file.has_kernel_reads();
+            if open.get(&from).is_some_and(|(file, _)| is_in_use(file)) {
                 return Ok(None);
             }
             open.remove(&from).and_then(|(file, _)| Arc::into_inner(file))
@@ -206,6 +235,9 @@ impl OpenFiles {
             Some(file) => file,
             None => self.open_pair(old, now, false)?,
         };
+        if file.has_kernel_reads() {
+            return Ok(None);
+        }
         // Only the headers tell whose the files are: whatever lies between these steps is begun anew.
         let file = file.relabel(new, stale, now)?;
         for ending in ["map", "data"] {
@@ -238,6 +270,10 @@ impl OpenFiles {
     }
 }
 
+fn lock(set: &Mutex<IdSet>) -> MutexGuard<'_, IdSet> {
+    set.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The number of the lock of this version's pair. Ids and versions are hashes, but for a version that is the file's id with
 /// other first bytes, which stands for what is not at the origin yet: so other bytes are taken of the id.
 fn pair_of((file, version): (FileId, Version)) -> usize {
@@ -247,8 +283,6 @@ fn pair_of((file, version): (FileId, Version)) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use async_trait::async_trait;
     use bytes::Bytes;
     use types::ByteRange;
@@ -271,6 +305,34 @@ mod tests {
 
     fn key(number: u8) -> CacheKey {
         CacheKey { file: FileId([number; 16]), version: Version([0; 16]), size: 100 }
+    }
+
+    #[test]
+    fn what_a_former_process_left_in_memory_is_not_sent() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let key = CacheKey { size: 4 * BLOCK_SIZE, ..key(1) };
+        let former = CachedFile::open(dir.path(), &key, 0, true).expect("made");
+        former.fill(0..4, &vec![7; 4 * BLOCK_SIZE as usize]).expect("filled");
+        let whole = ByteRange::new(0, key.size);
+        assert!(former.is_resident(2, whole));
+        // The kernel's timestamps are as coarse as its ticks.
+        std::thread::sleep(Duration::from_millis(20));
+        let files = OpenFiles::new(dir.path().to_owned(), 9);
+        let file = files.open_existing(&key).expect("it is there");
+        assert!(!file.is_resident(2, whole));
+        assert!(file.read_block(2).is_some_and(|block| block == vec![7; BLOCK_SIZE as usize]));
+    }
+
+    #[test]
+    fn a_file_that_the_kernel_reads_is_known_as_such_when_it_is_opened_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let files = OpenFiles::new(dir.path().to_owned(), 1);
+        files.open(&key(1)).expect("made").note_kernel_reads();
+        for number in 2..5 {
+            assert!(!files.open(&key(number)).expect("made").has_kernel_reads());
+        }
+        assert!(files.get_open(key(1).file, key(1).version).is_none(), "it was closed for the others");
+        assert!(files.open(&key(1)).expect("made").has_kernel_reads());
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Cache {
         let gone: u64 = stale.iter().cloned().chain([cut]).map(|run| before.room_in(run)).sum();
         let mut before = Some(before);
         for _ in 0..TRIES_MAX {
-            let lent = before.take().is_none_or(|before| before.is_lent());
+            let lent = before.take().is_none_or(|before| before.is_lent() || before.has_kernel_reads());
             match self.files.relabel(old, new, stale) {
                 Ok(Some(file)) => {
                     let mut space = self.space();

@@ -389,7 +389,7 @@ impl Cache {
             let Some((slot, file, version, bytes)) = self.space().victim() else { return false };
             let open = self.files.get_open(file, version);
             // A file that is handed out as a whole leaves as a whole, when its turn has come.
-            let whole = open.as_ref().is_some_and(|open| open.is_lent());
+            let whole = open.as_ref().is_some_and(|open| open.is_lent() || open.has_kernel_reads());
             if bytes > self.limits.size_max() / GIANT_SHARE && !whole {
                 if self.punch(open, file, version, wanted.max(PUNCH)) > 0 {
                     self.space().order.again(slot);
@@ -407,6 +407,9 @@ impl Cache {
         let Some(open) = open.or_else(|| self.files.open_whatever(file, version)) else {
             return self.drop_file(file, version); // it cannot be opened, so that nobody can read it either
         };
+        if open.has_kernel_reads() {
+            return self.drop_file(file, version);
+        }
         match open.punch(wanted, |blocks| self.blocks_leave(file, version, blocks)) {
             Ok(freed) => {
                 self.space().shrink(file, version, freed);

@@ -5,7 +5,6 @@
 //! evicted by unlinking only.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,13 +25,16 @@ const CHECK_BLOCKS: u64 = 16;
 /// Every byte of one version of a file, good for as long as this is held.
 pub struct WholeFile {
     file: Arc<CachedFile>,
-    /// For the kernel.
-    data: File,
 }
 
 impl WholeFile {
     pub fn key(&self) -> &CacheKey {
         &self.file.key
+    }
+
+    /// To be called before the kernel is given the file to read it by itself. From then on it loses no block.
+    pub fn note_kernel_reads(&self) {
+        self.file.note_kernel_reads();
     }
 
     /// Bytes of `range`, which lies inside the file.
@@ -50,7 +52,7 @@ impl WholeFile {
 impl AsFd for WholeFile {
     /// For reading only, and only while the `WholeFile` is held or the kernel holds what was made from it.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.data.as_fd()
+        self.file.data().as_fd()
     }
 }
 
@@ -86,14 +88,7 @@ impl Cache {
             let ahead = self.unread.take(key.file, key.version, 0..u64::MAX);
             self.metrics.readahead_used_bytes.inc_by(ahead);
             self.guests_were_lent(key);
-            // Another description of the same file: what the kernel is told of ours (`CachedFile::open`) is not good for its own reads.
-            let whole = file.reopened().map(|data| WholeFile { file: file.clone(), data });
-            return whole
-                .inspect_err(|e| {
-                    file.take_back();
-                    tracing::warn!(file = %key.file, "open a cached file for the kernel: {e}");
-                })
-                .ok();
+            return Some(WholeFile { file });
         }
         if file.unchecked_run(1).is_some() {
             self.start_check(file);

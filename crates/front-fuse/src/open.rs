@@ -179,6 +179,7 @@ impl FuseState {
     fn choose_mode(&self, node: &Node, file: Option<WholeFile>, reply: &ReplyOpen) -> OpenMode<Arc<Backing>> {
         if let Some(file) = file {
             if self.passthrough.is_possible() {
+                file.note_kernel_reads();
                 match reply.open_backing(&file) {
                     Ok(id) => return OpenMode::Passthrough(Arc::new(Backing { id: Some(id), file })),
                     Err(e) => self.note_refusal(&e),

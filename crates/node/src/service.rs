@@ -149,7 +149,7 @@ impl PeerService for NodeService {
         let mut blocks: Vec<StripeBlocks> = held.into_iter().map(StripeBlocks::from_words).collect();
         if let (Some(books), Some(junction)) = (self.reads.books(), request.junction) {
             let held = stripes.clone().zip(&blocks).filter(|(_, held)| !held.is_empty());
-            books.met(&key, junction, held.map(|(index, _)| index));
+            books.met(&self.reads.view, &key, junction, held.map(|(index, _)| index));
         }
         let percent = stripes.zip(&blocks).map(|(index, held)| percent_of(held.count(), index, request.size));
         let percent = percent.collect();

@@ -375,7 +375,7 @@ mod tests {
         let mut scene = Scene::with_spares(200, 0);
         scene.need(1, HERE).await;
         pause(60).await;
-        assert_eq!(scene.need(3, HERE).await, 200);
+        assert_eq!(scene.need(3, HERE).await, 3 * 200, "one after the other");
         pause(60).await;
         assert_eq!(scene.dialled(), 4);
     }

@@ -1,7 +1,7 @@
 //! The one semantic file system: names, attributes, permission and bytes, free of any protocol.
 //!
 //! Only this crate joins `namespace` (which version is this file now?) and `cache` (its bytes). Front ends
-//! decode, call one function here, and encode. Permission is decided here and nowhere else.
+//! decode, call one function here, and encode. Permission is asked for here and nowhere else; the crate `permission` decides.
 //!
 //! - [`Vfs`]: all calls. `attr.rs`, `dir.rs`, `read.rs`, `write.rs`, `change.rs`, `xattr.rs` are those of clients,
 //!   `kernel_cache.rs` is for a front whose kernel keeps what it was told, `admin.rs`, `warm.rs` and `junctions.rs` are for

@@ -1,5 +1,6 @@
 //! What was written to one file and is not all at its origin yet: which bytes, how far each has come, what is to be sent
-//! next, and what readers see meanwhile. No I/O: `vfs` takes writes in, acts on the steps, and says what became of them.
+//! next, and what readers see meanwhile. All files together are the `WriteBuffer` of `vfs`. No I/O: `vfs` takes writes in,
+//! acts on the steps, and says what became of them.
 //!
 //! - [`BufferedFile`] (`file.rs`): the file's [`State`] under its lock, and those who wait for something of it: a write's
 //!   [`Waiter`], and a reader or a change of the file's size that has it for itself ([`ExclusiveAccess`])
@@ -32,7 +33,7 @@ pub use foreign_write::{WriteAck, WriteVerdict, detect_foreign_write};
 pub use state::{BudgetPermit, BufferedWrite, SendLimits, SendStep, State};
 pub use told::ToldTimes;
 
-/// Where some bytes of a read are.
+/// Where some bytes of a read are, of a file that is written `through` or `back`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadSegment {
     /// Dirty bytes, in memory.

@@ -62,6 +62,7 @@ fn longer_than_a_day_is_a_day() {
     histogram.record(Duration::MAX);
     histogram.record(Duration::from_millis(2));
     assert_eq!(histogram.len(), 2);
+    assert_eq!(histogram.above(1_000_000), 1);
     assert!(histogram.max().unwrap() >= MICROSECONDS_MAX);
 }
 

@@ -116,6 +116,8 @@ impl ClusterStage {
 }
 
 impl MeasuredStorage for ClusterStage {
+    const OUTLASTS_RUN: bool = false;
+
     /// The nodes are as they were, too.
     async fn clean_up(self) -> Result<Option<Cleanup>> {
         let restored = self.cluster.restore();

@@ -121,6 +121,8 @@ impl TierUnderTest {
 }
 
 impl MeasuredStorage for TierUnderTest {
+    const OUTLASTS_RUN: bool = true;
+
     async fn clean_up(self) -> Result<Option<Cleanup>> {
         match self {
             TierUnderTest::Own { testbed, .. } => testbed.clean_up().await,

@@ -18,6 +18,11 @@ impl CachedFile {
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (before, after) = (key.size.div_ceil(types::BLOCK_SIZE), new.size.div_ceil(types::BLOCK_SIZE));
         let cut = after..before.max(after);
+        // What sockets hold of these blocks is taken off the file: cutting a page, or writing into it, would alter it there.
+        let was_sent = state.was_sent && key.size > 0;
+        for run in stale.iter().chain([&cut]).filter(|run| was_sent && run.start < run.end.min(before)) {
+            super::punch_hole(&data, run.start..run.end.min(before))?;
+        }
         for run in stale.iter().chain([&cut]) {
             let zeros = vec![0; ((run.end - run.start) * format::ENTRY_BYTES) as usize];
             if !zeros.is_empty() && run.start < before {
@@ -36,7 +41,7 @@ impl CachedFile {
         state.pieces.clear();
         state.blocks = after;
         // Who else has written into it since we did is found out as before.
-        if key.size != new.size {
+        if key.size != new.size || was_sent {
             state.left = changed_at(&data);
         }
         Ok(CachedFile { key: *new, label, opened, data, map, state: Mutex::new(state) })

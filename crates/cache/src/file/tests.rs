@@ -45,54 +45,72 @@ fn pinned_blocks_are_not_punched() {
     assert!(!file.is_busy());
 }
 
+/// Sends these blocks, does `then` while they are in the socket, and tells how many bytes the other end gets that are not those
+/// of the file.
+fn wrong_bytes(file: Arc<CachedFile>, blocks: Range<u64>, then: impl FnOnce(Arc<CachedFile>)) -> usize {
+    use std::io::Read;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut reader = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (sender, _) = listener.accept().unwrap();
+    let extent =
+        crate::Extent::of(&file, bytes_of_blocks(blocks, file.key.size)).expect("here and in memory");
+    let (mut at, end) = (extent.offset(), extent.offset() + extent.length());
+    while at < end {
+        let rest = (end - at) as usize;
+        rustix::fs::sendfile(&sender, &extent, Some(&mut at), rest).unwrap();
+    }
+    drop((extent, sender));
+    then(file);
+    let mut got = Vec::new();
+    reader.read_to_end(&mut got).unwrap();
+    got.iter().filter(|byte| **byte != 0x5a).count()
+}
+
 /// Linux has folios of many pages for a file that is written or read in large pieces (ext4 since 6.16, XFS since 5.18), and puts
 /// zeros where a hole is punched into a part of one, also in what a socket still holds of it: a client got zeros.
 #[test]
 fn what_a_socket_holds_outlasts_the_holes_that_are_punched() {
-    use std::io::Read;
     let (_dir, file) = filled();
-    // Once as it was written, and once as it was read again.
-    for punched in [1..2, 5..6] {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut reader = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (sender, _) = listener.accept().unwrap();
-        sender.set_nonblocking(true).unwrap();
-        let extent =
-            crate::Extent::of(&file, ByteRange::new(0, 16 * BLOCK_SIZE)).expect("filled and in memory");
-        let mut sent = 0;
-        while sent < extent.length()
-            && rustix::fs::sendfile(&sender, &extent, Some(&mut sent), 16 * BLOCK_SIZE as usize).is_ok()
-        {
-        }
-        drop(extent);
-        assert!(sent >= punched.end * BLOCK_SIZE, "{sent} bytes are in the socket");
-        file.punch_only(std::slice::from_ref(&punched), drop).unwrap();
-        drop(sender);
-        let mut got = Vec::new();
-        reader.read_to_end(&mut got).unwrap();
-        assert!(
-            got == vec![0x5a; sent as usize],
-            "{} bytes are wrong",
-            got.iter().filter(|byte| **byte != 0x5a).count()
-        );
-        file.fill(punched, &vec![0x5a; BLOCK_SIZE as usize]).unwrap();
-        file.data.sync_data().unwrap();
-        rustix::fs::fadvise(&file.data, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        assert!(matches!(
-            file.read(ByteRange::new(0, 16 * BLOCK_SIZE), false).unwrap(),
-            Some(ReadBack::Bytes(_))
-        ));
+    let wrong_around = |blocks: Range<u64>, punched: u64| {
+        let punch = |file: Arc<CachedFile>| {
+            file.punch_only(std::slice::from_ref(&(punched..punched + 1)), drop).map(drop).unwrap()
+        };
+        wrong_bytes(file.clone(), blocks, punch)
+    };
+    assert_eq!(wrong_around(0..8, 1), 0, "as it was written");
+    assert_eq!(wrong_around(BLOCKS - 4..BLOCKS, BLOCKS - 1), 0, "the end, within a page");
+    file.fill(1..2, &vec![0x5a; BLOCK_SIZE as usize]).unwrap();
+    // As it is read again, by one who reads in order.
+    file.forget_pages(false).unwrap();
+    for block in 0..BLOCKS - 1 {
+        assert!(file.read_block(block).is_some());
+    }
+    for block in (4..BLOCKS - 4).step_by(3) {
+        assert_eq!(wrong_around(block - 2..block + 3, block), 0, "block {block}, as it was read");
+        file.fill(block..block + 1, &vec![0x5a; BLOCK_SIZE as usize]).unwrap();
     }
 }
 
 #[test]
-fn a_file_that_the_kernel_has_read_by_itself_is_not_sent_from_its_memory() {
+fn what_a_socket_holds_outlasts_a_cut_and_what_is_written_over_it() {
     let (_dir, file) = filled();
-    let extent = || crate::Extent::of(&file, ByteRange::new(0, BLOCK_SIZE));
-    assert!(extent().is_some());
-    assert!(file.lend());
-    file.take_back();
-    assert!(extent().is_none());
+    let size = 2 * BLOCK_SIZE + 10_000;
+    let cut = |file: Arc<CachedFile>| {
+        let file = Arc::into_inner(file).expect("nobody else has it");
+        let new = CacheKey { version: Version([2; 16]), size, ..file.key };
+        let file = file.relabel(&new, std::slice::from_ref(&(1..3)), 1).unwrap();
+        file.fill(1..3, &vec![0x77; (size - BLOCK_SIZE) as usize]).unwrap();
+    };
+    assert_eq!(wrong_bytes(file, 0..8, cut), 0);
+}
+
+#[test]
+fn a_file_that_the_kernel_reads_by_itself_loses_no_block() {
+    let (_dir, file) = filled();
+    file.note_kernel_reads();
+    assert_eq!(file.punch(u64::MAX, drop).unwrap(), 0);
+    assert_eq!(file.punch_only(std::slice::from_ref(&(0..3)), drop).unwrap(), 0);
+    assert_eq!(present(&file), (0..BLOCKS).collect::<Vec<_>>());
 }
 
 #[test]

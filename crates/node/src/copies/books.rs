@@ -166,13 +166,26 @@ impl CopyBooks {
 
     /// Another node asks what is here of a file of this junction, and these stripes are. If the junction was not known here, nobody
     /// counts them, for whoever asks leaves that to this node if it comes first in the order of ranks: they are looked at soon.
-    pub fn met(&self, key: &CacheKey, junction: JunctionId, stripes: impl Iterator<Item = u64>) {
-        if self.known().junction(key.file).is_some() {
+    pub fn met(
+        &self,
+        view: &ClusterView,
+        key: &CacheKey,
+        junction: JunctionId,
+        stripes: impl Iterator<Item = u64>,
+    ) {
+        let mut stripes = stripes.peekable();
+        let is_placed = |junction| view.junction_placement(junction).is_some();
+        let is_known = self.known().junction(key.file).is_some_and(is_placed);
+        if is_known || !is_placed(junction) || stripes.peek().is_none() {
             return;
         }
+        self.known().learn(key.file, junction);
+        if self.known().junction(key.file) != Some(junction) {
+            return; // as many are known as may be
+        }
+        let (mut ledger, now) = (self.ledger(), self.now());
         for index in stripes {
-            self.known().learn(key.file, junction);
-            self.ledger().look_soon(HeldStripe { key: *key, index }, junction, self.now());
+            ledger.look_soon(HeldStripe { key: *key, index }, junction, now);
         }
     }
 

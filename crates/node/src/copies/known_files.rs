@@ -59,6 +59,8 @@ struct KnownFile {
     round: u32,
     /// The version that was asked for last since the node was started, and when.
     read: Option<(Version, Duration)>,
+    /// Until then words of others may be older than what was read here.
+    doubted_until: Duration,
 }
 
 /// What is to be written.
@@ -82,7 +84,10 @@ impl KnownFiles {
             records: AtomicUsize::new(usize::MAX),
         };
         for (file, junction) in stored.chunks_exact(RECORD).filter_map(read_record).take(max) {
-            let before = known.shard(file).files.insert(file, KnownFile { junction, round: 0, read: None });
+            let before = known
+                .shard(file)
+                .files
+                .insert(file, KnownFile { junction, round: 0, read: None, doubted_until: Duration::ZERO });
             known.count.fetch_add(usize::from(before.is_none()), Ordering::Relaxed);
         }
         known
@@ -126,8 +131,10 @@ impl KnownFiles {
         let mut shard = self.shard(file);
         self.learn_in(&mut shard, file, junction);
         let Some(known) = shard.files.get_mut(&file) else { return true };
-        let is_in_doubt =
-            known.read.is_some_and(|(read, asked)| read != version && now.saturating_sub(asked) < TOLD_LATE);
+        if known.read.is_some_and(|(read, asked)| read != version && now.saturating_sub(asked) < TOLD_LATE) {
+            known.doubted_until = now + TOLD_LATE;
+        }
+        let is_in_doubt = now < known.doubted_until && known.read.is_none_or(|(read, _)| read != version);
         known.read = (!is_in_doubt).then_some((version, now));
         !is_in_doubt
     }
@@ -143,7 +150,9 @@ impl KnownFiles {
             None if self.count.load(Ordering::Relaxed) >= self.max => return,
             None => {
                 let round = self.round.load(Ordering::Relaxed) + 1;
-                shard.files.insert(file, KnownFile { junction, round, read: None });
+                shard
+                    .files
+                    .insert(file, KnownFile { junction, round, read: None, doubted_until: Duration::ZERO });
                 self.count.fetch_add(1, Ordering::Relaxed);
             }
         }
@@ -393,6 +402,8 @@ mod tests {
         known.learn_read(file(1), ONE, newer, at(20));
         assert!(!known.learn_filled(file(1), ONE, VERSION, at(25)));
         assert_eq!(known.read_version(file(1)), None, "either may be the newer one");
+        assert!(!known.learn_filled(file(1), ONE, VERSION, at(26)), "of another stripe of it");
+        assert_eq!(known.read_version(file(1)), None);
         // So a node that was asked for the newer one may have it copied here, whatever is held here.
         assert_eq!(known.other_version(file(1), newer, &[]), OtherVersion::None);
         assert_eq!(known.other_version(file(1), newer, &[VERSION]), OtherVersion::Held);

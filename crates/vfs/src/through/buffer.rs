@@ -2,7 +2,7 @@
 //! under one budget, sent by one sender for each file (`sender.rs`), kept until they are stored, and then given to the
 //! cache. Of a file of which nothing is pending nothing is left here but, for a while, the time of its last write ([`ToldTimes`]).
 //!
-//! What is to be done next, and what readers see, is decided in `state.rs` and `extents.rs`, which are pure.
+//! What is to be done next, and what readers see, is decided by the crate `write-buffer`.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;

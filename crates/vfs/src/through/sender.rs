@@ -1,4 +1,4 @@
-//! The sender of one file: does what `state.rs` says is next, many parts at a time, and ends when nothing is pending.
+//! The sender of one file: does what `state.rs` of the crate `write-buffer` says is next, many parts at a time, and ends when nothing is pending.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
