@@ -38,7 +38,7 @@ tests() { FOREBAY_MUST_RUN=1 cargo test --locked --workspace "$@"; }
 # figures TEST [RUNS]: what it measured is shown below the line of the table.
 figures() {
     for _ in $(seq "${2:-1}"); do
-        tests --test it -- --nocapture "$1" || return
+        tests --test it -- --include-ignored --nocapture "$1" || return
     done
 }
 

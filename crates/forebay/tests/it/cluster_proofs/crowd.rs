@@ -74,6 +74,7 @@ fn read_by_all(lab: &ClusterLab, pattern: &Arc<Pattern>, pieces: u64) {
 
 /// Two pieces each; for the record more (`FOREBAY_CROWD_PIECES=32`).
 #[test]
+#[ignore = "it leaves other tests no processor; scripts/prove.sh cluster-crowd runs it"]
 fn a_node_of_a_cluster_stays_within_its_budgets_of_memory_while_500_clients_read() {
     let name = "a_node_of_a_cluster_stays_within_its_budgets_of_memory_while_500_clients_read";
     let plan = ClusterLabPlan { clients: MACHINES, ..plan(3, 2) };
