@@ -4,7 +4,7 @@
 //! them in memory now: who sends them must not wait for the disk, and what comes from the disk is checked first (by the
 //! read that copies). They are not punched for as long as the extent is held. A socket holds its pages for longer, until the other end
 //! has them: a hole takes them off the file and leaves their bytes, since no folio has bytes of two blocks
-//! (`CachedFile::fill`).
+//! (`file/pages.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use rustix::fs::{Advice, FallocateFlags};
 use rustix::io::ReadWriteFlags;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use types::range::bytes_of_blocks;
@@ -35,8 +34,7 @@ pub struct CachedFile {
     label: Label,
     /// The time of `OpenFiles::clock` at which it was opened.
     pub opened: u64,
-    /// In the memory of the kernel no folio has bytes of two blocks, so that a hole leaves what a socket holds as it is
-    /// ([`CachedFile::fill`]). Where the kernel reads the file by itself there are no holes.
+    /// What the kernel has of it in memory: `file/pages.rs`.
     data: File,
     map: File,
     state: Mutex<State>,
@@ -55,8 +53,7 @@ struct State {
     pins: Vec<Range<u64>>,
     /// Handed out as a whole (`whole.rs`) this many times: no block may leave.
     lent: usize,
-    /// The kernel reads it by itself, or did since this process was started: folios may have bytes of many blocks, so nothing is
-    /// punched, and the file leaves by unlinking.
+    /// The kernel reads it by itself, or did since this process was started: nothing is punched, and it leaves by unlinking.
     kernel_reads: bool,
     /// Extents were handed out: sockets may hold some of its pages.
     was_sent: bool,
@@ -68,13 +65,6 @@ struct State {
     left: Option<SystemTime>,
     /// When `left` was last compared with the file's timestamp, by the coarse clock from which the kernel takes timestamps.
     compared: Option<Timespec>,
-}
-
-/// Whole blocks, also the last one: of a page of which only a part is punched the kernel keeps the rest, and puts zeros into it in place.
-fn punch_hole(data: &File, run: Range<u64>) -> std::io::Result<()> {
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    let (offset, length) = (run.start * BLOCK_SIZE, (run.end - run.start) * BLOCK_SIZE);
-    Ok(rustix::fs::fallocate(data, flags, offset, length)?)
 }
 
 /// What a read found.
@@ -107,8 +97,7 @@ impl CachedFile {
                 let _ = std::fs::remove_file(&map_path);
             }
         })?;
-        // Without read-ahead the kernel reads into folios of one page.
-        let kernel_reads = rustix::fs::fadvise(&data, 0, None, Advice::Random).is_err();
+        let kernel_reads = pages::read_by_page(&data).is_err();
         let mut header = [0; format::HEADER_BYTES as usize];
         let read = map.read_exact_at(&mut header, 0).is_ok();
         let label = if read { format::label_in(&header, key) } else { None };
@@ -160,14 +149,6 @@ impl CachedFile {
         state.pins.push(blocks.clone());
         state.was_sent = true;
         Some(Pin { file: self.clone(), blocks })
-    }
-
-    /// Does the kernel have the last byte of `block` within `range` in memory? It stands for the others.
-    pub fn is_resident(&self, block: u64, range: ByteRange) -> bool {
-        let last = bytes_of_blocks(block..block + 1, self.key.size).end().min(range.end()) - 1;
-        let mut byte = [0];
-        let mut slices = [std::io::IoSliceMut::new(&mut byte)];
-        rustix::io::preadv2(&self.data, &mut slices, last, ReadWriteFlags::NOWAIT) == Ok(1)
     }
 
     /// Join or start fetches for every block of `blocks` that is not here. `start` makes the flight for a run of
@@ -228,13 +209,8 @@ impl CachedFile {
     }
 
     /// Write fetched blocks: the data first, then the map. Returns by how much that fills the disk.
-    ///
-    /// Each block by a call of its own: the kernel makes folios as large as what is written at once. Where a hole is punched into a part
-    /// of one, it puts zeros there, also in what a socket still holds of it.
     pub fn fill(&self, blocks: Range<u64>, bytes: &[u8]) -> std::io::Result<u64> {
-        for (block, chunk) in blocks.clone().zip(bytes.chunks(BLOCK_SIZE as usize)) {
-            self.data.write_all_at(chunk, block * BLOCK_SIZE)?;
-        }
+        pages::write_by_block(&self.data, blocks.start, bytes)?;
         let mut entries = Vec::with_capacity(bytes.len() / BLOCK_SIZE as usize + 1);
         for (block, chunk) in blocks.clone().zip(bytes.chunks(BLOCK_SIZE as usize)) {
             entries.push(format::encode_entry(format::checksum(&self.key, &self.label, block, chunk)));
@@ -502,7 +478,7 @@ impl CachedFile {
         for block in run.clone() {
             state.set(&self.map, block, 0, false);
         }
-        punch_hole(&self.data, run)?;
+        pages::punch(&self.data, run)?;
         state.left = changed_at(&self.data);
         Ok(range.length)
     }
@@ -520,23 +496,6 @@ impl CachedFile {
         let whole = state.verified.first_missing(total).is_none() && !state.doomed;
         state.lent += usize::from(whole);
         whole
-    }
-
-    /// It leaves as a whole only.
-    pub fn has_kernel_reads(&self) -> bool {
-        self.lock().kernel_reads
-    }
-
-    pub fn note_kernel_reads(&self) {
-        self.lock().kernel_reads = true;
-    }
-
-    /// Take out of the kernel's memory what a former process left there, in folios of any size. `is_written`: all of it is on the disk.
-    pub fn forget_pages(&self, is_written: bool) -> std::io::Result<()> {
-        if !is_written {
-            self.data.sync_data()?; // dirty pages stay
-        }
-        Ok(rustix::fs::fadvise(&self.data, 0, None, Advice::DontNeed)?)
     }
 
     /// When the data file was changed last.
@@ -685,6 +644,7 @@ impl Drop for Pin {
     }
 }
 
+mod pages;
 mod relabel;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
-use super::{CachedFile, changed_at, entry_offset};
+use super::{CachedFile, changed_at, entry_offset, pages};
 use crate::CacheKey;
 use crate::format;
 
@@ -12,21 +12,22 @@ impl CachedFile {
     /// The same pair under `new`, without the blocks `stale` and what is behind its end. Nobody else has it, and the
     /// caller renames it.
     ///
-    /// Entries first, then the header: a pair that was left in between has a header that is not its name's.
+    /// Entries first, then the header: a pair that was left in between has a header that is not its name's. What sockets hold of the
+    /// blocks that go is taken off the file: it is cut and written over after this.
     pub fn relabel(self, new: &CacheKey, stale: &[Range<u64>], opened: u64) -> std::io::Result<CachedFile> {
         let CachedFile { key, label, data, map, state, .. } = self;
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (before, after) = (key.size.div_ceil(types::BLOCK_SIZE), new.size.div_ceil(types::BLOCK_SIZE));
         let cut = after..before.max(after);
-        // What sockets hold of these blocks is taken off the file: cutting a page, or writing into it, would alter it there.
-        let was_sent = state.was_sent && key.size > 0;
-        for run in stale.iter().chain([&cut]).filter(|run| was_sent && run.start < run.end.min(before)) {
-            super::punch_hole(&data, run.start..run.end.min(before))?;
-        }
+        let is_ours = state.left == changed_at(&data);
         for run in stale.iter().chain([&cut]) {
-            let zeros = vec![0; ((run.end - run.start) * format::ENTRY_BYTES) as usize];
-            if !zeros.is_empty() && run.start < before {
+            let here = run.start..run.end.min(before);
+            if !here.is_empty() {
+                let zeros = vec![0; ((run.end - run.start) * format::ENTRY_BYTES) as usize];
                 map.write_all_at(&zeros, entry_offset(run.start))?;
+                if state.was_sent {
+                    pages::punch(&data, here)?;
+                }
             }
             run.clone().for_each(|block| state.verified.set(block, false));
         }
@@ -40,8 +41,8 @@ impl CachedFile {
         }
         state.pieces.clear();
         state.blocks = after;
-        // Who else has written into it since we did is found out as before.
-        if key.size != new.size || was_sent {
+        // If somebody else has written into it, that is found out as before.
+        if is_ours {
             state.left = changed_at(&data);
         }
         Ok(CachedFile { key: *new, label, opened, data, map, state: Mutex::new(state) })

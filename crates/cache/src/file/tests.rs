@@ -6,10 +6,14 @@ use crate::disk_usage::DISK_UNIT;
 const BLOCKS: u64 = 40;
 
 fn filled() -> (tempfile::TempDir, Arc<CachedFile>) {
+    filled_with(BLOCKS)
+}
+
+fn filled_with(blocks: u64) -> (tempfile::TempDir, Arc<CachedFile>) {
     let dir = tempfile::tempdir().unwrap();
-    let key = CacheKey { file: FileId([7; 16]), version: Version([1; 16]), size: BLOCKS * BLOCK_SIZE - 5 };
+    let key = CacheKey { file: FileId([7; 16]), version: Version([1; 16]), size: blocks * BLOCK_SIZE - 5 };
     let file = Arc::new(CachedFile::open(dir.path(), &key, 0, true).unwrap());
-    file.fill(0..BLOCKS, &vec![0x5a; (BLOCKS * BLOCK_SIZE - 5) as usize]).unwrap();
+    file.fill(0..blocks, &vec![0x5a; (blocks * BLOCK_SIZE - 5) as usize]).unwrap();
     (dir, file)
 }
 
@@ -79,16 +83,24 @@ fn what_a_socket_holds_outlasts_the_holes_that_are_punched() {
     };
     assert_eq!(wrong_around(0..8, 1), 0, "as it was written");
     assert_eq!(wrong_around(BLOCKS - 4..BLOCKS, BLOCKS - 1), 0, "the end, within a page");
-    file.fill(1..2, &vec![0x5a; BLOCK_SIZE as usize]).unwrap();
-    // As it is read again, by one who reads in order.
+}
+
+/// Of a file that is read in order the kernel reads ever more at once, and makes folios of that size.
+#[test]
+fn what_a_socket_holds_of_a_file_that_was_read_from_the_disk_outlasts_holes_too() {
+    let (_dir, file) = filled_with(512);
     file.forget_pages(false).unwrap();
-    for block in 0..BLOCKS - 1 {
-        assert!(file.read_block(block).is_some());
-    }
-    for block in (4..BLOCKS - 4).step_by(3) {
-        assert_eq!(wrong_around(block - 2..block + 3, block), 0, "block {block}, as it was read");
-        file.fill(block..block + 1, &vec![0x5a; BLOCK_SIZE as usize]).unwrap();
-    }
+    let read = |block: u64| {
+        let range = bytes_of_blocks(block..block + 2, file.key.size);
+        assert!(matches!(file.read(range, false).unwrap(), Some(ReadBack::Bytes(_))), "block {block}");
+    };
+    (0..512).step_by(2).for_each(read);
+    let wrong = (8..504).step_by(32).map(|block| {
+        (block..block + 8).step_by(2).for_each(read);
+        let punched = [block + 1..block + 2, block + 4..block + 5];
+        wrong_bytes(file.clone(), block..block + 8, |file| drop(file.punch_only(&punched, drop)))
+    });
+    assert_eq!(wrong.sum::<usize>(), 0);
 }
 
 #[test]

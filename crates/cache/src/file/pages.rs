@@ -1,0 +1,68 @@
+//! What the kernel has of a cached file in memory, and why the pages that a socket holds do not change.
+//!
+//! `sendfile` leaves the pages of the file themselves in the socket until the other end has them, and the pin of the blocks ends
+//! when the call does. Linux has folios of many pages (ext4 since 6.16, XFS since 5.18), as large as what is written or read ahead at
+//! once; where a hole is punched into a part of one, or the file is cut within one, it puts zeros there in place: the client gets
+//! them. A write changes pages in place, too.
+//!
+//! So no folio has bytes of two blocks (each block is written by a call of its own, and nothing is read ahead), holes are of whole
+//! blocks, and a block is taken off the file before it is cut or written over (`relabel.rs`). Where somebody else makes the folios
+//! nothing is punched, cut or written over: the kernel, when it reads a file by itself (passthrough), until a restart. What a former
+//! process left in memory is dropped when the file is first opened (`open_files.rs`).
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{Advice, FallocateFlags};
+use rustix::io::ReadWriteFlags;
+use types::range::bytes_of_blocks;
+use types::{BLOCK_SIZE, ByteRange};
+
+use super::CachedFile;
+
+/// From now on the kernel reads it into folios of one page, without reading ahead.
+pub(super) fn read_by_page(data: &File) -> std::io::Result<()> {
+    Ok(rustix::fs::fadvise(data, 0, None, Advice::Random)?)
+}
+
+pub(super) fn write_by_block(data: &File, first_block: u64, bytes: &[u8]) -> std::io::Result<()> {
+    for (block, chunk) in (first_block..).zip(bytes.chunks(BLOCK_SIZE as usize)) {
+        data.write_all_at(chunk, block * BLOCK_SIZE)?;
+    }
+    Ok(())
+}
+
+/// Whole blocks, also the last one of the file: of a page of which only a part is punched the kernel keeps the rest.
+pub(super) fn punch(data: &File, run: Range<u64>) -> std::io::Result<()> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let (offset, length) = (run.start * BLOCK_SIZE, (run.end - run.start) * BLOCK_SIZE);
+    Ok(rustix::fs::fallocate(data, flags, offset, length)?)
+}
+
+impl CachedFile {
+    /// Does the kernel have the last byte of `block` within `range` in memory? It stands for the others.
+    pub fn is_resident(&self, block: u64, range: ByteRange) -> bool {
+        let last = bytes_of_blocks(block..block + 1, self.key.size).end().min(range.end()) - 1;
+        let mut byte = [0];
+        let mut slices = [std::io::IoSliceMut::new(&mut byte)];
+        rustix::io::preadv2(&self.data, &mut slices, last, ReadWriteFlags::NOWAIT) == Ok(1)
+    }
+
+    /// It leaves as a whole only.
+    pub fn has_kernel_reads(&self) -> bool {
+        self.lock().kernel_reads
+    }
+
+    pub fn note_kernel_reads(&self) {
+        self.lock().kernel_reads = true;
+    }
+
+    /// Take out of the kernel's memory what a former process left there, in folios of any size. `is_written`: all of it is on the disk.
+    pub fn forget_pages(&self, is_written: bool) -> std::io::Result<()> {
+        if !is_written {
+            self.data.sync_data()?; // dirty pages stay
+        }
+        Ok(rustix::fs::fadvise(&self.data, 0, None, Advice::DontNeed)?)
+    }
+}
