@@ -23,7 +23,8 @@ use types::{FileId, JunctionId, Version};
 const RECORD: usize = 24;
 /// Of a file that is read. A longer one is not of ours.
 const INDEX_MAX: u64 = 256 << 20;
-/// What another node tells may be as old as this when it is here: it gives up a call after half of it.
+/// What another node tells is taken to be no older than this when it is here: a call is given up after half of it. Where calls wait for
+/// each other it may be older.
 const TOLD_LATE: Duration = Duration::from_secs(10);
 
 /// Parts of what is known, each with a lock of its own.
