@@ -161,11 +161,16 @@ impl BenchCluster {
             self.nodes.iter().map(|node| format!("{} by {}", node.name, node.way.links.join(" and ")));
         draft.file.fingerprint.insert("nodes".to_owned(), named.collect::<Vec<_>>().join("; "));
         for node in &self.nodes {
-            let told = node.way.door.status().ok().and_then(|status| fingerprint::of_status(&status));
-            if told.is_none() {
-                draft.warning(format!("{} does not tell how it is configured", node.name));
-            }
-            draft.described(&format!("node {}", node.name), told);
+            let told = node.way.door.status().map(|status| fingerprint::of_status(&status.to_string()));
+            let why = match told {
+                Ok(Ok(told)) => {
+                    draft.described(&format!("node {}", node.name), Some(told));
+                    continue;
+                }
+                Ok(Err(e)) => e.to_string(),
+                Err(e) => e.to_string(),
+            };
+            draft.warning(format!("{} does not tell how it is configured: {why}", node.name));
         }
     }
 

@@ -2,8 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bench_report::format;
-use serde_json::Value;
+use serde::Deserialize;
 use types::Result;
 
 use crate::fixture::operator;
@@ -11,29 +10,47 @@ use crate::fixture::operator;
 /// Junctions that are told; a tier may have many.
 const JUNCTIONS_MAX: usize = 8;
 
+#[derive(Deserialize)]
+struct TierStatus {
+    version: String,
+    write: String,
+    cache: TierCache,
+    junctions: Vec<TierJunction>,
+}
+
+#[derive(Deserialize)]
+struct TierCache {
+    bytes_max: u64,
+}
+
+#[derive(Deserialize)]
+struct TierJunction {
+    path: String,
+    origin: String,
+}
+
+/// `forebay 0.1.0, read-only, cache 20.00 GiB, / = nfs://nas/show?nconnect=4`
 pub fn of_tier(admin: SocketAddr) -> Result<String> {
     let operation = "read the configuration of";
     let text = operator::page(admin, "/v1/status", operation, None)?;
-    let status = serde_json::from_str(&text).map_err(|e| operator::unavailable(admin, operation, e))?;
-    of_status(&status).ok_or_else(|| operator::unavailable(admin, operation, "its answer is not understood"))
+    of_status(&text).map_err(|e| operator::unavailable(admin, operation, e))
 }
 
-/// Of one whose `/v1/status` is known: `forebay 0.1.0, read-only, cache 20.00 GiB, / = nfs://nas/show?nconnect=4`.
-pub fn of_status(status: &Value) -> Option<String> {
+/// The same of one whose `/v1/status` is known.
+pub fn of_status(status: &str) -> serde_json::Result<String> {
+    let status: TierStatus = serde_json::from_str(status)?;
     let mut parts = vec![
-        format!("forebay {}", status["version"].as_str()?),
-        status["write"].as_str()?.to_owned(),
-        format!("cache {}", format::bytes(status["cache"]["bytes_max"].as_u64()?)),
+        format!("forebay {}", status.version),
+        status.write,
+        format!("cache {}", bench_report::format::bytes(status.cache.bytes_max)),
     ];
-    let junctions = status["junctions"].as_array()?;
-    for junction in junctions.iter().take(JUNCTIONS_MAX) {
-        parts.push(format!("{} = {}", junction["path"].as_str()?, junction["origin"].as_str()?));
-    }
-    let more = junctions.len().saturating_sub(JUNCTIONS_MAX);
+    let junctions = status.junctions.iter().take(JUNCTIONS_MAX);
+    parts.extend(junctions.map(|junction| format!("{} = {}", junction.path, junction.origin)));
+    let more = status.junctions.len().saturating_sub(JUNCTIONS_MAX);
     if more > 0 {
         parts.push(format!("and {more} junctions more"));
     }
-    Some(parts.join(", "))
+    Ok(parts.join(", "))
 }
 
 #[cfg(test)]
@@ -46,9 +63,9 @@ mod tests {
             "cache": {"bytes_used": 1, "bytes_max": 21474836480},
             "junctions": [{"path": "/", "origin": "nfs://nas/show?nconnect=4", "state": "ok"}]}"#;
         assert_eq!(
-            of_status(&serde_json::from_str(status).expect("JSON")).expect("a status"),
+            of_status(status).expect("a status"),
             "forebay 0.1.0, read-only, cache 20.00 GiB, / = nfs://nas/show?nconnect=4"
         );
-        assert_eq!(of_status(&serde_json::json!({})), None);
+        assert!(of_status("{}").is_err());
     }
 }
