@@ -198,7 +198,7 @@ impl PrefetchAccount {
 }
 
 /// Where a name stands among others as people count: `f9` before `f10`.
-pub fn natural(name: &[u8]) -> Vec<(u8, u64, &[u8])> {
+pub fn natural_order(name: &[u8]) -> Vec<(u8, u64, &[u8])> {
     let mut pieces = Vec::new();
     let mut rest = name;
     while let Some(first) = rest.first() {

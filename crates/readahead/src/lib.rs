@@ -13,5 +13,5 @@ mod stream;
 mod stride;
 pub mod window;
 
-pub use directory::{Directory, PrefetchAccount, natural};
+pub use directory::{Directory, PrefetchAccount, natural_order};
 pub use file::{Readers, WHOLE_FILE_MAX};

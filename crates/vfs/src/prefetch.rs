@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::{Cache, Prefetched, Source};
 use namespace::{Found, KnownNode, Namespace, Siblings};
-use readahead::{Directory, PrefetchAccount, natural};
+use readahead::{Directory, PrefetchAccount, natural_order};
 use types::{ByteRange, Distance, FileId, FileKind};
 
 use crate::metrics::Metrics;
@@ -123,7 +123,8 @@ impl Prefetcher {
     ) -> Option<Vec<(usize, usize, FileId)>> {
         let orders = siblings.map(|siblings| {
             let by_cookie = siblings.entries.iter().map(|(_, id)| *id).collect::<Vec<_>>();
-            let mut named: Vec<_> = siblings.entries.iter().map(|(name, id)| (natural(name), *id)).collect();
+            let mut named: Vec<_> =
+                siblings.entries.iter().map(|(name, id)| (natural_order(name), *id)).collect();
             named.sort();
             (siblings.listed_ms, named.into_iter().map(|(_, id)| id).collect::<Vec<_>>(), by_cookie)
         });

@@ -141,7 +141,7 @@ fn what_could_not_be_fetched_is_wanted_again() {
 #[test]
 fn names_stand_in_the_order_in_which_people_count() {
     let mut names: Vec<&[u8]> = vec![b"f10", b"f9", b"a", b"f0011", b"f", b"10", b"9", b"f9b", b"f9a1", b""];
-    names.sort_by_key(|name| natural(name));
+    names.sort_by_key(|name| natural_order(name));
     let expected: [&[u8]; 10] = [b"", b"9", b"10", b"a", b"f", b"f9", b"f9a1", b"f9b", b"f10", b"f0011"];
     assert_eq!(names, expected);
 }
