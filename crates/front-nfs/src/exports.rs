@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use rpc_nfs3::rpc::{AuthSys, Credentials};
 use siphasher::sip::SipHasher13;
-use types::{Caller, JunctionId};
+use types::{Caller, Durability, JunctionId};
 
 /// The uid and gid of nobody.
 pub const NOBODY: u32 = 65534;
@@ -181,8 +181,7 @@ impl ExportRules {
     ) -> Result<Caller, ExportRefusal> {
         let rules = self.rules.load();
         let rule = rule_for(&rules, junction, client).ok_or(ExportRefusal::Client)?;
-        let nobody =
-            Caller { uid: rule.anonymous_uid, gid: rule.anonymous_gid, groups: Vec::new(), trusted: false };
+        let nobody = user(rule.anonymous_uid, rule.anonymous_gid, Vec::new());
         match (credentials, rule.squash) {
             (_, Squash::All) => Ok(nobody),
             (Credentials::Sys(sys), squash) => Ok(squashed(sys, squash, nobody)),
@@ -216,7 +215,7 @@ fn rule_for(rules: &[ExportRule], junction: JunctionId, client: SocketAddr) -> O
 
 fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
     if squash != Squash::Root {
-        return Caller { uid: sys.uid, gid: sys.gid, groups: sys.groups.clone(), trusted: false };
+        return user(sys.uid, sys.gid, sys.groups.clone());
     }
     // Group 0 is squashed wherever it appears, or it would open what belongs to group root.
     let group = |gid: u32| if gid == 0 { nobody.gid } else { gid };
@@ -224,7 +223,12 @@ fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
     if sys.uid == 0 {
         return nobody;
     }
-    Caller { uid: sys.uid, gid: group(sys.gid), groups, trusted: false }
+    user(sys.uid, group(sys.gid), groups)
+}
+
+/// A change is on stable storage when NFSv3 answers it.
+fn user(uid: u32, gid: u32, groups: Vec<u32>) -> Caller {
+    Caller { uid, gid, groups, trusted: false, durability: Durability::Always }
 }
 
 #[cfg(test)]

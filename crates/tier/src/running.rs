@@ -45,6 +45,7 @@ pub fn tell_junction(junction: &JunctionSettings, journal: &Path) {
         warn!(
             path = %junction.path,
             journal = %journal.display(),
+            durability = %junction.durability,
             "one copy on one disk: what clients are told is done is in the journal alone until it is flushed"
         );
     }
