@@ -105,6 +105,9 @@ pub struct Export {
     pub privileged_port: bool,
     #[serde(default = "read_write", deserialize_with = "parsed")]
     pub access: AccessName,
+    /// Answers changes that are written `back` before they are on the disk, against the protocol.
+    #[serde(default, rename = "async")]
+    pub asynchronous: bool,
 }
 
 fn nobody() -> u32 {

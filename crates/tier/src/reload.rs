@@ -258,6 +258,7 @@ impl Live {
                 exports.replace(rules);
                 self.settings.exports = all;
                 if is_new {
+                    running::tell_exports(&self.settings.exports);
                     outcome.changed("[[nfs.export]]");
                 }
             }

@@ -360,7 +360,9 @@ fn durability(typed: &str) -> Result<Durability> {
 fn demand_back(junctions: &[JunctionSettings]) -> Result<()> {
     match junctions.iter().any(|junction| junction.write == WritePolicy::Back) {
         true => Ok(()),
-        false => refuse("--durability speaks of what is written back, and nothing is; add --write back".into()),
+        false => {
+            refuse("--durability speaks of what is written back, and nothing is; add --write back".into())
+        }
     }
 }
 
@@ -448,6 +450,7 @@ fn exports(
             anonymous_gid: export.anonymous_gid,
             privileged_port: export.privileged_port,
             read_only: export.access.read_only,
+            durability: if export.asynchronous { Durability::Fsync } else { Durability::Always },
         };
         exports.push(ExportSettings { junction, rule });
     }
