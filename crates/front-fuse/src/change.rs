@@ -7,7 +7,9 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use fuser::RenameFlags;
-use types::{Caller, CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, WeakAttr};
+use types::{
+    Caller, CreateHow, Durability, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, WeakAttr,
+};
 use vfs::{Made, Node, WritePolicy};
 
 use crate::FuseState;
@@ -362,8 +364,9 @@ fn has_no_links(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotSupported | ErrorKind::NotPermitted | ErrorKind::TooManyLinks)
 }
 
+/// What is done for this mount and by no program of it.
 pub fn trusted_root() -> Caller {
-    Caller { trusted: true, ..Caller::root() }
+    Caller { trusted: true, durability: Durability::Fsync, ..Caller::root() }
 }
 
 /// What MKNOD's mode and device number mean; `None` for what it cannot create.

@@ -20,7 +20,7 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, WriteFlags,
 };
 use rustix::fs::OFlags;
-use types::{Caller, Result, SetAttr, SetXattr};
+use types::{Caller, Durability, Result, SetAttr, SetXattr};
 
 use crate::attr::{device_of, time_change};
 use crate::change::node_kind;
@@ -456,14 +456,16 @@ impl Filesystem for FuseFront {
     fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let caller = caller(request);
         self.answer("fsync", |shared| async move {
-            let done = shared.flush(&caller, ino.0).await;
+            let done = shared.fsync(&caller, ino.0).await;
             shared.answer_empty("fsync", done, reply);
         });
     }
 
-    /// Changes of names are durable when they are answered: there is nothing to wait for.
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.answer("fsyncdir", |shared| async move {
+            let done = shared.fsyncdir(ino.0).await;
+            shared.answer_empty("fsyncdir", done, reply);
+        });
     }
 
     fn fallocate(
@@ -487,9 +489,10 @@ impl Filesystem for FuseFront {
 /// The permission, setuid, setgid and sticky bits of a mode.
 const MODE_BITS: u32 = 0o7777;
 
-/// The calling user. The kernel has checked its permission.
+/// The calling user. The kernel has checked its permission, and has promised what a local file system does.
 fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), groups: Vec::new(), trusted: true }
+    let (uid, gid, groups) = (request.uid(), request.gid(), Vec::new());
+    Caller { uid, gid, groups, trusted: true, durability: Durability::Fsync }
 }
 
 fn owned(name: &OsStr) -> Bytes {

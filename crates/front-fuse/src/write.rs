@@ -1,4 +1,4 @@
-//! Writes: passed to `vfs` at once, stored at fsync and at close.
+//! Writes: passed to `vfs` at once, stored at fsync and, as the junction's policy has it, at close.
 //!
 //! The kernel's writeback cache is not used. With it `write` would return before we see the bytes: an error would
 //! reach nobody, sizes and times would be the kernel's own guess, and other clients' data would be overwritten by
@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, SetAttr, Stability};
+use vfs::CommitOut;
 
 use crate::FuseState;
 use crate::change::trusted_root;
@@ -41,12 +42,31 @@ impl FuseState {
         Ok(())
     }
 
-    /// Stores all that was written, as the junction's policy wants it, or returns the error of what cannot be.
+    /// Stores all that was written as the junction's policy wants it of a file that is closed, or returns the error of what
+    /// cannot be.
     pub async fn flush(&self, caller: &Caller, number: u64) -> Result<()> {
         let id = self.file(number)?;
         // Called even if this inode is clean: `vfs` knows what others wrote.
         self.inodes().take_dirty(number);
+        let out = self.retry_change(|| self.vfs.close_written(caller, id)).await;
+        self.stored(out)
+    }
+
+    /// Returns when what was done to the file, and what was done before that, is on stable storage.
+    pub async fn fsync(&self, caller: &Caller, number: u64) -> Result<()> {
+        let id = self.file(number)?;
+        self.inodes().take_dirty(number);
         let out = self.retry_change(|| self.vfs.commit(caller, id, ByteRange::new(0, 0))).await;
+        self.stored(out)
+    }
+
+    /// The same of a directory.
+    pub async fn fsyncdir(&self, number: u64) -> Result<()> {
+        let id = self.file(number)?;
+        self.retry_change(|| self.vfs.sync_names(id)).await
+    }
+
+    fn stored(&self, out: Result<CommitOut>) -> Result<()> {
         match out {
             Ok(out) => {
                 self.changed(out.before, &out.node);
@@ -126,7 +146,7 @@ impl FuseState {
     /// Stores what a mapping wrote after the last `close`; an error can only be logged.
     pub async fn flush_after_close(&self, file: FileId) {
         let caller = trusted_root();
-        let stored = self.retry_change(|| self.vfs.commit(&caller, file, ByteRange::new(0, 0))).await;
+        let stored = self.retry_change(|| self.vfs.close_written(&caller, file)).await;
         match stored {
             Ok(out) => self.changed(out.before, &out.node),
             // Removed since.

@@ -31,8 +31,8 @@ use bytes::Bytes;
 use cache::Piece;
 use namespace::{Ask, Found, New, Old};
 use types::{
-    Attr, ByteRange, Caller, CreateHow, CreateVerifier, ErrorKind, FileId, JunctionId, Name, Result, SetAttr,
-    SetXattr, Stability, TimeChange, Timestamp, WeakAttr, WriteVerifier, XattrName,
+    Attr, ByteRange, Caller, CreateHow, CreateVerifier, Durability, ErrorKind, FileId, JunctionId, Name,
+    Result, SetAttr, SetXattr, Stability, TimeChange, Timestamp, WeakAttr, WriteVerifier, XattrName,
 };
 use write_buffer::ExclusiveAccess;
 
@@ -117,7 +117,7 @@ impl JunctionWriter for Through {
         Ok(WriteOut { stability, verifier, node: vfs.object_known(id)?, before: Some(taken.before) })
     }
 
-    async fn commit(&self, vfs: &Vfs, file: &Node, range: ByteRange) -> Result<CommitOut> {
+    async fn commit(&self, vfs: &Vfs, file: &Node, range: ByteRange, _: Durability) -> Result<CommitOut> {
         let range = if range.is_empty() { ByteRange::new(range.offset, u64::MAX) } else { range };
         self.store(file.id, range).await?;
         self.buffer.told.forget(file.id);
@@ -125,7 +125,13 @@ impl JunctionWriter for Through {
         Ok(CommitOut { verifier, node, before: Some(file.attr.weak()) })
     }
 
-    async fn set(&self, vfs: &Vfs, object: &Node, set: SetAttr, guard: Option<Timestamp>) -> Result<Altered> {
+    async fn set(
+        &self,
+        vfs: &Vfs,
+        object: &Node,
+        (set, guard): (SetAttr, Option<Timestamp>),
+        _: Durability,
+    ) -> Result<Altered> {
         let id = object.id;
         let times = set.atime != TimeChange::Keep || set.mtime != TimeChange::Keep;
         if set.size.is_some() || times || guard.is_some() {
@@ -164,7 +170,7 @@ impl JunctionWriter for Through {
         Ok(vfs.altered(&altered))
     }
 
-    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New) -> Result<Made> {
+    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New, _: Durability) -> Result<Made> {
         let was = match new {
             New::Link { file } => self.cached_file(vfs, Some(*file), 1).await,
             _ => None,
@@ -183,9 +189,11 @@ impl JunctionWriter for Through {
         name: &Name,
         verifier: CreateVerifier,
         (set, are_given): (SetAttr, bool),
+        promised: Durability,
     ) -> Result<Made> {
         let how = CreateHow::Exclusive(verifier);
-        let mut made = self.make(vfs, dir, name, &New::File { how, set: SetAttr::default() }).await?;
+        let mut made =
+            self.make(vfs, dir, name, &New::File { how, set: SetAttr::default() }, promised).await?;
         let attr = &made.node.attr;
         if are_given || set.uid != Some(attr.uid) || set.gid != Some(attr.gid) {
             let set = if are_given { set.with_times() } else { set };
@@ -194,7 +202,14 @@ impl JunctionWriter for Through {
         Ok(made)
     }
 
-    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround> {
+    async fn remove(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        name: &Name,
+        old: Old,
+        _: Durability,
+    ) -> Result<AttrsAround> {
         let was = self.cached_file(vfs, vfs.namespace.child_of(dir.id, name)?, 2).await;
         let removed = vfs.namespace.remove(dir.id, name, old).await?;
         self.names_changed(vfs, was).await;
@@ -206,6 +221,7 @@ impl JunctionWriter for Through {
         vfs: &Vfs,
         (from_dir, from): (FileId, &Name),
         (to_dir, to): (FileId, &Name),
+        _: Durability,
     ) -> Result<(AttrsAround, AttrsAround)> {
         let was = self.cached_file(vfs, vfs.namespace.child_of(from_dir, from)?, 1).await;
         let moved = vfs.namespace.rename(from_dir, from, to_dir, to).await?;
