@@ -143,23 +143,3 @@ fn what_came_home_and_is_changed_there_is_seen_after_its_ttl() {
     eventually("the change is seen", || fs::read(tier.path("file")).expect("there") == b"changed there");
     eventually("the name is gone", || !tier.path("gone").exists());
 }
-
-/// Its own times are the origin's then, and those of its directory, which no operation was about.
-#[test]
-fn what_came_home_shows_the_times_that_it_has_there() {
-    let Some(tier) = mount_back("what_came_home_shows_the_times_that_it_has_there") else { return };
-    fs::create_dir(tier.path("dir")).expect("made");
-    fs::write(tier.path("dir/file"), b"bytes").expect("written");
-    let shown = |name: &str| fs::metadata(tier.path(name)).expect("there");
-    let (dir, start) = (shown("dir").mtime_nsec(), Instant::now());
-    tier.run(async {
-        let refused = tier.vfs.flush_home(None).await.expect("begun").wait().await;
-        assert!(refused.is_empty(), "{refused:?}");
-    });
-    let there = |name: &str| fs::metadata(tier.at_origin(name)).expect("there");
-    assert_ne!(there("dir").mtime_nsec(), dir, "it was changed there at another time");
-    for name in ["dir", "dir/file"] {
-        eventually("the times are the origin's", || shown(name).mtime_nsec() == there(name).mtime_nsec());
-    }
-    assert!(start.elapsed() < Duration::from_secs(25), "by its timer");
-}
