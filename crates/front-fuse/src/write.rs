@@ -32,12 +32,16 @@ impl FuseState {
         number: u64,
         offset: u64,
         data: Bytes,
-        stability: Stability,
+        how: HowWritten,
     ) -> Result<()> {
         let id = self.file(number)?;
         self.inodes().mark_dirty(number);
-        let write = || self.vfs.write(caller, id, offset, data.clone(), stability);
-        let out = self.retry_change(write).await?;
+        let write = || self.vfs.write(caller, id, offset, data.clone(), how.stability);
+        let change = self.retry_change(write);
+        let out = match how.is_a_call {
+            true => self.changing_object(number, change).await?,
+            false => change.await?,
+        };
         self.changed(out.before, &out.node);
         Ok(())
     }
@@ -137,7 +141,14 @@ impl FuseState {
         while at < end {
             let piece = usize::try_from(end - at).unwrap_or(ZEROS).min(ZEROS);
             let zeros = Bytes::from_static(&ZERO[..piece]);
-            self.write(caller, number, at, zeros, Stability::Unstable).await?;
+            self.write(
+                caller,
+                number,
+                at,
+                zeros,
+                HowWritten { stability: Stability::Unstable, is_a_call: false },
+            )
+            .await?;
             at += piece as u64;
         }
         Ok(())
@@ -165,19 +176,28 @@ impl FuseState {
     }
 }
 
-/// The stability that the flags of `open` ask of each write.
-pub fn stability_of(flags: i32, from_pages: bool) -> Stability {
-    // A page that was dirtied through a mapping is not waited for; whose flags these are is the kernel's guess.
-    if from_pages {
-        return Stability::Unstable;
-    }
-    if flags & O_SYNC == O_SYNC {
+/// What a WRITE is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HowWritten {
+    pub stability: Stability,
+    /// The answer ends a system call that writes, by which the kernel drops size and times that it has of the file. It does
+    /// not for all other writes.
+    pub is_a_call: bool,
+}
+
+/// What the flags of `open` ask of each write.
+pub fn how_written(flags: i32, from_pages: bool) -> HowWritten {
+    let stability = if from_pages {
+        // A page that was dirtied through a mapping is not waited for; whose flags these are is the kernel's guess.
+        Stability::Unstable
+    } else if flags & O_SYNC == O_SYNC {
         Stability::FileSync
     } else if flags & O_DSYNC != 0 {
         Stability::DataSync
     } else {
         Stability::Unstable
-    }
+    };
+    HowWritten { stability, is_a_call: !from_pages }
 }
 
 #[cfg(test)]
@@ -186,6 +206,7 @@ mod tests {
 
     #[test]
     fn open_flags_say_how_stable_a_write_is() {
+        let stability_of = |flags, from_pages| how_written(flags, from_pages).stability;
         assert_eq!(stability_of(1, false), Stability::Unstable);
         assert_eq!(stability_of(1 | O_DSYNC, false), Stability::DataSync);
         assert_eq!(stability_of(2 | O_SYNC, false), Stability::FileSync);

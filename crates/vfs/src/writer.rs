@@ -81,7 +81,7 @@ pub trait JunctionWriter: Send + Sync {
         None
     }
 
-    /// Something of the object has not reached its origin, so that what a client was told of it may change at once.
+    /// Something of the object has not reached its origin, and may change without `Vfs::changes` telling.
     fn is_changing(&self, id: FileId) -> bool {
         let _ = id;
         false

@@ -27,6 +27,7 @@ use super::locks::Locks;
 use super::overlay::{CleanBase, DirtyOverlay, ObjectToFlush};
 use super::unsynced::Unsynced;
 use crate::change_results::AttrsAround;
+use crate::kernel_cache::tell_changed;
 use crate::leaving::Leaving;
 use crate::version_chain::VersionChain;
 use crate::{WritePolicy, Writing};
@@ -220,7 +221,10 @@ impl Back {
 
     /// Fronts whose clients keep what they were told.
     fn tell(&self, operation: &JournalOperation) {
-        self.namespace.tell_changed(operation.object());
+        let replaced = match &operation.action {
+            Action::Rename(rename) => rename.replaced.as_ref().map(|replaced| replaced.object),
+            _ => None,
+        };
         let dirs = match &operation.action {
             Action::Make { dir, .. }
             | Action::Link { dir, .. }
@@ -229,7 +233,8 @@ impl Back {
             Action::Rename(rename) => [Some(rename.from_dir), Some(rename.to_dir)],
             _ => [None, None],
         };
-        dirs.into_iter().flatten().for_each(|dir| self.namespace.tell_changed(dir));
+        let changed = [Some(operation.object()), replaced].into_iter().chain(dirs).flatten();
+        changed.for_each(|id| tell_changed(&self.namespace, id));
     }
 
     /// From now on.

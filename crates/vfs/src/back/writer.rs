@@ -54,10 +54,6 @@ impl JunctionWriter for Back {
         self.overlay.place(id)
     }
 
-    fn is_changing(&self, id: FileId) -> bool {
-        self.overlay.is_altered(id)
-    }
-
     fn has_dirty_bytes(&self, id: FileId) -> bool {
         self.overlay.has_bytes(id)
     }
