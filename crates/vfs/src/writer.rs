@@ -7,6 +7,7 @@
 //! [`Writers`](crate::writers::Writers), which asks
 //! all of them: an object is of one junction, so at most one writer has anything to say of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -21,6 +22,7 @@ use types::{
 use writeback::FlushPolicy;
 
 use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
+use crate::through::DraftFile;
 use crate::{Node, Vfs};
 
 /// Names of a directory that are not as its origin lists them.
@@ -145,6 +147,18 @@ pub trait JunctionWriter: Send + Sync {
         verifier: CreateVerifier,
         attributes: (SetAttr, bool),
     ) -> Result<Made>;
+
+    /// A file that nobody sees before it is complete. `None`: neither the policy nor the origin has such files.
+    async fn draft(
+        &self,
+        vfs: &Arc<Vfs>,
+        dir: &Node,
+        name: &Name,
+        set: SetAttr,
+    ) -> Result<Option<DraftFile>> {
+        let _ = (vfs, dir, name, set);
+        Ok(None)
+    }
 
     async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround>;
 
