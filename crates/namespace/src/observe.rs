@@ -61,7 +61,7 @@ impl QueryStamp {
 
 impl Namespace {
     /// The id of the object with this identity: the one under which it is known already, otherwise computed.
-    pub(crate) fn id_of(&self, junction: JunctionId, identity: &Identity) -> FileId {
+    pub fn id_of(&self, junction: JunctionId, identity: &Identity) -> FileId {
         let computed = FileId::derive(junction, &identity.0);
         let aliases = self.aliases.read().unwrap_or_else(PoisonError::into_inner);
         aliases.get(&computed).copied().unwrap_or(computed)

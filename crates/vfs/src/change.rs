@@ -1,5 +1,7 @@
 //! Changes of names and attributes: may the caller; then the junction's writer makes them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use namespace::{Ask, Found, New, Old};
 use types::{
@@ -9,6 +11,7 @@ use types::{
 
 use crate::change_results::{Altered, AttrsAround, Made};
 use crate::read::key_of;
+use crate::through::DraftFile;
 use crate::{Node, Vfs};
 
 /// What is made belongs to the caller, unless `set` says otherwise and the caller may; its group is the caller's, or
@@ -28,6 +31,20 @@ impl Vfs {
             CreateHow::Guarded => self.create_new(caller, dir, name, set).await,
             CreateHow::Exclusive(verifier) => self.create_once(caller, dir, name, verifier, set).await,
         }
+    }
+
+    /// A regular file that nobody sees before it is complete and published. `None`: there are none in this junction, and
+    /// whoever wants one makes a file under another name and renames it.
+    pub async fn draft(
+        self: &Arc<Self>,
+        caller: &Caller,
+        dir: FileId,
+        name: &Name,
+        set: SetAttr,
+    ) -> Result<Option<DraftFile>> {
+        let parent = self.dir_to_change(caller, dir, "create a file").await?;
+        let set = permission::new_attributes(caller, &parent.attr, false, &set)?;
+        self.writer(parent.junction).draft(self, &parent, name, set).await
     }
 
     pub async fn mkdir(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
@@ -101,13 +118,8 @@ impl Vfs {
         let new = self.object(to_dir, Ask::Use).await?;
         same_junction(&old, &new)?;
         let old = self.dir_to_change(caller, from_dir, WHAT).await?;
-        let new = self.dir_to_change(caller, to_dir, WHAT).await?;
         self.demand_unname(caller, &old, from, WHAT).await?;
-        if permission::is_guarded(caller, &new.attr)
-            && let Some(there) = self.find(to_dir, to).await?
-        {
-            permission::demand_unname(caller, &new.attr, &there.attr, WHAT)?;
-        }
+        let new = self.dir_to_replace_in(caller, to_dir, to).await?;
         if from_dir != to_dir
             && let Some(moved) = self.known_child(from_dir, from)?
         {
@@ -237,6 +249,18 @@ impl Vfs {
             return Err(Error::new(ErrorKind::NotADirectory, "change names in", dir));
         }
         Ok(node)
+    }
+
+    /// The directory, if this caller may put something there under this name, in place of what has it.
+    pub(crate) async fn dir_to_replace_in(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<Node> {
+        const WHAT: &str = "rename";
+        let parent = self.dir_to_change(caller, dir, WHAT).await?;
+        if permission::is_guarded(caller, &parent.attr)
+            && let Some(there) = self.find(dir, name).await?
+        {
+            permission::demand_unname(caller, &parent.attr, &there.attr, WHAT)?;
+        }
+        Ok(parent)
     }
 
     async fn dir_to_change(&self, caller: &Caller, dir: FileId, operation: &'static str) -> Result<Node> {

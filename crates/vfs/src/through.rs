@@ -6,6 +6,8 @@
 //! - [`WriteBuffer`] (`buffer.rs`): all files with pending bytes, under one budget; the write verifier
 //! - `write_buffer::BufferedFile` (crate `write-buffer`): one of them: what is pending, what is to be done next, who waits
 //! - `intake.rs`: how bytes get into the buffer; `sender.rs`: a task for each file, which acts on the steps
+//! - [`DraftFile`] (`draft.rs`): a new file that is complete before anybody sees it, at an origin that has drafts; it takes
+//!   from the buffer nothing but room
 //! - `version_changes.rs`: what stays cached of a file when its names are changed through us
 //!
 //! The way of a write: [`Through::write`] takes it into the buffer; the file's sender sends parts, commits them, and gives
@@ -17,6 +19,7 @@
 
 mod buffer;
 mod buffer_collector;
+mod draft;
 mod intake;
 mod metrics;
 mod read;
@@ -37,6 +40,7 @@ use types::{
 use write_buffer::ExclusiveAccess;
 
 pub use buffer::WriteBuffer;
+pub use draft::DraftFile;
 
 use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
 use crate::node::outward;
@@ -200,6 +204,16 @@ impl JunctionWriter for Through {
             made.node = vfs.node(&vfs.namespace.set(made.node.id, set, None).await?.found);
         }
         Ok(made)
+    }
+
+    async fn draft(
+        &self,
+        vfs: &Arc<Vfs>,
+        dir: &Node,
+        name: &Name,
+        set: SetAttr,
+    ) -> Result<Option<DraftFile>> {
+        self.begin_draft(vfs, dir, name, set).await
     }
 
     async fn remove(

@@ -10,6 +10,7 @@
 //! A change comes with the [`Durability`] that its caller was promised. Who writes to the origin before he answers has
 //! nothing to decide by it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,6 +25,7 @@ use types::{
 use writeback::FlushPolicy;
 
 use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
+use crate::through::DraftFile;
 use crate::{Node, Vfs};
 
 /// Names of a directory that are not as its origin lists them.
@@ -172,6 +174,18 @@ pub trait JunctionWriter: Send + Sync {
         attributes: (SetAttr, bool),
         promised: Durability,
     ) -> Result<Made>;
+
+    /// A file that nobody sees before it is complete. `None`: neither the policy nor the origin has such files.
+    async fn draft(
+        &self,
+        vfs: &Arc<Vfs>,
+        dir: &Node,
+        name: &Name,
+        set: SetAttr,
+    ) -> Result<Option<DraftFile>> {
+        let _ = (vfs, dir, name, set);
+        Ok(None)
+    }
 
     async fn remove(
         &self,
