@@ -195,6 +195,7 @@ fn back(namespace: Arc<Namespace>, cache: Arc<Cache>, dir: &Path) -> Arc<Vfs> {
         host: "here".into(),
         utc_offset: |_| 0,
         flush: HashMap::from([("/".to_owned(), flush)]),
+        durability: HashMap::from([("/".to_owned(), types::Durability::Fsync)]),
         accept_damage: false,
         bond: Some(dir.join("JOURNAL")),
         hook: None,
