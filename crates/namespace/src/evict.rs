@@ -86,7 +86,7 @@ impl Namespace {
     ) {
         let Ok(node) = self.load(id) else { return };
         node.distrust();
-        self.changed.tell(Some(id));
+        let _ = self.changed.send(Some(id));
         self.links.remove(&id);
         let mut record = node.record.clone();
         record.checked_ms = 0;

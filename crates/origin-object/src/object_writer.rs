@@ -3,8 +3,7 @@
 //! An [`ObjectWriter`] buffers bytes until a part is full; that part is uploaded while the next ones fill. A commit
 //! uploads what is left, takes from the old object what was not written (the store copies whole parts), and
 //! completes the new one on the condition that the object still is what it was when the writer began. Until then
-//! everybody sees the old object. A draft has no old object, and is completed on the condition that its publisher
-//! gives.
+//! everybody sees the old object.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +21,7 @@ use crate::store::{
 
 pub struct ObjectWriter {
     key: String,
-    /// The object that the writer began on, which is shown until the new one is complete; of a draft, no bytes.
+    /// The object that the writer began on, which is shown until the new one is complete.
     pub base: ObjectStat,
     /// A mark that is stored with the new object and with no other, so that a completion whose answer was lost is
     /// recognized.
@@ -232,24 +231,6 @@ impl ObjectWriter {
         })
     }
 
-    /// A writer that begins on nothing: what is not written is zeros, and an object is made of it though nothing is.
-    pub fn draft(
-        key: String,
-        metadata: Metadata,
-        mark: (String, String),
-        times: [&'static str; 2],
-    ) -> Arc<ObjectWriter> {
-        let nothing = ObjectStat {
-            size: 0,
-            etag: String::new(),
-            modified: Timestamp { seconds: 0, nanos: 0 },
-            metadata,
-        };
-        let writer = ObjectWriter::new(key, nothing, mark, times);
-        writer.state().changed = true;
-        writer
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -393,18 +374,12 @@ impl ObjectWriter {
         true
     }
 
-    /// The condition under which the writer of an object completes it.
-    pub fn unchanged(&self) -> Precondition<'_> {
-        Precondition::Unchanged(&self.base.etag)
-    }
-
-    /// Completes the object, if the condition holds; nothing can be written afterwards. `None` if there was nothing to
-    /// do. `changed` is called with the new object, if it is known, before any write finds this writer over.
+    /// Completes the object; nothing can be written afterwards. `None` if there was nothing to do. `changed` is
+    /// called with the new object, if it is known, before any write finds this writer over.
     pub async fn complete(
         &self,
         store: &Arc<dyn ObjectStore>,
         pacer: &Arc<PartPacer>,
-        condition: Precondition<'_>,
         changed: &(dyn Fn(Option<&ObjectStat>) + Sync),
     ) -> Result<Option<CompletedObject>> {
         let _gate = self.path_locks.write().await;
@@ -419,9 +394,9 @@ impl ObjectWriter {
             return Ok(None);
         }
         let done = if self.state().upload.is_none() && size <= PART {
-            self.put_whole(&**store, size, condition).await
+            self.put_whole(&**store, size).await
         } else {
-            self.complete_parts(store, pacer, size, condition).await
+            self.complete_parts(store, pacer, size).await
         };
         match done {
             Ok(PutResult { etag, modified }) => {
@@ -491,12 +466,7 @@ impl ObjectWriter {
     }
 
     /// The caller may be dropped at any time: the bytes stay here until the store has them.
-    async fn put_whole(
-        &self,
-        store: &dyn ObjectStore,
-        size: u64,
-        condition: Precondition<'_>,
-    ) -> Result<PutResult> {
+    async fn put_whole(&self, store: &dyn ObjectStore, size: u64) -> Result<PutResult> {
         let (filling, kept, metadata) = {
             let state = self.state();
             let filling = match state.parts.get(&1) {
@@ -507,7 +477,7 @@ impl ObjectWriter {
         };
         let whole = ByteRange::new(0, size);
         let bytes = fill(store, &self.key, &self.base, kept, whole, &filling).await?;
-        store.put(&self.key, bytes, &metadata, condition).await
+        store.put(&self.key, bytes, &metadata, Precondition::Unchanged(&self.base.etag)).await
     }
 
     async fn complete_parts(
@@ -515,7 +485,6 @@ impl ObjectWriter {
         store: &Arc<dyn ObjectStore>,
         pacer: &Arc<PartPacer>,
         size: u64,
-        condition: Precondition<'_>,
     ) -> Result<PutResult> {
         let upload = self.upload(&**store).await?;
         let (kept, composed) = {
@@ -577,7 +546,7 @@ impl ObjectWriter {
             });
             stored.collect()
         };
-        store.complete(&upload, &parts, condition).await
+        store.complete(&upload, &parts, Precondition::Unchanged(&self.base.etag)).await
     }
 }
 

@@ -1,7 +1,6 @@
 //! The mount as programs use it: real kernel, real system calls, over an origin in memory that can change and fail, or
 //! over a directory of this machine.
 
-mod back;
 mod bytes;
 mod deep;
 mod handles;

@@ -5,7 +5,6 @@ mod boto3;
 mod buckets;
 mod client;
 mod conditions;
-mod drafts;
 mod fairness;
 mod kept;
 mod listing;

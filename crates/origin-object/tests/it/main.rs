@@ -3,7 +3,6 @@
 
 mod contract;
 mod described;
-mod drafts;
 mod fake_gcs;
 mod gcs;
 mod hostile;

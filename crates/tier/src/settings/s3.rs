@@ -154,8 +154,7 @@ fn access_key(typed: config::KeyTable) -> Result<AccessKey> {
             ));
         }
     };
-    // A change is on stable storage when S3 answers it.
-    let caller = Caller { uid: typed.uid, gid: typed.gid, ..Caller::root() };
+    let caller = Caller { uid: typed.uid, gid: typed.gid, groups: Vec::new(), trusted: false };
     checked(AccessKey {
         id,
         secret: Secret::new(secret),

@@ -173,9 +173,7 @@ impl Copies {
                 *object = self.inward(object).await?;
                 Some(place)
             }
-            Change::Link { .. } | Change::Publish { .. } => {
-                return Err(Error::new(ErrorKind::NotSupported, "link or publish", ""));
-            }
+            Change::Link { .. } => return Err(Error::new(ErrorKind::NotSupported, "link", "")),
         };
         Ok((change, place))
     }

@@ -43,13 +43,6 @@ impl fmt::Display for Told {
     }
 }
 
-/// What a crash took that nobody was promised.
-pub struct CrashLoss {
-    pub files_changed: usize,
-    /// Operations that were answered.
-    pub taken: usize,
-}
-
 /// What becomes of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
@@ -295,7 +288,7 @@ impl Client {
     }
 
     /// After a crash: what is seen through NFS is what may be left, and from now on it is what there is.
-    pub fn resolve(&mut self, sight: &Sight) -> Result<CrashLoss, String> {
+    pub fn resolve(&mut self, sight: &Sight) -> Result<usize, String> {
         let resolved = self.ledger.resolve(&of_client(sight, self.number))?;
         let (tree, late) = (self.ledger.now(), self.late.take());
         match &mut self.hands {
@@ -308,7 +301,7 @@ impl Client {
             }
             Hands::Programs(programs) => programs.crashed(),
         }
-        Ok(CrashLoss { files_changed: resolved.changed.len(), taken: resolved.taken })
+        Ok(resolved.changed.len())
     }
 
     /// What is seen is what there is, to the byte.
