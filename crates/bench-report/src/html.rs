@@ -1,188 +1,136 @@
 //! One page that can be mailed: style and drawings are in it, nothing is loaded, and no script runs (its own policy
-//! forbids both). First the answer, then the plots, then the numbers, then what it takes to make them again.
+//! forbids both). First the answer, then the plots, then the numbers, then what it takes to make them again. The page and
+//! its tables are templates, `templates/page.html` and `table.html`.
 
-use std::fmt::Write;
+use askama::Template;
 
 use crate::format;
 use crate::markdown::is_text;
 use crate::markup::escape;
-use crate::model::{Cell, Plot, ResultFile, Severity, Table, TableRow};
+use crate::model::{Cell, Finding, Plot, ResultFile, Severity, Table, TableRow};
 use crate::plot::{self, Width};
 use crate::report;
-
-const STYLE: &str = include_str!("html/style.css");
 
 /// A table with more columns is set small on paper.
 const COLUMNS_FEW: usize = 7;
 /// A text of so many characters is not broken into lines.
 const SHORT: usize = 36;
 
-/// The page. No browser is asked to fetch anything, which the policy in its head enforces.
-pub fn render(file: &ResultFile) -> String {
-    let mut out = String::with_capacity(64 << 10);
-    let title = escape(&file.title);
-    // Writing to a string cannot fail, here and below.
-    let _ = write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n"
-    );
-    header(&mut out, file);
-    if let Some(lead) = report::lead(file) {
-        let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(lead));
-    }
-    ten_lines(&mut out, file);
-    findings(&mut out, file);
-    plots(&mut out, file);
-    for table in file.tables.iter().chain(&report::latencies(file)).chain(&report::repetitions(file)) {
-        section(&mut out, table);
-    }
-    set_up(&mut out, file);
-    let _ = write!(
-        out,
-        "<footer>Result schema {}. This page loads nothing and runs nothing.</footer>\n</main></body></html>\n",
-        file.schema
-    );
-    out
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    file: &'a ResultFile,
+    style: &'static str,
+    duration: String,
+    findings: Vec<Finding>,
+    figures: Vec<Figure<'a>>,
+    tables: Vec<&'a Table>,
 }
 
-fn header(out: &mut String, file: &ResultFile) {
-    let [experiment, preset, title, started] =
-        [&file.experiment, &file.preset, &file.title, &file.started].map(|text| escape(text));
-    let (duration, seed) = (format::duration(file.seconds), file.seed);
-    let _ = writeln!(
-        out,
-        "<header><p class=\"kicker\">forebay bench <b>{experiment}</b> <span>{preset}</span></p><h1>{title}</h1>\
-         <p class=\"meta\">{started} \u{b7} {duration} \u{b7} seed {seed}</p></header>"
-    );
-}
-
-fn ten_lines(out: &mut String, file: &ResultFile) {
-    if file.answer.is_empty() {
-        return;
-    }
-    out.push_str("<section class=\"answer\" aria-label=\"The answer\">");
-    pairs(out, "<dl class=\"lines\">", report::answer(file));
-    out.push_str("</section>\n");
-}
-
-/// Verdicts large, warnings and notes below them; what makes the whole result worthless above all.
-fn findings(out: &mut String, file: &ResultFile) {
-    let findings = report::findings(file);
-    if findings.is_empty() {
-        return;
-    }
-    out.push_str("<section class=\"answer\" aria-label=\"Findings\">");
-    for finding in findings {
-        let (class, mark) = match finding.severity {
-            Severity::Invalid => ("invalid", "INVALID"),
-            Severity::Verdict => ("verdict", ""),
-            Severity::Warning => ("warning", "Warning"),
-            Severity::Note => ("note", "Note"),
-        };
-        let mark = if mark.is_empty() { String::new() } else { format!("<b class=\"badge\">{mark}</b> ") };
-        let _ = write!(out, "<p class=\"{class}\">{mark}{}</p>", emphasised(&finding.text));
-    }
-    out.push_str("</section>\n");
-}
-
-/// Escaped, with what stands before the first colon in bold: `limited by: WAN RTT`.
-fn emphasised(text: &str) -> String {
-    match text.split_once(": ") {
-        Some((head, rest)) if head.len() <= 40 => {
-            format!("<strong>{}:</strong> {}", escape(head), escape(rest))
-        }
-        _ => escape(text),
-    }
-}
-
-fn plots(out: &mut String, file: &ResultFile) {
-    let latency = report::latency_plot(file);
-    let latency = latency.iter().map(|(plot, left_out)| (plot, left_out.as_slice()));
-    let all: Vec<(&Plot, &[String])> =
-        file.plots.iter().map(|plot| (plot, Default::default())).chain(latency).collect();
-    if all.is_empty() {
-        return;
-    }
-    out.push_str("<section class=\"plots\">");
-    // Two columns have no place for an odd one: the first, which is the most important, has both.
-    let odd = !all.len().is_multiple_of(2);
-    for (i, (one, left_out)) in all.into_iter().enumerate() {
-        let wide = odd && i == 0;
-        let _ = write!(
-            out,
-            "<figure{}><figcaption>{}</figcaption>{}<div class=\"scroll\">{}",
-            if wide { " class=\"wide\"" } else { "" },
-            escape(&one.title),
-            plot::legend(one),
-            plot::svg(one, Width::Half)
-        );
-        if wide {
-            // Which of the two is shown depends on the room there is.
-            out.push_str(&plot::svg(one, Width::Whole));
-        }
-        out.push_str("</div>");
-        for note in left_out {
-            let _ = write!(out, "<p class=\"table-note\">{}</p>", escape(note));
-        }
-        out.push_str("</figure>");
-    }
-    out.push_str("</section>\n");
-}
-
-fn section(out: &mut String, table: &Table) {
-    out.push_str("<section>");
-    if !table.title.is_empty() {
-        let _ = write!(out, "<h2>{}</h2>", escape(&table.title));
-    }
-    out.push_str(&self::table(table));
-    out.push_str("</section>\n");
+/// A plot, and what is said below it.
+struct Figure<'a> {
+    plot: &'a Plot,
+    /// Two columns have no place for an odd one: the first, which is the most important, has both.
+    is_wide: bool,
+    notes: &'a [String],
 }
 
 /// One table with its notes. Below each invalid row, which is struck, stands why.
-pub fn table(table: &Table) -> String {
-    let align_of = |i: usize| match (is_text(table, i), is_short(table, i)) {
+#[derive(Template)]
+#[template(path = "table.html")]
+struct TableView<'a> {
+    table: &'a Table,
+    /// The class of each, and the decimals of its numbers.
+    columns: Vec<(&'static str, Option<usize>)>,
+}
+
+/// The page. No browser is asked to fetch anything, which the policy in its head enforces.
+pub fn render(file: &ResultFile) -> String {
+    let (latencies, repetitions) = (report::latencies(file), report::repetitions(file));
+    let latency = report::latency_plot(file);
+    let latency = latency.iter().map(|(plot, left_out)| (plot, left_out.as_slice()));
+    let plots: Vec<(&Plot, &[String])> =
+        file.plots.iter().map(|plot| (plot, Default::default())).chain(latency).collect();
+    let odd = !plots.len().is_multiple_of(2);
+    let figure = |(i, (plot, notes))| Figure { plot, is_wide: odd && i == 0, notes };
+    written(&Page {
+        file,
+        style: include_str!("html/style.css"),
+        duration: format::duration(file.seconds),
+        findings: report::findings(file),
+        figures: plots.into_iter().enumerate().map(figure).collect(),
+        tables: file.tables.iter().chain(&latencies).chain(&repetitions).collect(),
+    })
+}
+
+fn table(table: &Table) -> String {
+    let class = |i| match (is_text(table, i), is_short(table, i)) {
         (true, true) => " class=\"text short\"",
         (true, false) => " class=\"text\"",
         (false, _) => "",
     };
-    let align: Vec<&str> = (0..table.columns.len()).map(align_of).collect();
-    let align_of = |i: usize| align.get(i).copied().unwrap_or_default();
-    let decimals: Vec<_> = (0..table.columns.len()).map(|i| decimals(table, i)).collect();
-    // Can be reached and scrolled with keys: a wide table is in no other way.
-    let mut out = format!(
-        "<div class=\"scroll box\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">",
-        escape(&table.title)
-    );
-    out.push_str(if table.columns.len() > COLUMNS_FEW { "<table class=\"many\">" } else { "<table>" });
-    out.push_str("<thead><tr>");
-    for (i, column) in table.columns.iter().enumerate() {
-        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", align_of(i), escape(column));
+    let columns = (0..table.columns.len()).map(|i| (class(i), decimals(table, i))).collect();
+    written(&TableView { table, columns })
+}
+
+fn written(template: &impl Template) -> String {
+    template.render().expect("writing to a string cannot fail")
+}
+
+/// The class of its paragraph, and the word before it.
+fn marked(finding: &Finding) -> (&'static str, &'static str) {
+    match finding.severity {
+        Severity::Invalid => ("invalid", "INVALID"),
+        Severity::Verdict => ("verdict", ""),
+        Severity::Warning => ("warning", "Warning"),
+        Severity::Note => ("note", "Note"),
     }
-    out.push_str("</tr></thead><tbody>");
-    let mut struck = 0;
-    for (n, row) in table.rows.iter().enumerate() {
-        out.push_str(if row.invalid.is_empty() { "<tr>" } else { "<tr class=\"struck\">" });
-        for (i, cell) in row.cells.iter().enumerate() {
-            let cell = self::cell(cell, decimals.get(i).copied().flatten());
-            let _ = write!(out, "<td{}>{cell}</td>", align_of(i));
+}
+
+/// Escaped, with what stands before the first colon in bold: `limited by: WAN RTT`.
+fn emphasised(finding: &Finding) -> String {
+    match finding.text.split_once(": ") {
+        Some((head, rest)) if head.len() <= 40 => {
+            format!("<strong>{}:</strong> {}", escape(head), escape(rest))
         }
-        out.push_str("</tr>");
-        // Rows one after the other that are struck for the same reason have it once, behind the last of them.
-        struck += 1;
-        if table.rows.get(n + 1).is_none_or(|next| next.invalid != row.invalid) {
-            out.push_str(&reason(row, struck, table.columns.len()));
-            struck = 0;
-        }
+        _ => escape(&finding.text),
     }
-    out.push_str("</tbody></table></div>");
-    for note in &table.notes {
-        let _ = write!(out, "<p class=\"table-note\">{}</p>", escape(note));
+}
+
+impl Figure<'_> {
+    /// Which of two drawings is shown depends on the room there is.
+    fn drawn(&self) -> String {
+        let whole = self.is_wide.then(|| plot::svg(self.plot, Width::Whole));
+        plot::svg(self.plot, Width::Half) + &whole.unwrap_or_default()
     }
-    out
+}
+
+impl TableView<'_> {
+    fn is_wide(&self) -> bool {
+        self.columns.len() > COLUMNS_FEW
+    }
+
+    fn heads(&self) -> impl Iterator<Item = (&str, &String)> {
+        self.columns.iter().map(|(class, _)| *class).zip(&self.table.columns)
+    }
+
+    /// Each with the reason that stands below it. Rows one after the other that are struck for the same reason have it once,
+    /// behind the last of them.
+    fn rows(&self) -> impl Iterator<Item = (&TableRow, Option<String>)> {
+        let groups = self.table.rows.chunk_by(|row, next| row.invalid == next.invalid);
+        groups.flat_map(|rows| {
+            let all = if rows.len() > 1 { format!(" (these {} rows)", rows.len()) } else { String::new() };
+            rows.iter().enumerate().map(move |(i, row)| {
+                let is_last = i + 1 == rows.len() && !row.invalid.is_empty();
+                (row, is_last.then(|| format!("{all} {}", row.invalid.join("; "))))
+            })
+        })
+    }
+
+    fn cells(&self, row: &TableRow) -> Vec<(&str, String)> {
+        let columns = self.columns.iter().copied().chain(std::iter::repeat(("", None)));
+        row.cells.iter().zip(columns).map(|(of, (class, decimals))| (class, cell(of, decimals))).collect()
+    }
 }
 
 /// Texts such as `0.002 / 0.0005 / 0` are read as one line.
@@ -208,18 +156,6 @@ fn decimals(table: &Table, column: usize) -> Option<usize> {
     all.iter().all(|d| d + 1 >= most).then_some(most)
 }
 
-fn reason(row: &TableRow, rows: usize, columns: usize) -> String {
-    if row.invalid.is_empty() {
-        return String::new();
-    }
-    let all = if rows > 1 { format!(" (these {rows} rows)") } else { String::new() };
-    format!(
-        "<tr class=\"reason\"><td colspan=\"{}\"><div><b class=\"badge\">INVALID</b>{all} {}</div></td></tr>",
-        columns.max(1),
-        escape(&row.invalid.join("; "))
-    )
-}
-
 /// The interval is smaller than its median; a missing value says why when pointed at.
 fn cell(cell: &Cell, decimals: Option<usize>) -> String {
     let text = escape(&format::cell(cell));
@@ -233,33 +169,6 @@ fn cell(cell: &Cell, decimals: Option<usize>) -> String {
         ),
         _ => text,
     }
-}
-
-fn set_up(out: &mut String, file: &ResultFile) {
-    out.push_str("<section class=\"set-up\"><div><h2>Parameters</h2>");
-    pairs(out, "<dl>", report::parameters(file));
-    out.push_str("</div>");
-    if !file.fingerprint.is_empty() {
-        out.push_str("<div><h2>Fingerprint</h2>");
-        pairs(out, "<dl>", file.fingerprint.clone());
-        out.push_str("</div>");
-    }
-    out.push_str("</section>\n");
-    if !file.command.is_empty() {
-        let _ = writeln!(
-            out,
-            "<section><h2>Made by</h2><pre><code>{}</code></pre></section>",
-            escape(&report::command_line(file))
-        );
-    }
-}
-
-fn pairs(out: &mut String, opening: &str, pairs: impl IntoIterator<Item = (String, String)>) {
-    out.push_str(opening);
-    for (name, value) in pairs {
-        let _ = write!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&name), escape(&value));
-    }
-    out.push_str("</dl>");
 }
 
 #[cfg(test)]
