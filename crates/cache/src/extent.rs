@@ -2,20 +2,23 @@
 //!
 //! Only blocks that are here and were checked, of a file that nobody else has changed since, and only if the kernel has
 //! them in memory now: who sends them must not wait for the disk, and what comes from the disk is checked first (by the
-//! read that copies). They are not punched for as long as the extent is held. A socket holds its pages for longer, until the other end
-//! has them: a hole takes them off the file and leaves their bytes, since no folio has bytes of two blocks
-//! (`file/pages.rs`).
+//! read that copies). Who had to wait for the other end asks again ([`Extent::is_in_memory`]). They are not punched for as long as
+//! the extent is held. A socket holds its pages for longer, until the other end has them: a hole takes them off the file and leaves
+//! their bytes, since no folio has bytes of two blocks (`file/pages.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use types::ByteRange;
 
-use crate::file::{CachedFile, Pin};
+use crate::file::{CachedFile, Pin, ReadBack};
 
 /// Blocks for which one stands: what a disk gives comes in runs, and leaves memory in runs. A look is a system call.
 const LOOK_EVERY: usize = 4;
+/// The kernel drops what was used last not at once: a look is good for so long.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Some bytes of an answer.
 #[derive(Debug)]
@@ -36,16 +39,39 @@ pub enum Lend {
 pub struct Extent {
     pin: Pin,
     range: ByteRange,
+    looked: Instant,
 }
 
 impl Extent {
     /// Of blocks that are here and checked, and in memory as far as a look at some of them tells.
     pub fn of(file: &Arc<CachedFile>, range: ByteRange) -> Option<Extent> {
-        let blocks = range.blocks();
-        let pin = file.pin_checked(blocks.clone())?;
-        let looked_at = blocks.clone().skip(LOOK_EVERY - 1).step_by(LOOK_EVERY).chain(blocks.last());
-        let resident = looked_at.into_iter().all(|block| file.is_resident(block, range));
-        resident.then_some(Extent { pin, range })
+        let pin = file.pin_checked(range.blocks())?;
+        let looked = Instant::now();
+        is_resident(file, range).then_some(Extent { pin, range, looked })
+    }
+
+    /// Has the kernel what begins at `offset` in memory still, as far as a look at some blocks tells? If not, `sendfile` would read it
+    /// from the disk: unchecked, and while the caller's thread waits.
+    pub fn is_in_memory(&mut self, offset: u64) -> bool {
+        let now = Instant::now();
+        if now - self.looked < LOOK_AGAIN {
+            return true;
+        }
+        self.looked = now;
+        is_resident(self.pin.file(), ByteRange::new(offset, self.range.end() - offset))
+    }
+
+    /// What begins at `offset`, checked; may wait for the disk. An error if a block is bad: it is not in the cache any more then.
+    pub fn read_checked(&self, offset: u64) -> std::io::Result<Bytes> {
+        let (file, rest) = (self.pin.file(), ByteRange::new(offset, self.range.end() - offset));
+        let in_memory = file.read(rest, true)?;
+        match if in_memory.is_none() { file.read(rest, false)? } else { in_memory } {
+            Some(ReadBack::Bytes(bytes)) => Ok(bytes),
+            _ => Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidData,
+                "a cached block is not what it was when it was first sent",
+            )),
+        }
     }
 
     pub fn offset(&self) -> u64 {
@@ -55,6 +81,12 @@ impl Extent {
     pub fn length(&self) -> u64 {
         self.range.length
     }
+}
+
+fn is_resident(file: &CachedFile, range: ByteRange) -> bool {
+    let blocks = range.blocks();
+    let looked_at = blocks.clone().skip(LOOK_EVERY - 1).step_by(LOOK_EVERY).chain(blocks.last());
+    looked_at.into_iter().all(|block| file.is_resident(block, range))
 }
 
 impl std::fmt::Debug for Extent {
@@ -78,11 +110,11 @@ impl Piece {
         }
     }
 
-    /// In user memory; an extent is read, which may wait for the disk.
+    /// In user memory; an extent is read and checked, which may wait for the disk.
     pub fn to_bytes(&self) -> std::io::Result<Bytes> {
         match self {
             Piece::Bytes(bytes) => Ok(bytes.clone()),
-            Piece::Extent(extent) => extent.pin.file().read_exact(extent.range),
+            Piece::Extent(extent) => extent.read_checked(extent.range.offset),
         }
     }
 }

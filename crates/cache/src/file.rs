@@ -313,16 +313,6 @@ impl CachedFile {
         }
     }
 
-    /// Bytes that were checked before.
-    pub fn read_exact(&self, range: ByteRange) -> std::io::Result<Bytes> {
-        let bytes = self.pread(range, false)?.unwrap_or_default();
-        if bytes.len() as u64 == range.length {
-            Ok(bytes)
-        } else {
-            Err(std::io::ErrorKind::UnexpectedEof.into())
-        }
-    }
-
     fn pread(&self, range: ByteRange, now_or_never: bool) -> std::io::Result<Option<Bytes>> {
         let length = usize::try_from(range.length).map_err(std::io::Error::other)?;
         let mut buffer = vec![0; length];

@@ -3,7 +3,8 @@
 //!
 //! [`prepare`] sets a new connection's socket options. [`write_all`] sends a list of `vfs::Piece`s: runs of
 //! [`vfs::Piece::Bytes`] go out by one `sendmsg` of up to [`SLICES_MAX`] slices, a [`vfs::Piece::Extent`] by
-//! `sendfile` from the file that it pins. [`Corked`] joins the packets of several `write_all` of one answer.
+//! `sendfile` from the file that it pins, or what is left of it from a checked copy where the kernel has dropped its bytes from memory
+//! while the client was slow. [`Corked`] joins the packets of several `write_all` of one answer.
 //!
 //! Invariants: pieces go out in order, and each is dropped as soon as it is in the socket, which unpins its extent.
 //! What the kernel holds unsent of one connection is bounded. A client that is too slow by the caller's
@@ -48,20 +49,35 @@ pub fn prepare(stream: &TcpStream) {
 pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: StallPolicy<'_>) -> Result<()> {
     let mut first = 0;
     let mut pace = PeerPace::default();
-    while let Some(piece) = pieces.get(first) {
+    while let Some(piece) = pieces.get_mut(first) {
         let written = match piece {
             Piece::Bytes(_) => {
                 let (slices, more) = slices(&pieces[first..]);
                 patiently(patience, &mut pace, socket, || send(socket, &slices, more)).await?
             }
             Piece::Extent(extent) => {
-                send_extent(patience, &mut pace, socket, extent).await?;
-                extent.length()
+                let sent = send_extent(patience, &mut pace, socket, extent).await?;
+                if sent < extent.length() {
+                    let at = extent.offset() + sent;
+                    let left = std::mem::replace(piece, Piece::Bytes(Bytes::new()));
+                    *piece = Piece::Bytes(read_checked(left, at).await?);
+                    continue;
+                }
+                sent
             }
         };
         first = advance(&mut pieces, first, written);
     }
     Ok(())
+}
+
+/// What of an extent begins at this offset.
+async fn read_checked(piece: Piece, offset: u64) -> Result<Bytes> {
+    let read = tokio::task::spawn_blocking(move || match piece {
+        Piece::Bytes(bytes) => Ok(bytes),
+        Piece::Extent(extent) => extent.read_checked(offset),
+    });
+    read.await.map_err(Error::other)?
 }
 
 /// While it lives, only full packets go out, and the rest waits for more (200 ms at most, says tcp(7)) until it is
@@ -117,23 +133,34 @@ fn send(socket: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Result<u64> {
     Ok(sent as u64)
 }
 
+/// Returns how much was sent: all, or what the kernel had in memory.
 async fn send_extent(
     patience: StallPolicy<'_>,
     pace: &mut PeerPace,
     socket: &TcpStream,
-    extent: &Extent,
-) -> Result<()> {
-    let mut offset = extent.offset();
-    let end = offset + extent.length();
+    extent: &mut Extent,
+) -> Result<u64> {
+    let (begin, length) = (extent.offset(), extent.length());
+    let (mut offset, end) = (begin, begin + length);
+    let mut is_dropped = false;
     while offset < end {
         let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
         let sent = patiently(patience, pace, socket, || {
+            // Asked when the socket takes something: that may be long after it took the first part.
+            is_dropped = !extent.is_in_memory(offset);
+            if is_dropped {
+                return Err(ErrorKind::NotFound.into());
+            }
             let sent = rustix::fs::sendfile(socket, extent.as_fd(), Some(&mut offset), left)?;
             Ok(sent as u64)
         });
-        sent.await?;
+        let sent = sent.await;
+        if is_dropped {
+            break;
+        }
+        sent?;
     }
-    Ok(())
+    Ok(offset - begin)
 }
 
 /// Calls `once` as soon as the socket takes something, within the limits of `patience`. A call that takes nothing
@@ -163,10 +190,101 @@ async fn patiently(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use cache::{Cache, CacheKey, Lend, Source};
+    use rustix::fs::Advice;
     use socket2::{Domain, Socket, Type};
+    use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
+    use types::{ByteRange, FileId, Version};
 
     use super::*;
+
+    const LENGTH: u64 = 4 << 20;
+
+    fn byte(at: u64) -> u8 {
+        (at / 4096 + at) as u8
+    }
+
+    struct Counting;
+
+    #[async_trait]
+    impl Source for Counting {
+        async fn read(&self, _key: &CacheKey, range: ByteRange) -> types::Result<Bytes> {
+            Ok((range.offset..range.end()).map(byte).collect::<Vec<u8>>().into())
+        }
+
+        fn read_max(&self) -> u32 {
+            1 << 20
+        }
+    }
+
+    fn data_file(dir: &Path) -> Option<PathBuf> {
+        std::fs::read_dir(dir).expect("a directory").find_map(|entry| {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => data_file(&path),
+                false => path.extension().is_some_and(|ending| ending == "data").then_some(path),
+            }
+        })
+    }
+
+    /// What a client gets of a cached file that begins to be sent, and of which the kernel then drops from memory what is not in the
+    /// socket, after `change` changed the file on the disk.
+    async fn sent_after(change: impl FnOnce(&File)) -> (Result<()>, Vec<u8>) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let cache = Cache::open(cache::Config { dir: dir.path().to_owned(), ..cache::Config::default() });
+        let cache = cache.expect("opened");
+        let key = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: LENGTH };
+        let source: Arc<dyn Source> = Arc::new(Counting);
+        let read = async || {
+            let whole = ByteRange::new(0, LENGTH);
+            cache.read(&key, whole, &source, Lend::From(64 << 10)).await.expect("read")
+        };
+        let mut pieces = read().await;
+        while pieces.iter().any(|piece| matches!(piece, Piece::Bytes(_))) {
+            pieces = read().await;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        client.set_recv_buffer_size(4096).unwrap();
+        client.connect(&listener.local_addr().unwrap().into()).unwrap();
+        client.set_nonblocking(true).unwrap();
+        let mut client = TcpStream::from_std(client.into()).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        prepare(&stream);
+        let sending = tokio::spawn(async move {
+            let patience = StallPolicy { stall: Duration::from_secs(60), share: None };
+            write_all(&stream, pieces, patience).await
+        });
+        // The socket is full.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let data = File::options().read(true).write(true).open(data_file(dir.path()).expect("cached"));
+        let data = data.expect("opened");
+        change(&data);
+        data.sync_all().expect("on the disk");
+        rustix::fs::fadvise(&data, 0, None, Advice::DontNeed).expect("dropped");
+        let mut got = Vec::new();
+        let _ = client.read_to_end(&mut got).await; // it may be reset
+        (sending.await.expect("no panic"), got)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_the_kernel_drops_while_a_client_is_slow_is_read_and_checked() {
+        let right: Vec<u8> = (0..LENGTH).map(byte).collect();
+        let (sent, got) = sent_after(|_| {}).await;
+        sent.expect("all of it");
+        assert!(got == right);
+        let (sent, got) =
+            sent_after(|data| data.write_all_at(&[0; 70_000], LENGTH - 70_000).expect("written")).await;
+        assert_eq!(sent.expect_err("bad on the disk").kind(), ErrorKind::InvalidData);
+        assert!(got.len() < right.len() && right.starts_with(&got), "{} bytes", got.len());
+    }
 
     /// The bytes that the kernel takes of a connection whose other end reads nothing.
     async fn taken(prepared: bool) -> usize {
