@@ -17,7 +17,7 @@ use crate::file::{CachedFile, Pin, ReadBack};
 
 /// Blocks for which one stands: what a disk gives comes in runs, and leaves memory in runs. A look is a system call.
 const LOOK_EVERY: usize = 4;
-/// The kernel drops what was used last not at once: a look is good for so long.
+/// The kernel does not drop at once what was just in use: a look is good for so long.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Some bytes of an answer.
@@ -39,6 +39,7 @@ pub enum Lend {
 pub struct Extent {
     pin: Pin,
     range: ByteRange,
+    /// When all of it was last seen in memory.
     looked: Instant,
 }
 
@@ -51,26 +52,33 @@ impl Extent {
     }
 
     /// Has the kernel what begins at `offset` in memory still, as far as a look at some blocks tells? If not, `sendfile` would read it
-    /// from the disk: unchecked, and while the caller's thread waits.
+    /// from the disk: unchecked, and while the caller's thread waits. After a `false` do not ask again: the kernel reads the pages that
+    /// were looked at, and no others.
     pub fn is_in_memory(&mut self, offset: u64) -> bool {
         let now = Instant::now();
         if now - self.looked < LOOK_AGAIN {
             return true;
         }
-        self.looked = now;
-        is_resident(self.pin.file(), ByteRange::new(offset, self.range.end() - offset))
+        let is_there = is_resident(self.pin.file(), ByteRange::new(offset, self.range.end() - offset));
+        if is_there {
+            self.looked = now;
+        }
+        is_there
     }
 
-    /// What begins at `offset`, checked; may wait for the disk. An error if a block is bad: it is not in the cache any more then.
-    pub fn read_checked(&self, offset: u64) -> std::io::Result<Bytes> {
-        let (file, rest) = (self.pin.file(), ByteRange::new(offset, self.range.end() - offset));
-        let in_memory = file.read(rest, true)?;
-        match if in_memory.is_none() { file.read(rest, false)? } else { in_memory } {
-            Some(ReadBack::Bytes(bytes)) => Ok(bytes),
-            _ => Err(std::io::Error::new(
-                std::io::ErrorKind::InvalidData,
-                "a cached block is not what it was when it was first sent",
-            )),
+    /// Reads these bytes of the extent, checked; may wait for the disk, so for a thread that may. An error if a block is bad: it is not
+    /// in the cache any more then.
+    pub fn checked_read(&self, range: ByteRange) -> impl FnOnce() -> std::io::Result<Bytes> + Send + use<> {
+        let file = self.pin.shared_file();
+        move || {
+            let in_memory = file.read(range, true)?;
+            match if in_memory.is_none() { file.read(range, false)? } else { in_memory } {
+                Some(ReadBack::Bytes(bytes)) => Ok(bytes),
+                _ => Err(std::io::Error::new(
+                    std::io::ErrorKind::InvalidData,
+                    "a cached block is not what it was when it was lent",
+                )),
+            }
         }
     }
 
@@ -114,7 +122,7 @@ impl Piece {
     pub fn to_bytes(&self) -> std::io::Result<Bytes> {
         match self {
             Piece::Bytes(bytes) => Ok(bytes.clone()),
-            Piece::Extent(extent) => extent.read_checked(extent.range.offset),
+            Piece::Extent(extent) => extent.checked_read(extent.range)(),
         }
     }
 }

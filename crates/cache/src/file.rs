@@ -623,6 +623,10 @@ impl Pin {
     pub fn file(&self) -> &CachedFile {
         &self.file
     }
+
+    pub fn shared_file(&self) -> Arc<CachedFile> {
+        self.file.clone()
+    }
 }
 
 impl Drop for Pin {

@@ -3,8 +3,8 @@
 //!
 //! [`prepare`] sets a new connection's socket options. [`write_all`] sends a list of `vfs::Piece`s: runs of
 //! [`vfs::Piece::Bytes`] go out by one `sendmsg` of up to [`SLICES_MAX`] slices, a [`vfs::Piece::Extent`] by
-//! `sendfile` from the file that it pins, or what is left of it from a checked copy where the kernel has dropped its bytes from memory
-//! while the client was slow. [`Corked`] joins the packets of several `write_all` of one answer.
+//! `sendfile` from the file that it pins; what the kernel drops from memory while the client is slow is copied, and checked again, a
+//! little at a time. [`Corked`] joins the packets of several `write_all` of one answer.
 //!
 //! Invariants: pieces go out in order, and each is dropped as soon as it is in the socket, which unpins its extent.
 //! What the kernel holds unsent of one connection is bounded. A client that is too slow by the caller's
@@ -23,6 +23,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use types::ByteRange;
 use vfs::{Extent, Piece};
 
 /// The most pieces of one system call.
@@ -32,6 +33,9 @@ pub const SLICES_MAX: usize = 64;
 /// it keep megabytes for each of its connections, and where TCP as a whole is short of memory all connections are
 /// slow. Bytes in flight are not counted: a long line is filled as before.
 const UNSENT_MAX: u32 = 512 << 10;
+
+/// The most bytes of an extent that are copied for one connection at a time: an extent is not in the budget of answers.
+const COPIED_MAX: u64 = types::BLOCK_SIZE;
 
 /// Sets the options of an accepted connection.
 pub fn prepare(stream: &TcpStream) {
@@ -56,28 +60,13 @@ pub async fn write_all(socket: &TcpStream, mut pieces: Vec<Piece>, patience: Sta
                 patiently(patience, &mut pace, socket, || send(socket, &slices, more)).await?
             }
             Piece::Extent(extent) => {
-                let sent = send_extent(patience, &mut pace, socket, extent).await?;
-                if sent < extent.length() {
-                    let at = extent.offset() + sent;
-                    let left = std::mem::replace(piece, Piece::Bytes(Bytes::new()));
-                    *piece = Piece::Bytes(read_checked(left, at).await?);
-                    continue;
-                }
-                sent
+                send_extent(patience, &mut pace, socket, extent).await?;
+                extent.length()
             }
         };
         first = advance(&mut pieces, first, written);
     }
     Ok(())
-}
-
-/// What of an extent begins at this offset.
-async fn read_checked(piece: Piece, offset: u64) -> Result<Bytes> {
-    let read = tokio::task::spawn_blocking(move || match piece {
-        Piece::Bytes(bytes) => Ok(bytes),
-        Piece::Extent(extent) => extent.read_checked(offset),
-    });
-    read.await.map_err(Error::other)?
 }
 
 /// While it lives, only full packets go out, and the rest waits for more (200 ms at most, says tcp(7)) until it is
@@ -133,17 +122,16 @@ fn send(socket: &TcpStream, slices: &[IoSlice<'_>], more: bool) -> Result<u64> {
     Ok(sent as u64)
 }
 
-/// Returns how much was sent: all, or what the kernel had in memory.
 async fn send_extent(
     patience: StallPolicy<'_>,
     pace: &mut PeerPace,
     socket: &TcpStream,
     extent: &mut Extent,
-) -> Result<u64> {
-    let (begin, length) = (extent.offset(), extent.length());
-    let (mut offset, end) = (begin, begin + length);
+) -> Result<()> {
+    let mut offset = extent.offset();
+    let end = offset + extent.length();
     let mut is_dropped = false;
-    while offset < end {
+    while offset < end && !is_dropped {
         let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
         let sent = patiently(patience, pace, socket, || {
             // Asked when the socket takes something: that may be long after it took the first part.
@@ -155,12 +143,34 @@ async fn send_extent(
             Ok(sent as u64)
         });
         let sent = sent.await;
-        if is_dropped {
-            break;
+        if !is_dropped {
+            sent?;
         }
-        sent?;
     }
-    Ok(offset - begin)
+    // All of it, for another look would be misled: the last one has made the kernel read the pages that it looked at.
+    while offset < end {
+        let range = ByteRange::new(offset, (end - offset).min(COPIED_MAX));
+        offset = range.end();
+        send_copy(patience, pace, socket, extent, (range, offset < end)).await?;
+    }
+    Ok(())
+}
+
+/// `more`: what follows belongs into the same packet.
+async fn send_copy(
+    patience: StallPolicy<'_>,
+    pace: &mut PeerPace,
+    socket: &TcpStream,
+    extent: &Extent,
+    (range, more): (ByteRange, bool),
+) -> Result<()> {
+    let read = tokio::task::spawn_blocking(extent.checked_read(range));
+    let mut bytes = read.await.map_err(Error::other)??;
+    while !bytes.is_empty() {
+        let sent = patiently(patience, pace, socket, || send(socket, &[IoSlice::new(&bytes)], more)).await?;
+        bytes.advance(usize::try_from(sent).unwrap_or(usize::MAX)); // at most its length
+    }
+    Ok(())
 }
 
 /// Calls `once` as soon as the socket takes something, within the limits of `patience`. A call that takes nothing
@@ -201,7 +211,7 @@ mod tests {
     use socket2::{Domain, Socket, Type};
     use tokio::io::AsyncReadExt;
     use tokio::net::TcpListener;
-    use types::{ByteRange, FileId, Version};
+    use types::{FileId, Version};
 
     use super::*;
 
@@ -211,10 +221,10 @@ mod tests {
         (at / 4096 + at) as u8
     }
 
-    struct Counting;
+    struct Numbered;
 
     #[async_trait]
-    impl Source for Counting {
+    impl Source for Numbered {
         async fn read(&self, _key: &CacheKey, range: ByteRange) -> types::Result<Bytes> {
             Ok((range.offset..range.end()).map(byte).collect::<Vec<u8>>().into())
         }
@@ -241,15 +251,14 @@ mod tests {
         let cache = Cache::open(cache::Config { dir: dir.path().to_owned(), ..cache::Config::default() });
         let cache = cache.expect("opened");
         let key = CacheKey { file: FileId([1; 16]), version: Version([1; 16]), size: LENGTH };
-        let source: Arc<dyn Source> = Arc::new(Counting);
+        let source: Arc<dyn Source> = Arc::new(Numbered);
         let read = async || {
             let whole = ByteRange::new(0, LENGTH);
             cache.read(&key, whole, &source, Lend::From(64 << 10)).await.expect("read")
         };
-        let mut pieces = read().await;
-        while pieces.iter().any(|piece| matches!(piece, Piece::Bytes(_))) {
-            pieces = read().await;
-        }
+        read().await;
+        let pieces = read().await;
+        assert!(pieces.iter().all(|piece| matches!(piece, Piece::Extent(_))), "{pieces:?}");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         client.set_recv_buffer_size(4096).unwrap();
