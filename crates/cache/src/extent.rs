@@ -15,8 +15,6 @@ use types::ByteRange;
 
 use crate::file::{CachedFile, Pin, ReadBack};
 
-/// Blocks for which one stands: what a disk gives comes in runs, and leaves memory in runs. A look is a system call.
-const LOOK_EVERY: usize = 4;
 /// The kernel does not drop at once what was just in use: a look is good for so long.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -44,22 +42,24 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Of blocks that are here and checked, and in memory as far as a look at some of them tells.
+    /// Of blocks that are here and checked, and in memory.
     pub fn of(file: &Arc<CachedFile>, range: ByteRange) -> Option<Extent> {
-        let pin = file.pin_checked(range.blocks())?;
         let looked = Instant::now();
-        is_resident(file, range).then_some(Extent { pin, range, looked })
+        if !file.are_checked(range.blocks()) || !file.look(range) {
+            return None;
+        }
+        // Asked again after the look: what it found in memory may have come from the disk just now.
+        Some(Extent { pin: file.pin_checked(range.blocks())?, range, looked })
     }
 
-    /// Has the kernel what begins at `offset` in memory still, as far as a look at some blocks tells? If not, `sendfile` would read it
-    /// from the disk: unchecked, and while the caller's thread waits. After a `false` do not ask again: the kernel reads the pages that
-    /// were looked at, and no others.
+    /// Has the kernel in memory still what begins at `offset`? If not, `sendfile` would read it from the disk: unchecked, and while the
+    /// caller's thread waits. After a `false` the rest is to be read by [`Extent::checked_read`].
     pub fn is_in_memory(&mut self, offset: u64) -> bool {
         let now = Instant::now();
         if now - self.looked < LOOK_AGAIN {
             return true;
         }
-        let is_there = is_resident(self.pin.file(), ByteRange::new(offset, self.range.end() - offset));
+        let is_there = self.pin.file().look(ByteRange::new(offset, self.range.end() - offset));
         if is_there {
             self.looked = now;
         }
@@ -89,12 +89,6 @@ impl Extent {
     pub fn length(&self) -> u64 {
         self.range.length
     }
-}
-
-fn is_resident(file: &CachedFile, range: ByteRange) -> bool {
-    let blocks = range.blocks();
-    let looked_at = blocks.clone().skip(LOOK_EVERY - 1).step_by(LOOK_EVERY).chain(blocks.last());
-    looked_at.into_iter().all(|block| file.is_resident(block, range))
 }
 
 impl std::fmt::Debug for Extent {

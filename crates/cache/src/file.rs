@@ -135,6 +135,12 @@ impl CachedFile {
         Pin { file: self.clone(), blocks }
     }
 
+    /// Were all of these blocks checked, when they were last in memory?
+    pub fn are_checked(&self, mut blocks: Range<u64>) -> bool {
+        let state = self.lock();
+        blocks.all(|block| state.verified.is_set(block))
+    }
+
     /// As `pin`, for blocks that the kernel is to send from its memory: all of them are here and were checked, and nobody has written
     /// into the file since.
     pub fn pin_checked(self: &Arc<Self>, blocks: Range<u64>) -> Option<Pin> {
@@ -238,6 +244,10 @@ impl CachedFile {
     /// memory are taken as they are. Returns `None` if it would have had to wait.
     pub fn read(&self, range: ByteRange, now_or_never: bool) -> std::io::Result<Option<ReadBack>> {
         let blocks = range.blocks();
+        if !now_or_never {
+            // From the disk: not lent before it is checked, which is done below.
+            self.look(range);
+        }
         let mut expected = Vec::with_capacity((blocks.end - blocks.start) as usize);
         {
             let mut state = self.lock();

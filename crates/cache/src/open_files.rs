@@ -314,12 +314,12 @@ mod tests {
         let former = CachedFile::open(dir.path(), &key, 0, true).expect("made");
         former.fill(0..4, &vec![7; 4 * BLOCK_SIZE as usize]).expect("filled");
         let whole = ByteRange::new(0, key.size);
-        assert!(former.is_resident(2, whole));
+        assert!(former.is_resident(whole));
         // The kernel's timestamps are as coarse as its ticks.
         std::thread::sleep(Duration::from_millis(20));
         let files = OpenFiles::new(dir.path().to_owned(), 9);
         let file = files.open_existing(&key).expect("it is there");
-        assert!(!file.is_resident(2, whole));
+        assert!(!file.is_resident(whole));
         assert!(file.read_block(2).is_some_and(|block| block == vec![7; BLOCK_SIZE as usize]));
     }
 

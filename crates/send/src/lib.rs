@@ -147,7 +147,7 @@ async fn send_extent(
             sent?;
         }
     }
-    // All of it, for another look would be misled: the last one has made the kernel read the pages that it looked at.
+    // From the disk, checked: all that is left, since more of it may be there than in memory.
     while offset < end {
         let range = ByteRange::new(offset, (end - offset).min(COPIED_MAX));
         offset = range.end();

@@ -10,8 +10,10 @@
 //! nothing is punched, cut or written over: the kernel, when it reads a file by itself (passthrough), until a restart. What a former
 //! process left in memory is dropped when the file is first opened (`open_files.rs`).
 
+use std::ffi::{c_long, c_uint};
 use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{Advice, FallocateFlags};
@@ -20,6 +22,9 @@ use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange};
 
 use super::CachedFile;
+
+/// Of the kernel's memory. Where pages are larger, a look at `PAGE` bytes is one at the page around them.
+const PAGE: u64 = 4096;
 
 /// From now on the kernel reads it into folios of one page, without reading ahead.
 pub(super) fn read_by_page(data: &File) -> std::io::Result<()> {
@@ -40,13 +45,53 @@ pub(super) fn punch(data: &File, run: Range<u64>) -> std::io::Result<()> {
     Ok(rustix::fs::fallocate(data, flags, offset, length)?)
 }
 
+/// Pages of so many bytes from `offset` on that are in memory or being read. `None`: this kernel does not tell.
+#[expect(unsafe_code, reason = "no library wraps this call")]
+fn pages_in_memory(data: &File, offset: u64, length: u64) -> Option<u64> {
+    /// The same on all machines but two old ones, where it is another call's number and fails.
+    const CACHESTAT: c_long = 451;
+    unsafe extern "C" {
+        fn syscall(number: c_long, ...) -> c_long;
+    }
+    let range = [offset, length];
+    let mut counts = [0_u64; 5]; // in memory, dirty, being written, evicted, evicted lately
+    // SAFETY: the kernel reads the two words of `range` and writes at most the five of `counts`. It keeps no pointer.
+    let done =
+        unsafe { syscall(CACHESTAT, data.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0 as c_uint) };
+    (done == 0).then_some(counts[0])
+}
+
 impl CachedFile {
-    /// Does the kernel have the last byte of `block` within `range` in memory? It stands for the others.
-    pub fn is_resident(&self, block: u64, range: ByteRange) -> bool {
-        let last = bytes_of_blocks(block..block + 1, self.key.size).end().min(range.end()) - 1;
+    /// Does the kernel have all of `range` in memory now, so that nobody who reads it waits for the disk?
+    pub fn is_resident(&self, range: ByteRange) -> bool {
+        let first = range.offset / PAGE;
+        let pages = range.end().div_ceil(PAGE) - first;
+        match pages_in_memory(&self.data, first * PAGE, pages * PAGE) {
+            // Pages that are being read count, and they arrive in order.
+            Some(there) => there >= pages && self.has_byte(range.end() - 1),
+            // Linux before 6.5.
+            None => range.blocks().all(|block| {
+                self.has_byte(bytes_of_blocks(block..block + 1, self.key.size).end().min(range.end()) - 1)
+            }),
+        }
+    }
+
+    /// If the kernel does not have it in memory, it begins to read its page.
+    fn has_byte(&self, at: u64) -> bool {
         let mut byte = [0];
         let mut slices = [std::io::IoSliceMut::new(&mut byte)];
-        rustix::io::preadv2(&self.data, &mut slices, last, ReadWriteFlags::NOWAIT) == Ok(1)
+        rustix::io::preadv2(&self.data, &mut slices, at, ReadWriteFlags::NOWAIT) == Ok(1)
+    }
+
+    /// As [`Self::is_resident`]. What is not there comes from the disk at its next use: its blocks count as not checked from now on, so
+    /// that they are not lent before somebody has read and checked them.
+    pub fn look(&self, range: ByteRange) -> bool {
+        let is_there = self.is_resident(range);
+        if !is_there {
+            let mut state = self.lock();
+            range.blocks().for_each(|block| state.verified.set(block, false));
+        }
+        is_there
     }
 
     /// It leaves as a whole only.

@@ -126,6 +126,23 @@ fn a_file_that_the_kernel_reads_by_itself_loses_no_block() {
 }
 
 #[test]
+fn what_the_kernel_dropped_is_lent_only_after_it_was_read_and_checked() {
+    let (_dir, file) = filled();
+    let range = ByteRange::new(100, 16 * BLOCK_SIZE);
+    let lend = || crate::Extent::of(&file, range);
+    assert!(lend().is_some());
+    file.forget_pages(false).unwrap();
+    // Looks make the kernel read some of it.
+    assert!((0..40).all(|_| lend().is_none()));
+    let one = bytes_of_blocks(3..4, file.key.size);
+    assert!(matches!(file.read(one, false).unwrap(), Some(ReadBack::Bytes(_))));
+    assert!(lend().is_none());
+    assert!(crate::Extent::of(&file, one).is_some());
+    assert!(matches!(file.read(range, false).unwrap(), Some(ReadBack::Bytes(_))));
+    assert!(lend().is_some());
+}
+
+#[test]
 fn holes_are_punched_round_and_round_and_give_room_back() {
     use std::os::unix::fs::MetadataExt;
     let (_dir, file) = filled();
