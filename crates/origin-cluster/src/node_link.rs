@@ -173,7 +173,8 @@ impl NodeLink {
         call: impl FnOnce(Arc<NfsOrigin>) -> F,
     ) -> std::result::Result<T, LinkFailure> {
         let _under_way = UnderWay::begin(&self.under_way, bytes);
-        self.times().used = Instant::now();
+        let begun = Instant::now();
+        self.times().used = begun;
         let origin = self.origin().await.map_err(LinkFailure::NotConnected)?;
         let answer = match patience {
             Patience::ToTheEnd => call(origin).await,
@@ -190,7 +191,7 @@ impl NodeLink {
             Err(error) => error,
         };
         let silence = error.doubtful_answer().is_some_and(is_unreachable) || is_unreachable(&error);
-        if silence && !self.is_alive(JUST_NOW).await {
+        if silence && !self.is_alive(begun, JUST_NOW).await {
             return Err(match is_unreachable(&error) {
                 true => LinkFailure::Silent(error),
                 false => LinkFailure::Doubtful(error),
@@ -249,21 +250,24 @@ impl NodeLink {
     }
 
     async fn until_silent(&self) {
+        let begun = Instant::now();
         loop {
             tokio::time::sleep(ASK_AFTER).await;
-            if !self.is_alive(ASK_AFTER).await {
+            if !self.is_alive(begun, ASK_AFTER).await {
                 return;
             }
         }
     }
 
-    /// What is known of it from so short a time ago is not asked again; all that wait for the node ask once.
-    async fn is_alive(&self, known_for: Duration) -> bool {
+    /// What is known of it from so short a time ago is not asked again; all that wait for the node ask once. What was known before
+    /// `begun` says nothing of why a call that began then failed.
+    async fn is_alive(&self, begun: Instant, known_for: Duration) -> bool {
         let mut asked = self.asked.lock().await;
-        if self.times().heard.is_some_and(|heard| heard.elapsed() < known_for) {
+        let is_known = |at: Instant| at > begun && at.elapsed() < known_for;
+        if self.times().heard.is_some_and(is_known) {
             return true;
         }
-        if let Some((_, answered)) = asked.filter(|(at, _)| at.elapsed() < known_for) {
+        if let Some((_, answered)) = asked.filter(|(at, _)| is_known(*at)) {
             return answered;
         }
         let answered = origin_nfs::is_alive(&self.at.host, self.at.port, ALIVE_WITHIN).await;
@@ -287,4 +291,26 @@ impl NodeLink {
 /// The node was not reached, or did not answer. What a node says of its storage is `Busy`.
 pub fn is_unreachable(error: &Error) -> bool {
     error.kind() == ErrorKind::Unavailable && error.outage_reason() == Some(OutageReason::Unreachable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_node_answered_before_a_call_began_says_nothing_of_why_the_call_failed() {
+        // Nobody listens there any more.
+        let gone =
+            std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+        let url = ClusterUrl::parse(&format!("forebay://{gone}/")).expect("a URL");
+        let end = LinkEnd { cluster: "show".to_owned(), node: NodeId(1) };
+        let at = NamedHost { host: "127.0.0.1".to_owned(), port: gone.port() };
+        let link = NodeLink::new(at, end, false, 1, &url);
+        let long = Duration::from_secs(60);
+        let before = Instant::now();
+        link.heard();
+        *link.asked.lock().await = Some((Instant::now(), true));
+        assert!(link.is_alive(before, long).await, "it has answered since");
+        assert!(!link.is_alive(Instant::now(), long).await);
+    }
 }
