@@ -280,7 +280,9 @@ async fn durable(
     sequence: u64,
 ) -> Result<()> {
     journal.synced(sequence).await?;
-    unsynced.pass(sequence, |sequence, (operation, position)| flusher.add(sequence, operation, position));
+    unsynced.pass(sequence, |sequence, (operation, position), age| {
+        flusher.add(sequence, operation, position, age);
+    });
     Ok(())
 }
 

@@ -48,13 +48,13 @@ impl<T> Unsynced<T> {
         shown
     }
 
-    /// All up to there are on the disk: they are given away, in order.
-    pub fn pass(&self, sequence: u64, mut give: impl FnMut(u64, T)) {
+    /// All up to there are on the disk: they are given away, in order, with the time that each has waited.
+    pub fn pass(&self, sequence: u64, mut give: impl FnMut(u64, T, Duration)) {
         // Held while they are given, so that they come in order.
         let mut waiting = self.waiting();
         let later = waiting.split_off(&sequence.saturating_add(1));
-        for (sequence, (_, operation)) in std::mem::replace(&mut *waiting, later) {
-            give(sequence, operation);
+        for (sequence, (since, operation)) in std::mem::replace(&mut *waiting, later) {
+            give(sequence, operation, since.elapsed());
         }
     }
 
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(unsynced.due(begun + 1000 * MS), Due::Now(2), "with all that waits");
         // The second of what comes while that sync is under way begins then, and not when the sync ends.
         unsynced.add_at(begun + 1100 * MS, 3, || ((), ()));
-        unsynced.pass(2, |_, ()| {});
+        unsynced.pass(2, |_, (), _| {});
         assert_eq!(unsynced.due(begun + 1500 * MS), Due::Later(begun + 2100 * MS));
         assert_eq!(unsynced.due(begun + 2100 * MS), Due::Now(3));
     }
@@ -123,7 +123,7 @@ mod tests {
     fn what_somebody_had_synced_is_not_synced_again() {
         let (unsynced, begun) = (Unsynced::new(), Instant::now());
         unsynced.add_at(begun, 1, || ((), ()));
-        unsynced.pass(1, |_, ()| {});
+        unsynced.pass(1, |_, (), _| {});
         assert_eq!(unsynced.due(begun + 5000 * MS), Due::Nothing);
     }
 
@@ -134,7 +134,7 @@ mod tests {
             unsynced.add(sequence, || (sequence * 10, ()));
         }
         let mut given = Vec::new();
-        unsynced.pass(3, |sequence, operation| given.push((sequence, operation)));
+        unsynced.pass(3, |sequence, operation, _| given.push((sequence, operation)));
         assert_eq!(given, [(1, 10), (2, 20), (3, 30)]);
         assert_eq!(unsynced.last(), Some(5));
     }

@@ -544,7 +544,7 @@ async fn what_is_held_to_be_dropped_goes_on_if_it_is_not_and_is_gone_after_a_cra
     let (old, new) = (t.id("/old").await, t.create("/new").await);
     t.write(new, 0, b"new bytes").await;
     t.write(old, 0, b"OLD").await;
-    let all = t.vfs.waiting(0, 100, &WaitingFilter::default()).expect("listed");
+    let all = t.vfs.waiting(0, 100, &WaitingFilter::default()).await.expect("listed");
     let of = |path: &str| all.iter().filter(|it| it.path == path).map(|it| it.sequence).collect::<Vec<_>>();
     assert_eq!((of("/new").len(), of("/old").len()), (2, 1), "{all:?}");
     let refused = t.vfs.begin_drop(&of("/new")[..1], false).await.err().expect("the write needs it");
