@@ -119,40 +119,39 @@ impl ObjectOrigin {
         let (metadata, moment) =
             (self.metadata(REGULAR, set, verifier), self.stat_cache.change_count(&file.0));
         let size = zeros.len() as u64;
-        let made =
-            match self.store.put(&key, zeros, &metadata, Precondition::Absent).await {
-                Ok(PutResult { etag, modified }) => {
-                    let stat = modified.map(|modified| ObjectStat { size, etag, modified, metadata });
-                    self.stat_cache.changed_to(&file.0, moment, stat.as_ref());
-                    stat
-                }
-                Err(e) if e.kind() == ErrorKind::VersionChanged => {
-                    let there = self.stat_file(&file).await?.ok_or_else(|| {
-                        Error::new(ErrorKind::Busy, "create", self.place(&file)).with_source(e)
-                    })?;
-                    return match how {
-                        CreateHow::Guarded => Err(exists()),
-                        CreateHow::Exclusive(verifier) => {
-                            let stored = self.stat_cache.get(&file.0).map(|stat| {
-                                StoredAttributes::of(&stat.metadata, self.config.dialect).verifier
-                            });
-                            if stored != Some(Some(verifier)) {
-                                return Err(exists());
-                            }
-                            if *set == SetAttr::default() {
-                                return Ok(there);
-                            }
-                            self.set(&file, set, None).await?.made()
+        let made = match self.store.put(&key, zeros, &metadata, Precondition::Absent).await {
+            Ok(PutResult { etag, modified }) => {
+                let stat = modified.map(|modified| ObjectStat { size, etag, modified, metadata });
+                self.stat_cache.changed_to(&file.0, moment, stat.as_ref());
+                stat
+            }
+            Err(e) if e.kind() == ErrorKind::VersionChanged => {
+                let stat = self
+                    .stat_object(&file)
+                    .await?
+                    .ok_or_else(|| Error::new(ErrorKind::Busy, "create", self.place(&file)).with_source(e))?;
+                let there = self.file(&file, &stat);
+                return match how {
+                    CreateHow::Guarded => Err(exists()),
+                    CreateHow::Exclusive(verifier) => {
+                        let stored = StoredAttributes::of(&stat.metadata, self.config.dialect);
+                        if stored.verifier != Some(verifier) {
+                            return Err(exists());
                         }
-                        CreateHow::Unchecked if set.size.is_some_and(|size| size != there.attr.size) => {
-                            let size = SetAttr { size: set.size, ..SetAttr::default() };
-                            self.set(&file, &size, None).await?.made()
+                        if *set == SetAttr::default() {
+                            return Ok(there);
                         }
-                        CreateHow::Unchecked => Ok(there),
-                    };
-                }
-                Err(e) => return Err(e),
-            };
+                        self.set(&file, set, None).await?.made()
+                    }
+                    CreateHow::Unchecked if set.size.is_some_and(|size| size != there.attr.size) => {
+                        let size = SetAttr { size: set.size, ..SetAttr::default() };
+                        self.set(&file, &size, None).await?.made()
+                    }
+                    CreateHow::Unchecked => Ok(there),
+                };
+            }
+            Err(e) => return Err(e),
+        };
         if set.size.is_some_and(|size| size > 1 << 20) {
             let size = SetAttr { size: set.size, ..SetAttr::default() };
             return self.set(&file, &size, None).await?.made();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use origin::{Change, Origin, Replacing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use types::{ByteRange, ErrorKind, SetAttr, Stability};
+use types::{ByteRange, CreateHow, ErrorKind, Name, SetAttr, Stability};
 
 use crate::store::{find, name, on_each_bucket, overwrite, pattern, put, read_all, root};
 
@@ -119,5 +119,40 @@ async fn a_draft_that_was_published_without_an_answer_is_published_once() {
             assert!(read_all(&theirs, &seen).await.expect("read") == bytes);
         }
     })
+    .await;
+}
+
+/// As a flush does that did not hear whether it has made a file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_made_again_is_known_as_ours_whatever_else_is_made_meanwhile() {
+    on_each_bucket(
+        "a_file_that_is_made_again_is_known_as_ours_whatever_else_is_made_meanwhile",
+        |bucket| async move {
+            let origin = bucket.origin("").await;
+            let make = move |name: String, verifier: u8| {
+                let origin = origin.clone();
+                let name = Name::new(name).expect("a name");
+                let how = CreateHow::Exclusive([verifier; 8]);
+                let change = Change::Create { dir: root(), name, how, set: SetAttr::default() };
+                async move { origin.change(&change).await }
+            };
+            let others: Vec<_> = (0..8)
+                .map(|lane| {
+                    let make = make.clone();
+                    tokio::spawn(async move {
+                        for number in 0.. {
+                            make(format!("other-{lane}-{number}"), 1).await.expect("made");
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..150 {
+                make("ours".to_owned(), 7).await.expect("made, or known");
+            }
+            let theirs = make("ours".to_owned(), 8).await.expect_err("another's");
+            assert_eq!(theirs.kind(), ErrorKind::Exists);
+            others.iter().for_each(tokio::task::JoinHandle::abort);
+        },
+    )
     .await;
 }
