@@ -118,6 +118,7 @@ impl Vfs {
         let new = self.object(to_dir, Ask::Use).await?;
         same_junction(&old, &new)?;
         let old = self.dir_to_change(caller, from_dir, WHAT).await?;
+        self.dir_to_change(caller, to_dir, WHAT).await?;
         self.demand_unname(caller, &old, from, WHAT).await?;
         let new = self.dir_to_replace_in(caller, to_dir, to).await?;
         if from_dir != to_dir
