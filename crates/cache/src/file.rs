@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
@@ -23,6 +23,7 @@ use crate::fetch_in_flight::FetchInFlight;
 use crate::format::{self, Label};
 use crate::private_files::{PRIVATE_FILE, create_private_dir};
 use crate::verified::Verified;
+use lent::LentRuns;
 
 /// Map entries are loaded and kept in pieces of this many blocks (64 MiB of file), as they are needed.
 pub const PIECE: u64 = 1024;
@@ -57,6 +58,8 @@ struct State {
     kernel_reads: bool,
     /// Extents were handed out: sockets may hold some of its pages.
     was_sent: bool,
+    /// Which of them: not punched.
+    lent_runs: LentRuns,
     /// Unlinked: what is filled now is not counted any more.
     doomed: bool,
     /// Where the next hole is punched, in blocks.
@@ -132,7 +135,7 @@ impl CachedFile {
     /// Keep `blocks` from being punched until the pin is dropped.
     pub fn pin(self: &Arc<Self>, blocks: Range<u64>) -> Pin {
         self.lock().pins.push(blocks.clone());
-        Pin { file: self.clone(), blocks }
+        Pin { file: self.clone(), blocks, is_lent: false }
     }
 
     /// Were all of these blocks checked, when they were last in memory?
@@ -142,7 +145,7 @@ impl CachedFile {
     }
 
     /// As `pin`, for blocks that the kernel is to send from its memory: all of them are here and were checked, and nobody has written
-    /// into the file since.
+    /// into the file since. They are not punched for some time after the pin is dropped, either (`file/lent.rs`).
     pub fn pin_checked(self: &Arc<Self>, blocks: Range<u64>) -> Option<Pin> {
         let mut state = self.lock();
         if !state.flights.is_empty() || !blocks.clone().all(|block| state.verified.is_set(block)) {
@@ -154,7 +157,7 @@ impl CachedFile {
         }
         state.pins.push(blocks.clone());
         state.was_sent = true;
-        Some(Pin { file: self.clone(), blocks })
+        Some(Pin { file: self.clone(), blocks, is_lent: true })
     }
 
     /// Join or start fetches for every block of `blocks` that is not here. `start` makes the flight for a run of
@@ -580,8 +583,11 @@ impl State {
 
     /// The first run of blocks in `within` that are here and that nobody uses; empty at its end if there is none.
     fn evictable_run(&mut self, map: &File, within: Range<u64>) -> Range<u64> {
+        let now = Instant::now();
         let mut free = |block: u64| {
-            let used = self.pins.iter().any(|pin| pin.contains(&block)) || self.flight_over(block).is_some();
+            let used = self.pins.iter().any(|pin| pin.contains(&block))
+                || self.flight_over(block).is_some()
+                || self.lent_runs.may_be_in_sockets(block, now);
             !used && self.entry(map, block).is_some()
         };
         let Some(start) = within.clone().find(|&block| free(block)) else { return within.end..within.end };
@@ -627,6 +633,8 @@ pub struct Ensured {
 pub struct Pin {
     file: Arc<CachedFile>,
     blocks: Range<u64>,
+    /// The kernel sends them.
+    is_lent: bool,
 }
 
 impl Pin {
@@ -645,9 +653,13 @@ impl Drop for Pin {
         if let Some(at) = state.pins.iter().position(|pin| *pin == self.blocks) {
             state.pins.swap_remove(at);
         }
+        if self.is_lent {
+            state.lent_runs.note(&self.blocks, Instant::now());
+        }
     }
 }
 
+mod lent;
 mod pages;
 mod relabel;
 #[cfg(test)]

@@ -64,6 +64,8 @@ fn wrong_bytes(file: Arc<CachedFile>, blocks: Range<u64>, then: impl FnOnce(Arc<
         rustix::fs::sendfile(&sender, &extent, Some(&mut at), rest).unwrap();
     }
     drop((extent, sender));
+    // As after half a minute.
+    file.lock().lent_runs = LentRuns::default();
     then(file);
     let mut got = Vec::new();
     reader.read_to_end(&mut got).unwrap();
@@ -101,6 +103,19 @@ fn what_a_socket_holds_of_a_file_that_was_read_from_the_disk_outlasts_holes_too(
         wrong_bytes(file.clone(), block..block + 8, |file| drop(file.punch_only(&punched, drop)))
     });
     assert_eq!(wrong.sum::<usize>(), 0);
+}
+
+#[test]
+fn what_was_lent_to_be_sent_is_not_punched_for_some_time() {
+    let (_dir, file) = filled();
+    let lent = bytes_of_blocks(20..22, file.key.size);
+    drop(crate::Extent::of(&file, lent).expect("here and in memory"));
+    assert_eq!(file.punch_only(std::slice::from_ref(&(18..24)), drop).unwrap(), 0);
+    file.punch(u64::MAX, drop).unwrap();
+    assert_eq!(present(&file), (16..32).collect::<Vec<_>>());
+    file.lock().lent_runs = LentRuns::default();
+    file.punch(u64::MAX, drop).unwrap();
+    assert!(present(&file).is_empty());
 }
 
 #[test]
