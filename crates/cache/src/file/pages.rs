@@ -61,7 +61,7 @@ fn pages_in_memory(data: &File, offset: u64, length: u64) -> Option<u64> {
     let mut counts = [0_u64; 5]; // in memory, dirty, being written, evicted, evicted lately
     // SAFETY: the kernel reads the two words of `range` and writes at most the five of `counts`. It keeps no pointer.
     let done =
-        unsafe { syscall(CACHESTAT, data.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0 as c_uint) };
+        unsafe { syscall(CACHESTAT, data.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), c_uint::MIN) };
     (done == 0).then_some(counts[0])
 }
 
