@@ -118,6 +118,10 @@ pub struct ServeArgs {
     /// machine's disk has it; goes to the origin later) or read-only [default: through]
     #[arg(long, value_name = "POLICY")]
     pub write: Option<String>,
+    /// When what is written back is on the journal's disk: fsync (when a program calls fsync, as on a local file system; what
+    /// comes by NFS or S3 before it is answered) or always (before any change is answered) [default: fsync]
+    #[arg(long, value_name = "WHEN")]
+    pub durability: Option<String>,
     /// Go on with what can be read of a damaged journal; without, it is shown and takes nothing. Copy it away first
     #[arg(long)]
     pub accept_journal_damage: bool,
@@ -152,6 +156,7 @@ impl ServeArgs {
             admin: self.admin,
             mount: self.mount.clone(),
             write: self.write.clone(),
+            durability: self.durability.clone(),
             accept_journal_damage: self.accept_journal_damage,
             cluster: self.cluster.clone(),
             token: self.token.clone(),
@@ -187,6 +192,10 @@ pub struct MountArgs {
     /// it; goes to the origin later) or read-only [default: through]
     #[arg(long, value_name = "POLICY")]
     pub write: Option<String>,
+    /// When what is written back is on the journal's disk: fsync (when a program calls fsync, as on a local file system; what
+    /// comes by NFS or S3 before it is answered) or always (before any change is answered) [default: fsync]
+    #[arg(long, value_name = "WHEN")]
+    pub durability: Option<String>,
     /// Print the addresses as JSON once it is mounted
     #[arg(long)]
     pub json: bool,
@@ -217,6 +226,7 @@ impl MountArgs {
             cache_size: self.cache_size,
             admin: self.admin,
             write: self.write.clone(),
+            durability: self.durability.clone(),
             commit: Some(COMMIT),
             ..Default::default()
         })

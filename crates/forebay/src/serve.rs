@@ -5,7 +5,7 @@ use sd_notify::NotifyState;
 use serde_json::json;
 use tier::admin::{Admin, status_of};
 use tier::reload::{Again, Live};
-use tier::running::{RunningTier, tell_junction, tell_what_was_left};
+use tier::running::{RunningTier, tell_exports, tell_junction, tell_what_was_left};
 use tier::settings::Settings;
 use tier::wire_up::Tier;
 use tier::{boot_clock, wire_up};
@@ -34,6 +34,9 @@ pub async fn run(settings: Settings, announce: bool, attended: bool, again: Agai
         _ => None,
     };
     settings.junctions.iter().for_each(|junction| tell_junction(junction, &settings.journal.dir));
+    if settings.nfs.is_some() {
+        tell_exports(&settings.exports);
+    }
     tell_what_was_left(&tier.admin.vfs.unflushed());
     let nfs = nfs_address.map(|address| address.to_string());
     let shown = nfs.as_deref().unwrap_or("none");

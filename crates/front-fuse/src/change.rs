@@ -7,10 +7,13 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use fuser::RenameFlags;
-use types::{Caller, CreateHow, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, WeakAttr};
-use vfs::{Made, Node, WritePolicy};
+use types::{
+    Caller, CreateHow, Durability, Error, ErrorKind, FileId, Name, NewNode, Result, SetAttr, WeakAttr,
+};
+use vfs::{Node, WritePolicy};
 
 use crate::FuseState;
+use crate::asker::Asker;
 use crate::inodes::Superseded;
 use crate::ops::{FuseEntry, unknown};
 use crate::orphans::Orphan;
@@ -26,57 +29,57 @@ impl FuseState {
     /// it creates, so one that appeared meanwhile must not be opened this way.
     pub async fn make_file(
         &self,
-        caller: &Caller,
+        asker: &Asker,
         dir: u64,
         name: Bytes,
         mode: u32,
     ) -> Result<(FuseEntry, Node)> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        let make = || self.vfs.create(caller, id, &name, CreateHow::Guarded, set);
-        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
-        Ok((self.entry(dir, id, &name, made.node.clone()), made.node))
+        let make = || self.vfs.create(&asker.caller, id, &name, CreateHow::Guarded, set);
+        let made = self.changing_names_in(asker, (dir, &name, None), self.retry_change(make)).await?;
+        Ok((self.entry(asker.thread, (dir, id, &name), made.node.clone()), made.node))
     }
 
     pub async fn mknod(
         &self,
-        caller: &Caller,
+        asker: &Asker,
         dir: u64,
         name: Bytes,
         kind: NodeKind,
         mode: u32,
     ) -> Result<FuseEntry> {
         let NodeKind::Special(node) = kind else {
-            return self.make_file(caller, dir, name, mode).await.map(|(entry, _)| entry);
+            return self.make_file(asker, dir, name, mode).await.map(|(entry, _)| entry);
         };
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        let make = || self.vfs.mknod(caller, id, &name, node, set);
-        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
-        Ok(self.entry_of_made(dir, id, &name, made))
+        let make = || self.vfs.mknod(&asker.caller, id, &name, node, set);
+        let made = self.changing_names_in(asker, (dir, &name, None), self.retry_change(make)).await?;
+        Ok(self.entry(asker.thread, (dir, id, &name), made.node))
     }
 
-    pub async fn mkdir(&self, caller: &Caller, dir: u64, name: Bytes, mode: u32) -> Result<FuseEntry> {
+    pub async fn mkdir(&self, asker: &Asker, dir: u64, name: Bytes, mode: u32) -> Result<FuseEntry> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        let make = || self.vfs.mkdir(caller, id, &name, set);
-        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
-        Ok(self.entry_of_made(dir, id, &name, made))
+        let make = || self.vfs.mkdir(&asker.caller, id, &name, set);
+        let made = self.changing_names_in(asker, (dir, &name, None), self.retry_change(make)).await?;
+        Ok(self.entry(asker.thread, (dir, id, &name), made.node))
     }
 
-    pub async fn symlink(&self, caller: &Caller, dir: u64, name: Bytes, target: Bytes) -> Result<FuseEntry> {
+    pub async fn symlink(&self, asker: &Asker, dir: u64, name: Bytes, target: Bytes) -> Result<FuseEntry> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
-        let make = || self.vfs.symlink(caller, id, &name, target.clone(), SetAttr::default());
-        let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
-        Ok(self.entry_of_made(dir, id, &name, made))
+        let make = || self.vfs.symlink(&asker.caller, id, &name, target.clone(), SetAttr::default());
+        let made = self.changing_names_in(asker, (dir, &name, None), self.retry_change(make)).await?;
+        Ok(self.entry(asker.thread, (dir, id, &name), made.node))
     }
 
-    pub async fn link(&self, caller: &Caller, number: u64, dir: u64, name: Bytes) -> Result<FuseEntry> {
+    pub async fn link(&self, asker: &Asker, number: u64, dir: u64, name: Bytes) -> Result<FuseEntry> {
         let (file, id, name) = (self.file(number)?, self.file(dir)?, Name::new(name)?);
-        let make = || self.vfs.link(caller, file, id, &name);
+        let make = || self.vfs.link(&asker.caller, file, id, &name);
         let made = self.changing_names(&[(dir, &name, None)], self.retry_change(make)).await?;
         self.attributes_changed(&made.node);
-        Ok(self.entry_of_made(dir, id, &name, made))
+        Ok(self.entry(asker.thread, (dir, id, &name), made.node))
     }
 
     /// Carries out a change of names, each with the file that it names. The kernel holds their directories meanwhile
@@ -105,8 +108,19 @@ impl FuseState {
         changed
     }
 
-    fn entry_of_made(&self, dir: u64, id: FileId, name: &Name, made: Made) -> FuseEntry {
-        self.entry(dir, id, name, made.node)
+    /// The same for one name, where all that the kernel has of the objects that change follows from the answer. Of the
+    /// directory it drops what it has.
+    async fn changing_names_in<T>(
+        &self,
+        asker: &Asker,
+        named: (u64, &Name, Option<FileId>),
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let changed = self.changing_names(&[named], vfs::made_by(self.mark.clone(), change)).await;
+        if self.inodes().names_changed(named.0, asker.thread) {
+            self.invalidations.object(named.0, None);
+        }
+        changed
     }
 
     /// A change of attributes only: opens keep their version.
@@ -128,16 +142,16 @@ impl FuseState {
         }
     }
 
-    pub async fn unlink(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
+    pub async fn unlink(&self, asker: &Asker, dir: u64, name: Bytes) -> Result<()> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
-        let named = [(dir, &name, self.known_child(id, &name).map(|node| node.id))];
+        let named = (dir, &name, self.known_child(id, &name).map(|node| node.id));
         let Some(victim) = self.open_victim(dir, id, &name).await? else {
-            let remove = || self.vfs.remove(caller, id, &name);
-            return self.changing_names(&named, self.retry_change(remove)).await.map(drop);
+            let remove = || self.vfs.remove(&asker.caller, id, &name);
+            return self.changing_names_in(asker, named, self.retry_change(remove)).await.map(drop);
         };
         let hidden = self.orphans.new_name();
-        let hide = || self.vfs.rename(caller, id, &name, id, &hidden);
-        self.changing_names(&named, self.retry_change(hide)).await?;
+        let hide = || self.vfs.rename(&asker.caller, id, &name, id, &hidden);
+        self.changing_names(&[named], self.retry_change(hide)).await?;
         self.orphaned(victim.id, Orphan { dir: id, name: hidden });
         Ok(())
     }
@@ -185,18 +199,18 @@ impl FuseState {
         self.orphans.end_removal(file);
     }
 
-    pub async fn rmdir(&self, caller: &Caller, dir: u64, name: Bytes) -> Result<()> {
+    pub async fn rmdir(&self, asker: &Asker, dir: u64, name: Bytes) -> Result<()> {
         let (id, name) = (self.file(dir)?, Name::new(name)?);
         let victim = self.known_child(id, &name);
-        let named = [(dir, &name, victim.as_ref().map(|victim| victim.id))];
-        let remove = || self.vfs.rmdir(caller, id, &name);
-        match self.changing_names(&named, self.retry_change(remove)).await {
+        let named = (dir, &name, victim.as_ref().map(|victim| victim.id));
+        let remove = || self.vfs.rmdir(&asker.caller, id, &name);
+        match self.changing_names_in(asker, named, self.retry_change(remove)).await {
             Err(e) if e.kind() == ErrorKind::NotEmpty => {
                 // It may hold an orphan that was closed a moment ago.
                 let inside = self.retry_read(|| self.vfs.lookup(&self.kernel, id, &name)).await?;
                 let waited = self.orphans.wait_until_removed_from(inside.id);
                 let _ = tokio::time::timeout(self.config.deadline, waited).await; // it is tried anyway
-                self.changing_names(&named, self.retry_change(remove)).await?
+                self.changing_names_in(asker, named, self.retry_change(remove)).await?
             }
             done => done?,
         };
@@ -325,17 +339,31 @@ impl FuseState {
         self.retry_change(|| self.vfs.rename(caller, from_id, from, to_id, to)).await.map(drop)
     }
 
-    pub async fn setattr(&self, caller: &Caller, number: u64, set: SetAttr) -> Result<FuseEntry> {
+    pub async fn setattr(&self, asker: &Asker, number: u64, set: SetAttr) -> Result<FuseEntry> {
         if set == SetAttr::default() {
-            return self.getattr(number).await;
+            return self.getattr(asker.thread, number).await;
         }
         let id = self.file(number)?;
         if set.size.is_some() {
             self.follow_changes(number)?;
         }
-        let altered = self.retry_change(|| self.vfs.setattr(caller, id, set, None)).await?;
+        let change = self.retry_change(|| self.vfs.setattr(&asker.caller, id, set, None));
+        let altered = self.changing_object(number, change).await?;
         self.changed(altered.before, &altered.node);
-        Ok(self.attributes(number, altered.node))
+        Ok(self.attributes(asker.thread, number, altered.node))
+    }
+
+    /// Carries out a change of an object of which the kernel learns by the answer: it takes no older answer after that.
+    pub async fn changing_object<T>(
+        &self,
+        number: u64,
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let changed = vfs::made_by(self.mark.clone(), change).await;
+        if changed.is_err() {
+            self.invalidations.object(number, None); // some of it may have been made
+        }
+        changed
     }
 
     /// Makes the opens of this number follow the file, before its bytes are changed.
@@ -362,8 +390,9 @@ fn has_no_links(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::NotSupported | ErrorKind::NotPermitted | ErrorKind::TooManyLinks)
 }
 
+/// What is done for this mount and by no program of it.
 pub fn trusted_root() -> Caller {
-    Caller { trusted: true, ..Caller::root() }
+    Caller { trusted: true, durability: Durability::Fsync, ..Caller::root() }
 }
 
 /// What MKNOD's mode and device number mean; `None` for what it cannot create.

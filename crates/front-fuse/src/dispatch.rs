@@ -20,13 +20,14 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, WriteFlags,
 };
 use rustix::fs::OFlags;
-use types::{Caller, Result, SetAttr, SetXattr};
+use types::{Result, SetAttr, SetXattr};
 
+use crate::asker::{Asker, Thread};
 use crate::attr::{device_of, time_change};
 use crate::change::node_kind;
 use crate::metrics::OperationLabels;
 use crate::ops::FuseEntry;
-use crate::write::stability_of;
+use crate::write::how_written;
 use crate::{FuseState, READ_MAX, xattr};
 
 /// The unit of the counts in STATFS.
@@ -90,10 +91,10 @@ impl Filesystem for FuseFront {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = owned(name);
-        self.answer("lookup", |shared| async move {
-            let found = shared.lookup(parent.0, name).await;
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (thread, name) = (Thread::of(request), owned(name));
+        self.answer("lookup", move |shared| async move {
+            let found = shared.lookup(thread, parent.0, name).await;
             shared.answer_entry("lookup", found, reply);
         });
     }
@@ -102,9 +103,10 @@ impl Filesystem for FuseFront {
         self.shared.inodes().forget(ino.0, nlookup);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.answer("getattr", |shared| async move {
-            match shared.getattr(ino.0).await {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let thread = Thread::of(request);
+        self.answer("getattr", move |shared| async move {
+            match shared.getattr(thread, ino.0).await {
                 Ok(entry) => reply.attr(&entry.ttl, &entry.attr),
                 Err(e) => reply.error(shared.failed("getattr", &e)),
             }
@@ -173,8 +175,7 @@ impl Filesystem for FuseFront {
     ) {
         // Counted here and not in a task: a process that closes a file and then removes it must find it closed.
         let released = self.shared.released(ino.0);
-        let shared = self.shared.clone();
-        self.shared.runtime.spawn(async move {
+        self.answer("release", |shared| async move {
             shared.finish_release(released).await;
             reply.ok();
         });
@@ -191,14 +192,15 @@ impl Filesystem for FuseFront {
 
     fn readdirplus(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        self.answer("readdirplus", |shared| async move {
-            match shared.readdirplus(ino.0, offset, &mut reply).await {
+        let thread = Thread::of(request);
+        self.answer("readdirplus", move |shared| async move {
+            match shared.readdirplus(thread, ino.0, offset, &mut reply).await {
                 Ok(()) => reply.ok(),
                 Err(e) => reply.error(shared.failed("readdirplus", &e)),
             }
@@ -241,12 +243,12 @@ impl Filesystem for FuseFront {
         _: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let caller = caller(request);
+        let asker = Asker::of(request);
         let mode = mode.map(|mode| mode & MODE_BITS);
         let (atime, mtime) = (time_change(atime), time_change(mtime));
         let set = SetAttr { mode, uid, gid, size, atime, mtime };
         self.answer("setattr", |shared| async move {
-            match shared.setattr(&caller, ino.0, set).await {
+            match shared.setattr(&asker, ino.0, set).await {
                 Ok(entry) => reply.attr(&entry.ttl, &entry.attr),
                 Err(e) => reply.error(shared.failed("setattr", &e)),
             }
@@ -264,9 +266,9 @@ impl Filesystem for FuseFront {
         reply: ReplyEntry,
     ) {
         let Some(kind) = node_kind(mode, device_of(rdev)) else { return reply.error(Errno::EINVAL) };
-        let (caller, name) = (caller(request), owned(name));
+        let (asker, name) = (Asker::of(request), owned(name));
         self.answer("mknod", |shared| async move {
-            let made = shared.mknod(&caller, parent.0, name, kind, mode & MODE_BITS).await;
+            let made = shared.mknod(&asker, parent.0, name, kind, mode & MODE_BITS).await;
             shared.answer_entry("mknod", made, reply);
         });
     }
@@ -280,9 +282,9 @@ impl Filesystem for FuseFront {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let (caller, name) = (caller(request), owned(name));
+        let (asker, name) = (Asker::of(request), owned(name));
         self.answer("mkdir", |shared| async move {
-            let made = shared.mkdir(&caller, parent.0, name, mode & MODE_BITS).await;
+            let made = shared.mkdir(&asker, parent.0, name, mode & MODE_BITS).await;
             shared.answer_entry("mkdir", made, reply);
         });
     }
@@ -295,33 +297,33 @@ impl Filesystem for FuseFront {
         target: &std::path::Path,
         reply: ReplyEntry,
     ) {
-        let (caller, name, target) = (caller(request), owned(name), owned(target.as_os_str()));
+        let (asker, name, target) = (Asker::of(request), owned(name), owned(target.as_os_str()));
         self.answer("symlink", |shared| async move {
-            let made = shared.symlink(&caller, parent.0, name, target).await;
+            let made = shared.symlink(&asker, parent.0, name, target).await;
             shared.answer_entry("symlink", made, reply);
         });
     }
 
     fn link(&self, request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        let (caller, name) = (caller(request), owned(newname));
+        let (asker, name) = (Asker::of(request), owned(newname));
         self.answer("link", |shared| async move {
-            let made = shared.link(&caller, ino.0, newparent.0, name).await;
+            let made = shared.link(&asker, ino.0, newparent.0, name).await;
             shared.answer_entry("link", made, reply);
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (caller, name) = (caller(request), owned(name));
+        let (asker, name) = (Asker::of(request), owned(name));
         self.answer("unlink", |shared| async move {
-            let done = shared.unlink(&caller, parent.0, name).await;
+            let done = shared.unlink(&asker, parent.0, name).await;
             shared.answer_empty("unlink", done, reply);
         });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let (caller, name) = (caller(request), owned(name));
+        let (asker, name) = (Asker::of(request), owned(name));
         self.answer("rmdir", |shared| async move {
-            let done = shared.rmdir(&caller, parent.0, name).await;
+            let done = shared.rmdir(&asker, parent.0, name).await;
             shared.answer_empty("rmdir", done, reply);
         });
     }
@@ -336,7 +338,7 @@ impl Filesystem for FuseFront {
         flags: fuser::RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let caller = caller(request);
+        let caller = Asker::of(request).caller;
         let (from, to) = ((parent.0, owned(name)), (newparent.0, owned(newname)));
         self.answer("rename", |shared| async move {
             let done = shared.rename(&caller, from, to, flags).await;
@@ -354,10 +356,10 @@ impl Filesystem for FuseFront {
         flags: i32,
         reply: fuser::ReplyCreate,
     ) {
-        let (caller, name) = (caller(request), owned(name));
+        let (asker, name) = (Asker::of(request), owned(name));
         let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         self.answer("create", |shared| async move {
-            shared.create(&caller, parent.0, name, mode & MODE_BITS, exclusive, reply).await;
+            shared.create(&asker, parent.0, name, mode & MODE_BITS, exclusive, reply).await;
         });
     }
 
@@ -374,11 +376,11 @@ impl Filesystem for FuseFront {
         reply: ReplyWrite,
     ) {
         let room = self.shared.write_permit(data.len());
-        let (caller, data) = (caller(request), Bytes::copy_from_slice(data));
-        let stability = stability_of(flags.0, write_flags.contains(WriteFlags::FUSE_WRITE_CACHE));
+        let (caller, data) = (Asker::of(request).caller, Bytes::copy_from_slice(data));
+        let how = how_written(flags.0, write_flags.contains(WriteFlags::FUSE_WRITE_CACHE));
         self.answer("write", |shared| async move {
             let length = data.len();
-            let written = shared.write(&caller, ino.0, offset, data, stability).await;
+            let written = shared.write(&caller, ino.0, offset, data, how).await;
             drop(room);
             match written {
                 Ok(()) => {
@@ -394,7 +396,7 @@ impl Filesystem for FuseFront {
         if !self.shared.vfs.has_xattrs() {
             return reply.error(Errno::ENOSYS); // the kernel does not ask again
         }
-        let (caller, name) = (caller(request), owned(name));
+        let (caller, name) = (Asker::of(request).caller, owned(name));
         self.answer("getxattr", move |shared| async move {
             let value = shared.xattr(&caller, ino.0, name).await;
             shared.answer_xattr("getxattr", value, size, reply);
@@ -405,7 +407,7 @@ impl Filesystem for FuseFront {
         if !self.shared.vfs.has_xattrs() {
             return reply.error(Errno::ENOSYS);
         }
-        let caller = caller(request);
+        let caller = Asker::of(request).caller;
         self.answer("listxattr", move |shared| async move {
             let names = shared.xattr_names(&caller, ino.0).await;
             shared.answer_xattr("listxattr", names, size, reply);
@@ -426,7 +428,7 @@ impl Filesystem for FuseFront {
             return reply.error(Errno::ENOSYS);
         }
         let set = xattr::set_of(value, flags);
-        let (caller, name) = (caller(request), owned(name));
+        let (caller, name) = (Asker::of(request).caller, owned(name));
         self.answer("setxattr", move |shared| async move {
             let done = shared.set_xattr(&caller, ino.0, name, set).await;
             shared.answer_set_xattr("setxattr", done, reply);
@@ -437,7 +439,7 @@ impl Filesystem for FuseFront {
         if !self.shared.vfs.has_xattrs() {
             return reply.error(Errno::ENOSYS);
         }
-        let (caller, name) = (caller(request), owned(name));
+        let (caller, name) = (Asker::of(request).caller, owned(name));
         self.answer("removexattr", move |shared| async move {
             let done = shared.set_xattr(&caller, ino.0, name, SetXattr::Remove).await;
             shared.answer_set_xattr("removexattr", done, reply);
@@ -446,7 +448,7 @@ impl Filesystem for FuseFront {
 
     /// Sent by each `close` of a file that was opened to write.
     fn flush(&self, request: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        let caller = caller(request);
+        let caller = Asker::of(request).caller;
         self.answer("flush", |shared| async move {
             let done = shared.flush(&caller, ino.0).await;
             shared.answer_empty("flush", done, reply);
@@ -454,16 +456,18 @@ impl Filesystem for FuseFront {
     }
 
     fn fsync(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let caller = caller(request);
+        let caller = Asker::of(request).caller;
         self.answer("fsync", |shared| async move {
-            let done = shared.flush(&caller, ino.0).await;
+            let done = shared.fsync(&caller, ino.0).await;
             shared.answer_empty("fsync", done, reply);
         });
     }
 
-    /// Changes of names are durable when they are answered: there is nothing to wait for.
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.answer("fsyncdir", |shared| async move {
+            let done = shared.fsyncdir(ino.0).await;
+            shared.answer_empty("fsyncdir", done, reply);
+        });
     }
 
     fn fallocate(
@@ -476,7 +480,7 @@ impl Filesystem for FuseFront {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let caller = caller(request);
+        let caller = Asker::of(request).caller;
         self.answer("fallocate", |shared| async move {
             let done = shared.fallocate(&caller, ino.0, offset, length, mode).await;
             shared.answer_empty("fallocate", done, reply);
@@ -486,11 +490,6 @@ impl Filesystem for FuseFront {
 
 /// The permission, setuid, setgid and sticky bits of a mode.
 const MODE_BITS: u32 = 0o7777;
-
-/// The calling user. The kernel has checked its permission.
-fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid(), groups: Vec::new(), trusted: true }
-}
 
 fn owned(name: &OsStr) -> Bytes {
     Bytes::copy_from_slice(name.as_bytes())

@@ -15,6 +15,8 @@ use bytes::Bytes;
 use types::{FileId, Version, WeakAttr};
 use vfs::Node;
 
+use crate::asker::{Thread, ToldThreads};
+
 /// The kernel's number for the root.
 pub const ROOT: u64 = 1;
 
@@ -77,6 +79,8 @@ struct KernelInode<B> {
     removed: Option<Box<Node>>,
     /// Written through this mount since the last flush.
     dirty: bool,
+    /// Of a directory.
+    told: ToldThreads,
 }
 
 struct OpenFile<B> {
@@ -105,6 +109,8 @@ pub struct InodeTable<B> {
     by_file: HashMap<FileId, u64>,
     /// The number of opens of a file, under all its numbers.
     opens: HashMap<FileId, u64>,
+    /// The numbers that are open: few beside all that the kernel knows.
+    open_numbers: HashSet<u64>,
     /// Negative entries by directory: names that the kernel may cache as absent. When one appears, the kernel must
     /// be told.
     negatives: HashMap<u64, HashSet<Bytes>>,
@@ -127,8 +133,14 @@ pub enum NegativeNames {
 impl<B: Clone> InodeTable<B> {
     pub fn new(root: FileId) -> InodeTable<B> {
         let by_file = HashMap::from([(root, ROOT)]);
-        let (by_number, opens, negatives) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut inodes = InodeTable { by_number, by_file, opens, negatives, negative_count: 0 };
+        let mut inodes = InodeTable {
+            by_number: HashMap::new(),
+            by_file,
+            opens: HashMap::new(),
+            open_numbers: HashSet::new(),
+            negatives: HashMap::new(),
+            negative_count: 0,
+        };
         // The root's lookup count never falls to zero.
         inodes.by_number.insert(ROOT, KernelInode::new(root, 1));
         inodes
@@ -282,6 +294,21 @@ impl<B: Clone> InodeTable<B> {
         InodeAttributes { node, superseded, pages_stale }
     }
 
+    /// Records that this thread is about to be told the attributes of this directory. They count as old only if they were
+    /// looked at before this.
+    pub fn attributes_told(&mut self, number: u64, thread: Thread) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.told = inode.told.and(thread);
+        }
+    }
+
+    /// Records that this thread changed names in the directory. True if the kernel must be told: answers to other threads
+    /// may be under way.
+    pub fn names_changed(&mut self, dir: u64, thread: Thread) -> bool {
+        let Some(inode) = self.by_number.get_mut(&dir) else { return false };
+        std::mem::take(&mut inode.told).others(thread)
+    }
+
     /// Keeps the last state of a directory that was removed through this mount: no path leads to it, but a process
     /// that has it open may still ask.
     pub fn directory_removed(&mut self, mut directory: Node) {
@@ -300,6 +327,12 @@ impl<B: Clone> InodeTable<B> {
         }
         let held = inode.held.as_ref()?;
         (!matches!(held.how, OpenMode::Following)).then_some(&held.node)
+    }
+
+    /// Whether the pages that the kernel may have kept are of this version.
+    pub fn has_pages_of(&self, number: u64, node: &Node) -> bool {
+        let pages = self.by_number.get(&number).and_then(|inode| inode.pages);
+        pages.is_some_and(|pages| pages.version == node.version)
     }
 
     pub fn serving(&self, number: u64) -> Option<ReadSource<B>> {
@@ -338,6 +371,7 @@ impl<B: Clone> InodeTable<B> {
         });
         held.opens += 1;
         held.node = node.clone();
+        self.open_numbers.insert(number);
         *self.opens.entry(inode.file).or_default() += 1;
         if let OpenMode::Passthrough(backing) = &held.how {
             return Some(OpenReply::Passthrough(backing.clone()));
@@ -440,8 +474,7 @@ impl<B: Clone> InodeTable<B> {
     /// Whether a name of this directory may be that of an open file. A file with several names is known by one of
     /// them.
     pub fn may_be_open_in(&self, dir: u64) -> bool {
-        let mut open = self.by_number.values().filter_map(|inode| Some((inode, inode.held.as_ref()?)));
-        open.any(|(inode, held)| {
+        self.open_inodes().any(|(_, inode, held)| {
             held.node.attr.nlink > 1 || inode.place.as_ref().is_none_or(|(place, _)| *place == dir)
         })
     }
@@ -461,22 +494,31 @@ impl<B: Clone> InodeTable<B> {
             return None;
         }
         let held = inode.held.take()?;
+        self.open_numbers.remove(&number);
         self.drop_if_unused(number);
         Some(held.how)
     }
 
     /// The open files that follow changes: their numbers and last known state.
     pub fn following(&self) -> Vec<(u64, Node)> {
-        let held = self.by_number.iter().filter_map(|(number, inode)| Some((number, inode.held.as_ref()?)));
-        held.filter(|(_, held)| matches!(held.how, OpenMode::Following))
-            .map(|(number, held)| (*number, held.node.clone()))
+        self.open_inodes()
+            .filter(|(.., held)| matches!(held.how, OpenMode::Following))
+            .map(|(number, _, held)| (number, held.node.clone()))
             .collect()
+    }
+
+    fn open_inodes(&self) -> impl Iterator<Item = (u64, &KernelInode<B>, &OpenFile<B>)> {
+        self.open_numbers.iter().filter_map(|number| {
+            let inode = self.by_number.get(number)?;
+            Some((*number, inode, inode.held.as_ref()?))
+        })
     }
 }
 
 impl<B> KernelInode<B> {
     fn new(file: FileId, lookups: u64) -> KernelInode<B> {
-        KernelInode { file, lookups, place: None, pages: None, held: None, removed: None, dirty: false }
+        let told = ToldThreads::default();
+        KernelInode { file, lookups, place: None, pages: None, held: None, removed: None, dirty: false, told }
     }
 }
 

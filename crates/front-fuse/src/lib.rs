@@ -8,13 +8,16 @@
 //!   of them share.
 //! - `ops.rs` answers look-ups, attributes, reads and listings with one call of `vfs` each; `change.rs` changes of
 //!   names and attributes; `write.rs` writes; `xattr.rs` extended attributes.
+//! - `asker.rs`: who sent a request, and whether an answer to somebody else may be under way.
 //! - `InodeTable` (`inodes.rs`, pure) knows what the kernel has: which version is behind which inode number, and
 //!   how it is open. `open.rs` decides how: through us, or read by the kernel from the cached file (passthrough).
 //! - `Orphans` (`orphans.rs`) are files that were removed while they are open; they live on under a hidden name.
-//! - `refresh.rs` listens to changes of any front and asks about files being written; `Invalidations` tells the
+//! - `refresh.rs` listens to changes of all but this front and asks about files being written; `Invalidations` tells the
 //!   kernel to drop what it has.
 //!
-//! What the kernel may keep, and for how long, follows from the junction's freshness (`vfs.fresh_for`).
+//! What the kernel may keep, and for how long, follows from the junction's freshness (`vfs.fresh_for`). Before that is over
+//! it is told of changes: of those that others make by a notice, of those that it asked for by their answers, which say all
+//! that is new or have it drop what is old.
 //!
 //! Invariants: an inode that is open as a snapshot shows one version until its last close. An inode's mode of
 //! opening never changes while the kernel has it open, except to following. Pages are only of the version that the
@@ -28,6 +31,7 @@
 //!
 //! Begin with `inodes.rs`, then `open.rs`, then `write.rs` and `change.rs`, then `mount.rs`.
 
+mod asker;
 mod attr;
 mod change;
 mod dispatch;
@@ -52,7 +56,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use types::Caller;
-use vfs::Vfs;
+use vfs::{ListenerMark, Vfs};
 
 pub use metrics::Metrics;
 pub use mount::{FuseMount, check_mount_point};
@@ -135,12 +139,20 @@ struct FuseState {
     write_budget: Arc<Semaphore>,
     orphans: Orphans,
     runtime: Handle,
+    /// Of the listener that hears of the changes that others make.
+    mark: ListenerMark,
     /// For tasks that outlive the request that starts them.
     me: Weak<FuseState>,
 }
 
 impl FuseState {
-    fn new(vfs: Arc<Vfs>, config: Config, metrics: Metrics, runtime: Handle) -> Arc<FuseState> {
+    fn new(
+        vfs: Arc<Vfs>,
+        mark: ListenerMark,
+        config: Config,
+        metrics: Metrics,
+        runtime: Handle,
+    ) -> Arc<FuseState> {
         Arc::new_cyclic(|me| FuseState {
             inodes: Mutex::new(InodeTable::new(vfs.root())),
             invalidations: Arc::default(),
@@ -152,6 +164,7 @@ impl FuseState {
             write_budget: Arc::new(Semaphore::new(config.write_bytes_max.max(READ_MAX as usize) / 1024)),
             orphans: Orphans::default(),
             runtime,
+            mark,
             me: me.clone(),
             vfs,
             config,

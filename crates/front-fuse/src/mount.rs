@@ -188,7 +188,8 @@ fn start(
         let message = format!("{}: {e}", dir.display());
         Error::new(ErrorKind::Config, "mount:", message)
     };
-    let shared = FuseState::new(vfs, config, metrics, runtime.clone());
+    let changes = vfs.changes();
+    let shared = FuseState::new(vfs, changes.mark(), config, metrics, runtime.clone());
     note_privilege(&shared);
     let writable = shared.config.writable || shared.vfs.is_writable();
     let fd = helper::mount(&dir, &shared.config.source, writable).map_err(failed)?;
@@ -215,7 +216,7 @@ fn start(
         let _ = end.send(true); // whoever waited may be gone
     };
     std::thread::Builder::new().name("fuse-session".into()).spawn(serve).map_err(failed)?;
-    mounted.watchers.push(runtime.spawn(refresh::forward_changes(shared.clone(), shared.vfs.changes())));
+    mounted.watchers.push(runtime.spawn(refresh::forward_changes(shared.clone(), changes)));
     mounted.watchers.push(runtime.spawn(refresh::refresh_followed(shared.clone())));
     raise_readahead(&mounted);
     Ok(mounted)

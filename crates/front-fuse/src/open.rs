@@ -15,10 +15,11 @@ use bytes::Bytes;
 use fuser::{BackingId, FileHandle, FopenFlags, ReplyCreate, ReplyOpen};
 use rustix::io::Errno;
 use tracing::{debug, info};
-use types::{Caller, Error, ErrorKind, FileId, Result};
+use types::{Error, ErrorKind, FileId, Result};
 use vfs::{Node, WholeFile};
 
 use crate::FuseState;
+use crate::asker::Asker;
 use crate::errors;
 use crate::inodes::{OpenMode, OpenReply};
 use crate::ops::FuseEntry;
@@ -28,6 +29,14 @@ use crate::ops::FuseEntry;
 pub struct Backing {
     id: Option<BackingId>,
     pub file: WholeFile,
+}
+
+/// Bytes of a file that is read through us although the kernel could by itself: these are one READ, after which the kernel
+/// keeps them, and to hand it the file at each open, and take it back, costs more than to read them.
+const SMALL: u64 = 128 << 10;
+
+fn is_small(node: &Node) -> bool {
+    node.attr.size <= SMALL
 }
 
 /// What is left to do after a close.
@@ -121,14 +130,14 @@ impl FuseState {
     /// Creates a file, opens it, and answers.
     pub async fn create(
         &self,
-        caller: &Caller,
+        asker: &Asker,
         dir: u64,
         name: Bytes,
         mode: u32,
         exclusive: bool,
         reply: ReplyCreate,
     ) {
-        match self.created(caller, dir, name, mode, exclusive).await {
+        match self.created(asker, dir, name, mode, exclusive).await {
             Ok((entry, flags)) => {
                 self.metrics.opened("writing");
                 reply.created(&entry.ttl, &entry.attr, fuser::Generation(0), FileHandle(0), flags);
@@ -142,13 +151,13 @@ impl FuseState {
 
     async fn created(
         &self,
-        caller: &Caller,
+        asker: &Asker,
         dir: u64,
         name: Bytes,
         mode: u32,
         exclusive: bool,
     ) -> Result<(FuseEntry, FopenFlags)> {
-        let (entry, node) = match self.make_file(caller, dir, name, mode).await {
+        let (entry, node) = match self.make_file(asker, dir, name, mode).await {
             // The file exists, other than the kernel believed: it looks again, and opens it.
             Err(e) if e.kind() == ErrorKind::Exists && !exclusive => {
                 return Err(Error::new(ErrorKind::Stale, "create", dir).with_source(e));
@@ -170,15 +179,22 @@ impl FuseState {
         self.retry_read(|| self.vfs.getattr(id)).await
     }
 
-    /// The whole cached file, if it is complete and this inode is not open.
+    /// The whole cached file, if it is complete and this inode is not open. Not of a small file whose pages the kernel has
+    /// kept: to look for it costs more than all that is read of it.
     async fn whole_file(&self, number: u64, node: &Node) -> Option<WholeFile> {
-        let first = !self.is_being_written(node) && self.inodes().held_node(number).is_none();
-        if first { self.vfs.whole(node).await } else { None }
+        if self.is_being_written(node) {
+            return None;
+        }
+        let wanted = {
+            let inodes = self.inodes();
+            inodes.held_node(number).is_none() && !(is_small(node) && inodes.has_pages_of(number, node))
+        };
+        if wanted { self.vfs.whole(node).await } else { None }
     }
 
     fn choose_mode(&self, node: &Node, file: Option<WholeFile>, reply: &ReplyOpen) -> OpenMode<Arc<Backing>> {
         if let Some(file) = file {
-            if self.passthrough.is_possible() {
+            if self.passthrough.is_possible() && !is_small(node) {
                 file.note_kernel_reads();
                 match reply.open_backing(&file) {
                     Ok(id) => return OpenMode::Passthrough(Arc::new(Backing { id: Some(id), file })),

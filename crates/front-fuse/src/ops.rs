@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,10 +12,12 @@ use tracing::{debug, warn};
 use types::{ByteRange, Error, ErrorKind, FileId, FileKind, FsStat, Name, Result};
 use vfs::{DirItem, Lend, Node, Piece};
 
+use crate::asker::Thread;
 use crate::attr::{file_attr, file_type};
 use crate::errors;
-use crate::inodes::ReadSource;
+use crate::inodes::{InodeTable, ReadSource};
 use crate::metrics::ErrnoLabels;
+use crate::open::Backing;
 use crate::{FuseState, READ_MAX};
 
 /// The names of one listing call. The kernel asks in pages of 4 KiB at first: about 25 names with attributes.
@@ -30,10 +33,10 @@ pub struct FuseEntry {
 }
 
 impl FuseState {
-    pub async fn lookup(&self, dir: u64, name: Bytes) -> Result<FuseEntry> {
+    pub async fn lookup(&self, thread: Thread, dir: u64, name: Bytes) -> Result<FuseEntry> {
         match &name[..] {
-            b"." => return self.by_number(dir).await,
-            b".." => return self.parent_by_number(dir).await,
+            b"." => return self.by_number(thread, dir).await,
+            b".." => return self.parent_by_number(thread, dir).await,
             _ => {}
         }
         let dir_id = self.file(dir)?;
@@ -44,7 +47,7 @@ impl FuseState {
             self.invalidations.names(dir, names);
         }
         match self.retry_read(|| self.vfs.lookup(&self.kernel, dir_id, &name)).await {
-            Ok(node) => Ok(self.entry(dir, dir_id, &name, node)),
+            Ok(node) => Ok(self.entry(thread, (dir, dir_id, &name), node)),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 let ttl = self.vfs.name_fresh_for(dir_id, &name, true);
                 if ttl.is_zero() || !self.inodes().is_negative(dir, &bytes) {
@@ -59,31 +62,24 @@ impl FuseState {
 
     /// The entry of `node` as `name` in `dir`. Name and attributes get one timeout, the shorter: when it is over,
     /// the next use of the name is a look-up, which brings both.
-    pub fn entry(&self, dir: u64, dir_id: FileId, name: &Name, node: Node) -> FuseEntry {
-        let ttl = self.vfs.fresh_for(&node).min(self.vfs.name_fresh_for(dir_id, name, false));
+    pub fn entry(&self, thread: Thread, (dir, dir_id, name): (u64, FileId, &Name), node: Node) -> FuseEntry {
         let bytes = Bytes::copy_from_slice(name.as_bytes());
-        let (number, stale) = {
-            let mut inodes = self.inodes();
-            let number = inodes.remember(&node, dir, &bytes);
-            (number, inodes.attributes_of(number, node.clone()).pages_stale)
-        };
-        if stale {
-            self.invalidations.pages(number);
-        }
-        FuseEntry { attr: self.attr_of(number, &node), ttl }
+        let mut entry = self.entry_of_known(thread, node, |inodes, node| inodes.remember(node, dir, &bytes));
+        entry.ttl = entry.ttl.min(self.vfs.name_fresh_for(dir_id, name, false));
+        entry
     }
 
     /// Looks up an inode by its number: the kernel has a handle (of `open_by_handle_at`, or of a client of an NFS
     /// server that exports this mount), and has forgotten the object. If another version of the file is open under
     /// the number, that is no answer to a handle.
-    async fn by_number(&self, number: u64) -> Result<FuseEntry> {
+    async fn by_number(&self, thread: Thread, number: u64) -> Result<FuseEntry> {
         let known = self.inodes().file(number);
         let id = match known {
             Some(id) => id,
             None => self.vfs.file_of_number(number)?.ok_or_else(|| unknown(number))?,
         };
         let node = self.retry_read(|| self.vfs.getattr(id)).await?;
-        let entry = self.entry_without_place(node);
+        let entry = self.entry_of_known(thread, node, InodeTable::remember_number);
         let told = entry.attr.ino.0;
         if told != number {
             self.inodes().forget(told, 1);
@@ -93,23 +89,30 @@ impl FuseState {
     }
 
     /// The parent of a directory that was reached by a handle: its user must be able to leave it.
-    async fn parent_by_number(&self, number: u64) -> Result<FuseEntry> {
+    async fn parent_by_number(&self, thread: Thread, number: u64) -> Result<FuseEntry> {
         let id = self.file(number)?;
         let parent = self.retry_read(|| self.vfs.parent(&self.kernel, id)).await?;
-        Ok(self.entry_without_place(parent))
+        Ok(self.entry_of_known(thread, parent, InodeTable::remember_number))
     }
 
-    fn entry_without_place(&self, node: Node) -> FuseEntry {
-        let ttl = self.vfs.fresh_for(&node);
+    /// The entry of an object, after `remember` has noted that the kernel learns of it.
+    fn entry_of_known(
+        &self,
+        thread: Thread,
+        node: Node,
+        remember: impl FnOnce(&mut InodeTable<Arc<Backing>>, &Node) -> u64,
+    ) -> FuseEntry {
         let (number, stale) = {
             let mut inodes = self.inodes();
-            let number = inodes.remember_number(&node);
+            let number = remember(&mut inodes, &node);
+            inodes.attributes_told(number, thread);
             (number, inodes.attributes_of(number, node.clone()).pages_stale)
         };
         if stale {
             self.invalidations.pages(number);
         }
-        FuseEntry { attr: self.attr_of(number, &node), ttl }
+        // Last: a directory that was changed before that was noted is not fresh any more.
+        FuseEntry { attr: self.attr_of(number, &node), ttl: self.vfs.fresh_for(&node) }
     }
 
     /// The attributes to show. An orphan has one link less than the origin says, the hidden name.
@@ -118,7 +121,7 @@ impl FuseState {
         FileAttr { nlink: node.attr.nlink.saturating_sub(hidden), ..file_attr(number, &node.attr) }
     }
 
-    pub async fn getattr(&self, number: u64) -> Result<FuseEntry> {
+    pub async fn getattr(&self, thread: Thread, number: u64) -> Result<FuseEntry> {
         let id = self.file(number)?;
         let node = match self.retry_read(|| self.vfs.getattr(id)).await {
             Ok(node) => node,
@@ -128,12 +131,16 @@ impl FuseState {
                 held.ok_or(e)?
             }
         };
-        Ok(self.attributes(number, node))
+        Ok(self.attributes(thread, number, node))
     }
 
     /// The entry for an inode whose file is `node` now.
-    pub fn attributes(&self, number: u64, node: Node) -> FuseEntry {
-        let told = self.inodes().attributes_of(number, node);
+    pub fn attributes(&self, thread: Thread, number: u64, node: Node) -> FuseEntry {
+        let told = {
+            let mut inodes = self.inodes();
+            inodes.attributes_told(number, thread);
+            inodes.attributes_of(number, node)
+        };
         if told.pages_stale {
             self.invalidations.pages(number);
         }
@@ -223,7 +230,13 @@ impl FuseState {
         item.node.as_ref().is_some_and(|node| self.orphans.hides(node.id, &item.name))
     }
 
-    pub async fn readdirplus(&self, number: u64, cookie: u64, reply: &mut ReplyDirectoryPlus) -> Result<()> {
+    pub async fn readdirplus(
+        &self,
+        thread: Thread,
+        number: u64,
+        cookie: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Result<()> {
         let dir_id = self.file(number)?;
         let mut at = cookie;
         loop {
@@ -233,7 +246,7 @@ impl FuseState {
                 if self.is_hidden(&item) {
                     continue;
                 }
-                if self.add_plus(number, dir_id, &item, reply) {
+                if self.add_plus(thread, (number, dir_id), &item, reply) {
                     return Ok(());
                 }
             }
@@ -244,14 +257,20 @@ impl FuseState {
     }
 
     /// Adds one name with attributes; true if it did not fit.
-    fn add_plus(&self, dir: u64, dir_id: FileId, item: &DirItem, reply: &mut ReplyDirectoryPlus) -> bool {
+    fn add_plus(
+        &self,
+        thread: Thread,
+        (dir, dir_id): (u64, FileId),
+        item: &DirItem,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> bool {
         let shown = OsStr::from_bytes(&item.name);
         let mut add = |entry: &FuseEntry| {
             reply.add(entry.attr.ino, item.cookie, shown, &entry.ttl, &entry.attr, fuser::Generation(0))
         };
         match (&item.node, Name::new(item.name.clone())) {
             (Some(node), Ok(name)) => {
-                let entry = self.entry(dir, dir_id, &name, node.clone());
+                let entry = self.entry(thread, (dir, dir_id, &name), node.clone());
                 let full = add(&entry);
                 if full {
                     self.inodes().forget(entry.attr.ino.0, 1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::JoinSet;
 use types::{FileId, Name};
-use vfs::{ChangeWatch, Node};
+use vfs::{ChangeListener, Node};
 
 use crate::FuseState;
 use crate::inodes::NegativeNames;
@@ -19,7 +19,7 @@ const ROUND: Duration = Duration::from_secs(1);
 /// The most files that are asked about at the same time.
 const TOGETHER: usize = 16;
 
-pub async fn forward_changes(shared: Arc<FuseState>, mut changes: ChangeWatch) {
+pub async fn forward_changes(shared: Arc<FuseState>, mut changes: ChangeListener) {
     while let Some(change) = changes.next().await {
         match change {
             Some(file) => shared.invalidate(file).await,

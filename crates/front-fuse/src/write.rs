@@ -1,4 +1,4 @@
-//! Writes: passed to `vfs` at once, stored at fsync and at close.
+//! Writes: passed to `vfs` at once, stored at fsync and, as the junction's policy has it, at close.
 //!
 //! The kernel's writeback cache is not used. With it `write` would return before we see the bytes: an error would
 //! reach nobody, sizes and times would be the kernel's own guess, and other clients' data would be overwritten by
@@ -8,6 +8,7 @@
 
 use bytes::Bytes;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, SetAttr, Stability};
+use vfs::CommitOut;
 
 use crate::FuseState;
 use crate::change::trusted_root;
@@ -31,22 +32,45 @@ impl FuseState {
         number: u64,
         offset: u64,
         data: Bytes,
-        stability: Stability,
+        how: HowWritten,
     ) -> Result<()> {
         let id = self.file(number)?;
         self.inodes().mark_dirty(number);
-        let write = || self.vfs.write(caller, id, offset, data.clone(), stability);
-        let out = self.retry_change(write).await?;
+        let write = || self.vfs.write(caller, id, offset, data.clone(), how.stability);
+        let change = self.retry_change(write);
+        let out = match how.is_a_call {
+            true => self.changing_object(number, change).await?,
+            false => change.await?,
+        };
         self.changed(out.before, &out.node);
         Ok(())
     }
 
-    /// Stores all that was written, as the junction's policy wants it, or returns the error of what cannot be.
+    /// Stores all that was written as the junction's policy wants it of a file that is closed, or returns the error of what
+    /// cannot be.
     pub async fn flush(&self, caller: &Caller, number: u64) -> Result<()> {
         let id = self.file(number)?;
         // Called even if this inode is clean: `vfs` knows what others wrote.
         self.inodes().take_dirty(number);
+        let out = self.retry_change(|| self.vfs.close_written(caller, id)).await;
+        self.stored(out)
+    }
+
+    /// Returns when what was done to the file, and what was done before that, is on stable storage.
+    pub async fn fsync(&self, caller: &Caller, number: u64) -> Result<()> {
+        let id = self.file(number)?;
+        self.inodes().take_dirty(number);
         let out = self.retry_change(|| self.vfs.commit(caller, id, ByteRange::new(0, 0))).await;
+        self.stored(out)
+    }
+
+    /// The same of a directory.
+    pub async fn fsyncdir(&self, number: u64) -> Result<()> {
+        let id = self.file(number)?;
+        self.retry_change(|| self.vfs.sync_names(id)).await
+    }
+
+    fn stored(&self, out: Result<CommitOut>) -> Result<()> {
         match out {
             Ok(out) => {
                 self.changed(out.before, &out.node);
@@ -117,7 +141,14 @@ impl FuseState {
         while at < end {
             let piece = usize::try_from(end - at).unwrap_or(ZEROS).min(ZEROS);
             let zeros = Bytes::from_static(&ZERO[..piece]);
-            self.write(caller, number, at, zeros, Stability::Unstable).await?;
+            self.write(
+                caller,
+                number,
+                at,
+                zeros,
+                HowWritten { stability: Stability::Unstable, is_a_call: false },
+            )
+            .await?;
             at += piece as u64;
         }
         Ok(())
@@ -126,7 +157,7 @@ impl FuseState {
     /// Stores what a mapping wrote after the last `close`; an error can only be logged.
     pub async fn flush_after_close(&self, file: FileId) {
         let caller = trusted_root();
-        let stored = self.retry_change(|| self.vfs.commit(&caller, file, ByteRange::new(0, 0))).await;
+        let stored = self.retry_change(|| self.vfs.close_written(&caller, file)).await;
         match stored {
             Ok(out) => self.changed(out.before, &out.node),
             // Removed since.
@@ -145,19 +176,28 @@ impl FuseState {
     }
 }
 
-/// The stability that the flags of `open` ask of each write.
-pub fn stability_of(flags: i32, from_pages: bool) -> Stability {
-    // A page that was dirtied through a mapping is not waited for; whose flags these are is the kernel's guess.
-    if from_pages {
-        return Stability::Unstable;
-    }
-    if flags & O_SYNC == O_SYNC {
+/// What a WRITE is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HowWritten {
+    pub stability: Stability,
+    /// The answer ends a system call that writes, by which the kernel drops size and times that it has of the file. It does
+    /// not for all other writes.
+    pub is_a_call: bool,
+}
+
+/// What the flags of `open` ask of each write.
+pub fn how_written(flags: i32, from_pages: bool) -> HowWritten {
+    let stability = if from_pages {
+        // A page that was dirtied through a mapping is not waited for; whose flags these are is the kernel's guess.
+        Stability::Unstable
+    } else if flags & O_SYNC == O_SYNC {
         Stability::FileSync
     } else if flags & O_DSYNC != 0 {
         Stability::DataSync
     } else {
         Stability::Unstable
-    }
+    };
+    HowWritten { stability, is_a_call: !from_pages }
 }
 
 #[cfg(test)]
@@ -166,6 +206,7 @@ mod tests {
 
     #[test]
     fn open_flags_say_how_stable_a_write_is() {
+        let stability_of = |flags, from_pages| how_written(flags, from_pages).stability;
         assert_eq!(stability_of(1, false), Stability::Unstable);
         assert_eq!(stability_of(1 | O_DSYNC, false), Stability::DataSync);
         assert_eq!(stability_of(2 | O_SYNC, false), Stability::FileSync);

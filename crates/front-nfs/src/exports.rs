@@ -1,6 +1,7 @@
 //! The export rules: which client may use which junction, and as which user. Pure; evaluated on every call, for the
 //! junction in its handle.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use rpc_nfs3::rpc::{AuthSys, Credentials};
 use siphasher::sip::SipHasher13;
-use types::{Caller, JunctionId};
+use types::{Caller, Durability, JunctionId};
 
 /// The uid and gid of nobody.
 pub const NOBODY: u32 = 65534;
@@ -40,6 +41,15 @@ impl Network {
                 differing.leading_zeros() >= u32::from(self.prefix)
             }
             _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.any {
+            true => f.write_str("*"),
+            false => write!(f, "{}/{}", self.address, self.prefix),
         }
     }
 }
@@ -86,6 +96,9 @@ pub struct ExportRule {
     pub privileged_port: bool,
     /// Refuse changes, whatever the junction's policy is.
     pub read_only: bool,
+    /// When a change is on stable storage, where the junction's policy leaves that open: `Always`, as the protocol promises,
+    /// unless an operator gives that up.
+    pub durability: Durability,
 }
 
 impl Default for ExportRule {
@@ -98,6 +111,7 @@ impl Default for ExportRule {
             anonymous_gid: NOBODY,
             privileged_port: false,
             read_only: false,
+            durability: Durability::Always,
         }
     }
 }
@@ -181,13 +195,13 @@ impl ExportRules {
     ) -> Result<Caller, ExportRefusal> {
         let rules = self.rules.load();
         let rule = rule_for(&rules, junction, client).ok_or(ExportRefusal::Client)?;
-        let nobody =
-            Caller { uid: rule.anonymous_uid, gid: rule.anonymous_gid, groups: Vec::new(), trusted: false };
-        match (credentials, rule.squash) {
-            (_, Squash::All) => Ok(nobody),
-            (Credentials::Sys(sys), squash) => Ok(squashed(sys, squash, nobody)),
-            _ => Err(ExportRefusal::Credentials),
-        }
+        let nobody = user(rule.anonymous_uid, rule.anonymous_gid, Vec::new());
+        let caller = match (credentials, rule.squash) {
+            (_, Squash::All) => nobody,
+            (Credentials::Sys(sys), squash) => squashed(sys, squash, nobody),
+            _ => return Err(ExportRefusal::Credentials),
+        };
+        Ok(Caller { durability: rule.durability, ..caller })
     }
 }
 
@@ -216,7 +230,7 @@ fn rule_for(rules: &[ExportRule], junction: JunctionId, client: SocketAddr) -> O
 
 fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
     if squash != Squash::Root {
-        return Caller { uid: sys.uid, gid: sys.gid, groups: sys.groups.clone(), trusted: false };
+        return user(sys.uid, sys.gid, sys.groups.clone());
     }
     // Group 0 is squashed wherever it appears, or it would open what belongs to group root.
     let group = |gid: u32| if gid == 0 { nobody.gid } else { gid };
@@ -224,7 +238,11 @@ fn squashed(sys: &AuthSys, squash: Squash, nobody: Caller) -> Caller {
     if sys.uid == 0 {
         return nobody;
     }
-    Caller { uid: sys.uid, gid: group(sys.gid), groups, trusted: false }
+    user(sys.uid, group(sys.gid), groups)
+}
+
+fn user(uid: u32, gid: u32, groups: Vec<u32>) -> Caller {
+    Caller { uid, gid, groups, ..Caller::root() }
 }
 
 #[cfg(test)]
@@ -296,6 +314,28 @@ mod tests {
             );
         }
         assert_eq!(uid(&any(Squash::All), 1, "1.2.3.4:900", &none), Ok(NOBODY));
+    }
+
+    #[test]
+    fn a_change_is_stable_when_it_is_answered_unless_the_rule_gives_that_up() {
+        let relaxed =
+            ExportRule { durability: Durability::Fsync, ..rule(None, &["10.1.0.0/16"], Squash::Root) };
+        let all = ExportRule {
+            squash: Squash::All,
+            clients: vec!["10.2.0.0/16".parse().expect("valid")],
+            ..relaxed.clone()
+        };
+        let rules = ExportRules::new(vec![rule(None, &["10.0.0.0/8"], Squash::Root), relaxed, all]);
+        for (client, wanted) in [
+            ("10.0.0.1:700", Durability::Always),
+            ("10.1.0.1:700", Durability::Fsync),
+            ("10.2.0.1:700", Durability::Fsync),
+        ] {
+            for credentials in [sys(0, 0, &[]), sys(7, 7, &[])] {
+                let caller = rules.caller(JunctionId(1), client.parse().expect("valid"), &credentials);
+                assert_eq!(caller.expect("admitted").durability, wanted, "{client}");
+            }
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@
 //! - s3s, the protocol crate, decodes XML and parameters and calls `ops.rs`, where each operation has its file.
 //! - `resolve.rs` and `object_key.rs` turn bucket and key into a file; `object.rs` is a file with its ETag, headers
 //!   and conditions; `key_listing.rs` lists keys in S3's order.
-//! - `staged_object.rs` is an object while it is written; `part_layout.rs` says where the parts of a multipart
-//!   upload lie.
+//! - `staged_object.rs` is an object while it is written: a draft, or a hidden file (`staged_file.rs`); `part_layout.rs`
+//!   says where the parts of a multipart upload lie.
 //! - `metadata_store.rs` keeps ETags and headers, which files have no place for; `completed_uploads.rs` the answers
 //!   of completions.
 //!
@@ -55,6 +55,7 @@ mod response_xml;
 mod rewind;
 mod route;
 mod sigv4;
+mod staged_file;
 mod staged_object;
 mod tls;
 mod unique_ids;

@@ -94,12 +94,6 @@ impl Conditions {
         self.if_match.is_some() || self.if_size.is_some() || self.if_modified_at.is_some()
     }
 
-    /// Whether the key must not exist. The file system can decide that atomically with the creation, also against
-    /// other clients.
-    pub fn is_absent(&self) -> bool {
-        self.if_none_match == Some(ETagCondition::Any)
-    }
-
     pub fn are_none(&self) -> bool {
         let Conditions {
             if_match: None,

@@ -1,25 +1,16 @@
-//! An object that is being written: a file under a hidden name in the key's directory, which is renamed to the key
-//! when all of it is committed. So a reader sees all of the old object or all of the new one, and nobody sees a
-//! part.
+//! An object that is being written. A reader sees all of the old object or all of the new one, and nobody sees a part:
+//! where the key's junction has drafts, the object is one, and becomes the file of its key at once; elsewhere it is a
+//! file under a hidden name in the key's directory, which is renamed to the key.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use types::{
-    ByteRange, Caller, CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, Stability, WriteVerifier,
-};
-use vfs::{Node, Vfs};
+use bytes::Bytes;
+use types::{Caller, ErrorKind, FileId, Name, Result, SetAttr, Version};
+use vfs::{DraftFile, Node, Replacing, Vfs};
 
-use crate::resolve::{is_gone, make_dirs, name_of};
+use crate::resolve::{TRIES_MAX, is_gone, make_dirs, name_of};
+use crate::staged_file::StagedFile;
 use crate::unique_ids::UniqueIds;
-use crate::write_fence::WriteFence;
-
-/// The bytes of one write to the file system.
-const PART: usize = 1 << 20;
-
-/// The pauses between attempts to look at a published file.
-const PUBLISHED_PAUSES_MS: [u64; 4] = [50, 200, 800, 3200];
 
 /// How a staged object takes the key's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,187 +18,87 @@ pub enum PublishMode {
     Replace,
     /// Fails with `Exists` if the name is taken.
     IfAbsent,
+    /// Replaces this version of the object that was looked at. Fails with `VersionChanged` if it is another one since,
+    /// where that can be told.
+    ReplaceVersion(Version),
+}
+
+/// Takes bytes in order.
+pub trait ByteSink {
+    fn append(&mut self, data: Bytes) -> impl Future<Output = Result<()>> + Send;
+
+    /// Returns when all that was appended is stored, so that nothing but its name is missing.
+    fn store(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
 pub struct StagedObject {
     vfs: Arc<Vfs>,
     caller: Caller,
+    /// The directory of the key.
     dir: FileId,
-    temporary: Name,
-    id: FileId,
-    /// The offset of the first byte, and that of the next one.
-    start: u64,
-    end: u64,
-    gathered: BytesMut,
-    verifier: Option<WriteVerifier>,
-    /// `None`: this is the file's only writer.
-    fence: Option<Arc<WriteFence>>,
+    place: StagedPlace,
+}
+
+enum StagedPlace {
+    Draft(Box<DraftFile>),
+    Hidden(Box<StagedFile>),
 }
 
 impl StagedObject {
-    /// Creates a staged file in the directory at the end of `dirs` below `root`; missing directories are created.
+    /// Begins an object of this name in the directory at the end of `dirs` below `root`; missing directories are
+    /// created.
     pub async fn begin(
         vfs: &Arc<Vfs>,
         caller: &Caller,
-        (root, dirs): (FileId, &[Name]),
+        (root, dirs, name): (FileId, &[Name], &Name),
         ids: &UniqueIds,
     ) -> Result<StagedObject> {
-        let mut is_first = true;
+        let mut tries = 0;
         loop {
             let dir = make_dirs(vfs, caller, root, dirs).await?;
-            let temporary = name_of(format!(".forebay-put-{}", ids.next()));
-            match StagedObject::create(vfs, caller, dir, temporary).await {
+            tries += 1;
+            match StagedPlace::begin(vfs, caller, (dir, name), ids).await {
                 // The directory was removed with its last object.
-                Err(e) if is_gone(&e) && is_first => is_first = false,
-                other => return other,
+                Err(e) if is_gone(&e) && tries < TRIES_MAX => {}
+                place => {
+                    let (vfs, caller) = (vfs.clone(), caller.clone());
+                    return Ok(StagedObject { vfs, caller, dir, place: place? });
+                }
             }
         }
     }
 
-    /// Creates a staged file in `dir` under this hidden name.
-    pub async fn create(
-        vfs: &Arc<Vfs>,
-        caller: &Caller,
-        dir: FileId,
-        temporary: Name,
-    ) -> Result<StagedObject> {
-        let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
-        let made = vfs.create(caller, dir, &temporary, CreateHow::Guarded, set).await?;
-        Ok(StagedObject::at_offset(vfs, caller, (dir, temporary), made.node.id, 0))
-    }
-
-    /// Writes to an existing file, from offset `start` on.
-    pub fn at_offset(
-        vfs: &Arc<Vfs>,
-        caller: &Caller,
-        (dir, temporary): (FileId, Name),
-        id: FileId,
-        start: u64,
-    ) -> StagedObject {
-        StagedObject {
-            vfs: vfs.clone(),
-            caller: caller.clone(),
-            dir,
-            temporary,
-            id,
-            start,
-            end: start,
-            gathered: BytesMut::new(),
-            verifier: None,
-            fence: None,
+    /// Gives the object the key's name, after `store`; one that had it is replaced. `None`: it was published, and
+    /// cannot be looked at.
+    pub async fn publish(&mut self, name: &Name, how: PublishMode) -> Result<Option<Node>> {
+        match &mut self.place {
+            StagedPlace::Draft(draft) => {
+                let over = match how {
+                    PublishMode::Replace => Replacing::Anything,
+                    PublishMode::IfAbsent => Replacing::Nothing,
+                    PublishMode::ReplaceVersion(version) => Replacing::Version(version),
+                };
+                draft.publish(&self.caller, self.dir, over).await.map(|made| Some(made.node))
+            }
+            StagedPlace::Hidden(file) => file.publish(name, how).await,
         }
     }
 
-    /// Writes fail from the moment on at which `fence` is closed.
-    pub fn fenced_by(self, fence: &Arc<WriteFence>) -> StagedObject {
-        StagedObject { fence: Some(fence.clone()), ..self }
+    /// Whether the key's directory may have been removed and is to be made again: no file of ours was in it.
+    pub fn may_lose_directory(&self) -> bool {
+        matches!(self.place, StagedPlace::Draft(_))
     }
 
-    pub async fn append(&mut self, data: Bytes) -> Result<()> {
-        if self.gathered.is_empty() && data.len() >= PART {
-            return self.write(data).await;
-        }
-        self.gathered.extend_from_slice(&data);
-        if self.gathered.len() >= PART {
-            let data = self.gathered.split().freeze();
-            self.write(data).await?;
-        }
+    /// The directory was removed with its last object: it is made again.
+    pub async fn make_directory_again(&mut self, root: FileId, dirs: &[Name]) -> Result<()> {
+        self.dir = make_dirs(&self.vfs, &self.caller, root, dirs).await?;
         Ok(())
-    }
-
-    async fn write(&mut self, mut data: Bytes) -> Result<()> {
-        while !data.is_empty() {
-            let part = data.split_to(data.len().min(PART));
-            let length = part.len() as u64;
-            let verifier = self.write_once(part).await?;
-            self.end += length;
-            self.check_verifier(verifier)?;
-        }
-        Ok(())
-    }
-
-    async fn write_once(&self, data: Bytes) -> Result<WriteVerifier> {
-        let _not_ended = match &self.fence {
-            None => None,
-            Some(fence) => match fence.enter().await {
-                None => return Err(Error::new(ErrorKind::Stale, "write a file that has ended,", self.id)),
-                not_ended => not_ended,
-            },
-        };
-        let out = self.vfs.write(&self.caller, self.id, self.end, data, Stability::Unstable).await?;
-        Ok(out.verifier)
-    }
-
-    fn check_verifier(&mut self, verifier: WriteVerifier) -> Result<()> {
-        match self.verifier.replace(verifier) {
-            Some(before) if before != verifier => Err(Error::new(
-                ErrorKind::Unavailable,
-                "write an object whose first bytes were lost,",
-                self.id,
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// Commits all that was appended, as durably as the junction's write policy has it.
-    pub async fn store(&mut self) -> Result<Node> {
-        let data = self.gathered.split().freeze();
-        self.write(data).await?;
-        if self.length() == 0 {
-            return self.vfs.getattr(self.id).await;
-        }
-        let written = ByteRange::new(self.start, self.length());
-        let out = self.vfs.commit(&self.caller, self.id, written).await?;
-        self.check_verifier(out.verifier)?;
-        Ok(out.node)
-    }
-
-    /// Gives the file the key's name, after `store`; an object that had it is replaced. On failure the staged file
-    /// is removed. `None`: see [`published_node`].
-    pub async fn publish(self, name: &Name, how: PublishMode) -> Result<Option<Node>> {
-        let (vfs, caller, dir) = (&self.vfs, &self.caller, self.dir);
-        let named = match how {
-            PublishMode::Replace => vfs.rename(caller, dir, &self.temporary, dir, name).await.map(|_| false),
-            PublishMode::IfAbsent => match vfs.link(caller, self.id, dir, name).await {
-                // An origin without links: look, then rename. Our own requests are serialized by the name's lock;
-                // another's create in between would be replaced.
-                Err(e) if e.kind() == ErrorKind::NotSupported => self.publish_if_unseen(name).await,
-                other => other.map(|_| true),
-            },
-        };
-        match named {
-            // The hidden name is removed before the metadata is stored, since losing a name changes the file's
-            // state.
-            Ok(true) => self.remove_temporary().await,
-            Ok(false) => {}
-            Err(e) => {
-                self.discard().await;
-                return Err(e);
-            }
-        }
-        Ok(published_node(&self.vfs, self.id).await)
-    }
-
-    async fn publish_if_unseen(&self, name: &Name) -> Result<bool> {
-        match self.vfs.lookup(&self.caller, self.dir, name).await {
-            Ok(_) => Err(Error::new(ErrorKind::Exists, "make an object", name)),
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                self.vfs.rename(&self.caller, self.dir, &self.temporary, self.dir, name).await?;
-                Ok(false)
-            }
-            Err(e) => Err(e),
-        }
     }
 
     pub async fn discard(self) {
-        self.remove_temporary().await;
-    }
-
-    async fn remove_temporary(&self) {
-        if let Err(e) = self.vfs.remove(&self.caller, self.dir, &self.temporary).await
-            && !is_gone(&e)
-        {
-            tracing::warn!("remove the temporary name {}: {e}", self.temporary);
+        match self.place {
+            StagedPlace::Draft(draft) => draft.discard().await,
+            StagedPlace::Hidden(file) => file.discard().await,
         }
     }
 
@@ -215,30 +106,53 @@ impl StagedObject {
         self.dir
     }
 
-    pub fn id(&self) -> FileId {
-        self.id
-    }
-
     /// The bytes that were given to the file system.
     pub fn length(&self) -> u64 {
-        self.end - self.start
+        match &self.place {
+            StagedPlace::Draft(draft) => draft.length(),
+            StagedPlace::Hidden(file) => file.length(),
+        }
     }
 }
 
-/// The node of a published file. `None`: somebody has removed it since, or the origin does not answer for some
-/// seconds. The object was there all the same, and the client is told so; its headers are not stored then.
-pub async fn published_node(vfs: &Vfs, id: FileId) -> Option<Node> {
-    let mut pauses = PUBLISHED_PAUSES_MS.into_iter().map(Duration::from_millis);
-    loop {
-        let error = match vfs.getattr_after_change(id).await {
-            Ok(node) => return Some(node),
-            Err(e) if is_gone(&e) => return None,
-            Err(e) => e,
-        };
-        let Some(pause) = pauses.next() else {
-            tracing::warn!("the headers of an object are not kept: look at what was published: {error}");
-            return None;
-        };
-        tokio::time::sleep(pause).await;
+impl StagedPlace {
+    async fn begin(
+        vfs: &Arc<Vfs>,
+        caller: &Caller,
+        (dir, name): (FileId, &Name),
+        ids: &UniqueIds,
+    ) -> Result<StagedPlace> {
+        let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
+        if let Some(draft) = vfs.draft(caller, dir, name, set).await? {
+            return Ok(StagedPlace::Draft(Box::new(draft)));
+        }
+        let temporary = name_of(format!(".forebay-put-{}", ids.next()));
+        let file = StagedFile::create(vfs, caller, dir, temporary).await?;
+        Ok(StagedPlace::Hidden(Box::new(file)))
+    }
+}
+
+impl ByteSink for StagedObject {
+    async fn append(&mut self, data: Bytes) -> Result<()> {
+        match &mut self.place {
+            StagedPlace::Draft(draft) => draft.append(data).await,
+            StagedPlace::Hidden(file) => file.append(data).await,
+        }
+    }
+
+    async fn store(&mut self) -> Result<()> {
+        match &mut self.place {
+            StagedPlace::Draft(draft) => draft.store().await,
+            StagedPlace::Hidden(file) => file.store().await,
+        }
+    }
+}
+
+/// Whether a publication failed because what has the name is not what was expected.
+pub fn is_refused(how: PublishMode, kind: ErrorKind) -> bool {
+    match how {
+        PublishMode::Replace => false,
+        PublishMode::IfAbsent => kind == ErrorKind::Exists,
+        PublishMode::ReplaceVersion(_) => kind == ErrorKind::VersionChanged,
     }
 }

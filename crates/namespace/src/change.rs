@@ -7,10 +7,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use origin::{Around, Change, Object, RenameLeftover};
+use origin::{Around, Change, Object, Reference, RenameLeftover, Replacing};
 use siphasher::sip::SipHasher13;
 use tokio::sync::MutexGuard;
-use types::{Error, ErrorKind, FileId, Name, Result, SetAttr, SetXattr, Timestamp, XattrName};
+use types::{CreateHow, Error, ErrorKind, FileId, Name, Result, SetAttr, SetXattr, Timestamp, XattrName};
 
 use crate::changed::{AlteredObject, MadeObject, Moved, New, Old};
 use crate::heal::{MOVES_MAX, keeps_moving};
@@ -102,6 +102,40 @@ impl Namespace {
             (None, _) => return Err(no_object(name)),
         };
         let node = self.take_in_new(junction, dir, name, (new, known_as), &object, &answer).await?;
+        Ok(MadeObject { found: Found::Node(node), dir: answer.told.dir })
+    }
+
+    /// Makes a draft of the origin the file of this name.
+    pub async fn publish(
+        self: &Arc<Self>,
+        dir: FileId,
+        name: &Name,
+        draft: &Reference,
+        over: Replacing,
+    ) -> Result<MadeObject> {
+        let junction = &*self.junction(self.load(dir)?.junction())?;
+        let _alone = self.lock_names(&[(dir, name)]).await;
+        let build = || {
+            let (dir, draft) = (self.load(dir)?.record.reference.clone(), draft.clone());
+            Ok(Change::Publish { draft, dir, name: name.clone(), over })
+        };
+        let known = self.child_of(dir, name)?;
+        // The origin knows by itself whether it was made.
+        let answer = self.change_names(junction, &[dir], &[(dir, name)], build, || Ok(false)).await;
+        let told = answer.as_ref().ok().and_then(|answer| answer.told.object.as_ref());
+        let made = told.map(|object| self.id_of(junction.id, &object.identity));
+        self.announce_outcome(&answer, [dir].into_iter().chain(known).chain(made));
+        let answer = match answer {
+            // It is asked who has the name.
+            Err(e) if e.is_retryable() || e.may_have_happened() || e.kind() == ErrorKind::VersionChanged => {
+                self.forget_names(junction, dir, name).await;
+                return Err(e);
+            }
+            answer => answer?,
+        };
+        let object = answer.told.object.clone().ok_or_else(|| no_object(name))?;
+        let new = New::File { how: CreateHow::Unchecked, set: SetAttr::default() };
+        let node = self.take_in_new(junction, dir, name, (&new, None), &object, &answer).await?;
         Ok(MadeObject { found: Found::Node(node), dir: answer.told.dir })
     }
 

@@ -86,7 +86,7 @@ impl Namespace {
     ) {
         let Ok(node) = self.load(id) else { return };
         node.distrust();
-        let _ = self.changed.send(Some(id));
+        self.changed.tell(Some(id));
         self.links.remove(&id);
         let mut record = node.record.clone();
         record.checked_ms = 0;

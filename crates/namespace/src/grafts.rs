@@ -110,7 +110,7 @@ impl Namespace {
             Ok(())
         })?;
         // Clients were told by the old rules for how long an answer holds.
-        let _ = self.changed.send(None);
+        self.changed.tell(None);
         Ok(())
     }
 

@@ -468,7 +468,9 @@ fn leaving_of(change: &Change) -> Option<(&Reference, &Name)> {
 fn coming_of(change: &Change) -> Option<(&Reference, &Name)> {
     match change {
         Change::Rename { to_dir, to, .. } => Some((to_dir, to)),
-        Change::Create { dir, name, .. } | Change::Mkdir { dir, name, .. } => Some((dir, name)),
+        Change::Create { dir, name, .. }
+        | Change::Mkdir { dir, name, .. }
+        | Change::Publish { dir, name, .. } => Some((dir, name)),
         _ => None,
     }
 }
@@ -490,6 +492,8 @@ impl Layer for OriginGuard {
         match call {
             // By these the guard finds out which store it is.
             OriginCall::Identity | OriginCall::IsEmpty => return send().await,
+            // What nobody sees is begun and given up, also during an outage.
+            OriginCall::Draft { .. } | OriginCall::Discard { .. } => return send().await,
             OriginCall::SetAtCommit { .. } | OriginCall::Write { .. } | OriginCall::Commit { .. } => {
                 self.ready(Wanted::Recent).await?;
                 return self.made(send().await).await;

@@ -51,6 +51,7 @@ mod limits;
 mod listing;
 mod lookup;
 mod metrics;
+mod news;
 mod node;
 mod notices;
 mod observe;
@@ -79,6 +80,7 @@ pub use elsewhere::{DEPTH_MAX, KnownElsewhere};
 pub use freshness::Ask;
 pub use junction::{JunctionStatus, Outage};
 pub use listing::{ListedEntry, ListingPage};
+pub use news::{ChangeListener, ListenerMark};
 pub use node::KnownNode;
 pub use observe::QueryStamp;
 pub use siblings::Siblings;
@@ -100,10 +102,6 @@ const LISTINGS_IN_MEMORY: usize = 50_000;
 const LINKS_IN_MEMORY: usize = 20_000;
 /// Names looked up singly that are remembered (about 150 bytes each).
 const SINGLES_IN_MEMORY: usize = 50_000;
-
-/// Changes kept for a listener that is behind; one that is farther behind is told so, and must take everything for
-/// changed.
-const CHANGES_KEPT: usize = 4096;
 
 /// An object: of an origin, or a directory above the junctions.
 #[derive(Clone, Debug)]
@@ -181,8 +179,8 @@ pub struct Namespace {
     listing_flights: Flights<FileId, StoredListing>,
     heal_flights: Flights<FileId, Arc<KnownNode>>,
     elsewhere: elsewhere::Elsewhere,
-    /// Objects that changed, for fronts that notify their clients. `None`: any may have changed.
-    changed: tokio::sync::broadcast::Sender<Option<FileId>>,
+    /// Objects that changed, for fronts that notify their clients.
+    changed: news::NewsSender,
     metrics: Metrics,
 }
 
@@ -242,7 +240,7 @@ impl Namespace {
             listing_flights: Flights::new(),
             heal_flights: Flights::new(),
             elsewhere: elsewhere::Elsewhere::new(),
-            changed: tokio::sync::broadcast::Sender::new(CHANGES_KEPT),
+            changed: news::NewsSender::default(),
             metrics: Metrics::default(),
         }))
     }
@@ -300,11 +298,6 @@ impl Namespace {
     /// The root directory of a junction.
     pub fn root_of(&self, junction: JunctionId) -> Result<FileId> {
         self.junction(junction).map(|junction| junction.root)
-    }
-
-    /// Notifies listeners that an object changed whose state is kept elsewhere.
-    pub fn tell_changed(&self, id: FileId) {
-        let _ = self.changed.send(Some(id)); // nobody may be listening
     }
 
     /// Let the junction learn from a call that was made to its origin elsewhere (a read of bytes).
@@ -395,12 +388,6 @@ impl Namespace {
             Found::Virtual { .. } => Ok(FsStat::default()),
             Found::Node(node) => self.junction(node.junction())?.statfs(&node.record.reference).await,
         }
-    }
-
-    /// A stream of the objects that were found to have another version or to be gone, and of those that the operator expires.
-    /// `None`: any object may have changed.
-    pub fn changes(&self) -> tokio::sync::broadcast::Receiver<Option<FileId>> {
-        self.changed.subscribe()
     }
 
     /// Changes when the junction's origin answers again after an outage.

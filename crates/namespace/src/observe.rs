@@ -61,7 +61,7 @@ impl QueryStamp {
 
 impl Namespace {
     /// The id of the object with this identity: the one under which it is known already, otherwise computed.
-    pub(crate) fn id_of(&self, junction: JunctionId, identity: &Identity) -> FileId {
+    pub fn id_of(&self, junction: JunctionId, identity: &Identity) -> FileId {
         let computed = FileId::derive(junction, &identity.0);
         let aliases = self.aliases.read().unwrap_or_else(PoisonError::into_inner);
         aliases.get(&computed).copied().unwrap_or(computed)
@@ -173,7 +173,7 @@ impl Namespace {
             return Ok((old.clone(), None));
         }
         if old.as_ref().is_some_and(|old| old.version() != record.version) {
-            let _ = self.changed.send(Some(id)); // nobody may be listening
+            self.changed.tell(Some(id));
         }
         let own = if asked.by_us { asked.own } else { old.as_ref().map_or(0, |old| old.own) };
         let durable = old.is_none_or(|old| old.record.differs_durably(&record));
@@ -189,7 +189,7 @@ impl Namespace {
         let _order = self.in_order(junction).await;
         self.nodes.insert(id, Remembered::Gone { own: 0 });
         self.astray().forget(id);
-        let _ = self.changed.send(Some(id));
+        self.changed.tell(Some(id));
         let listing = self.drop_listing(id);
         self.store.enqueue(vec![StoreChange::RemoveNode(id), listing]).await
     }

@@ -291,14 +291,14 @@ impl Namespace {
             // The record that was put above has other attributes; of two, the last one counts.
             changes.push(change.unwrap_or_else(|| StoreChange::PutNode(id, node.record.clone())));
         }
-        let _ = self.changed.send(Some(id));
+        self.changed.tell(Some(id));
         Ok(changes)
     }
 
     /// Takes in that `child` lost this name. A directory is gone by that; a file may have other names.
     fn nameless(&self, dir: FileId, name: &Name, child: FileId) -> Result<Vec<StoreChange>> {
         let Ok(node) = self.load(child) else { return Ok(Vec::new()) };
-        let _ = self.changed.send(Some(child));
+        self.changed.tell(Some(child));
         if node.attr().is_dir() {
             self.nodes.insert(child, Remembered::Gone { own: self.changing().own() });
             return Ok(vec![StoreChange::RemoveNode(child), self.drop_listing(child)]);

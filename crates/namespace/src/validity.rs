@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{FileId, Name};
+use types::{FileId, JunctionId, Name};
 
 use crate::config::Freshness;
 use crate::freshness::DOUBTED_MS;
@@ -28,6 +28,21 @@ impl Namespace {
             return Duration::ZERO;
         }
         left(rule, self.clock.now_ms().saturating_sub(vouched_ms))
+    }
+
+    /// For how long attributes may be told that are as if the origin had told them now.
+    pub fn rule_holds_for(&self, junction: JunctionId, is_dir: bool) -> Duration {
+        let grafts = self.grafts.load();
+        let Ok(junction) = grafts.junction(junction) else { return Duration::ZERO };
+        left(if is_dir { junction.rules.directories } else { junction.rules.files }, 0)
+    }
+
+    /// The same for a name, present or absent.
+    pub fn rule_holds_for_names(&self, junction: JunctionId, absent: bool) -> Duration {
+        let grafts = self.grafts.load();
+        let Ok(junction) = grafts.junction(junction) else { return Duration::ZERO };
+        let holds = left(junction.rules.directories, 0);
+        if absent { holds.min(junction.rules.negative_ttl) } else { holds }
     }
 
     /// When the origin last told of this object: by itself, or in a listing of its directory.

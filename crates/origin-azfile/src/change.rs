@@ -29,7 +29,7 @@ impl AzFileOrigin {
             Change::Set { object, set, guard } => return self.set(object, set, *guard).await,
             Change::Link { file, .. } => self.getattr_then_refuse(file, change).await,
             Change::SetXattr { object, .. } => self.getattr_then_refuse(object, change).await,
-            Change::Mknod { .. } => Err(self.refuse(change)),
+            Change::Mknod { .. } | Change::Publish { .. } => Err(self.refuse(change)),
         };
         let object = made.map_err(|e| match e.kind() {
             ErrorKind::Unavailable if !change.is_repeatable() => {

@@ -63,6 +63,9 @@ impl NfsOrigin {
             Change::SetXattr { .. } => {
                 Err(Error::new(ErrorKind::NotSupported, "set extended attributes by", "NFS version 3"))
             }
+            Change::Publish { .. } => {
+                Err(Error::new(ErrorKind::NotSupported, "publish a draft by", "NFS version 3"))
+            }
         }
     }
 

@@ -23,7 +23,7 @@ use crate::url::AttributeSource;
 mod interrupted;
 mod rename;
 
-const REGULAR: u32 = 0o100_000;
+pub(crate) const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 
 impl ObjectOrigin {
@@ -40,6 +40,9 @@ impl ObjectOrigin {
             Change::Rmdir { dir, name } => self.rmdir(dir, name).await.map(|()| None),
             Change::Rename { from_dir, from, to_dir, to, identity: _ } => {
                 self.rename((from_dir, from), (to_dir, to), &held, &mut copied).await.map(Some)
+            }
+            Change::Publish { draft, dir, name, over } => {
+                self.publish_draft(draft, (dir, name), *over).await.map(Some)
             }
             Change::Set { object, set, guard } => return self.set(object, set, *guard).await,
             Change::Mknod { .. } | Change::Link { .. } | Change::SetXattr { .. } => {
@@ -74,6 +77,7 @@ impl ObjectOrigin {
             | Change::Symlink { dir, name, .. }
             | Change::Mknod { dir, name, .. }
             | Change::Link { dir, name, .. }
+            | Change::Publish { dir, name, .. }
             | Change::Remove { dir, name }
             | Change::Rmdir { dir, name } => self.path_locks.lock_shared(&below(dir, name), &dir.0).await,
             Change::Rename { from_dir, from, to_dir, to, .. } => {
@@ -88,7 +92,7 @@ impl ObjectOrigin {
         }
     }
 
-    fn metadata(&self, kind: u32, set: &SetAttr, verifier: Option<[u8; 8]>) -> Metadata {
+    pub(crate) fn metadata(&self, kind: u32, set: &SetAttr, verifier: Option<[u8; 8]>) -> Metadata {
         let first = StoredAttributes {
             mode: set.mode.map(|mode| kind | mode & 0o7777),
             verifier,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use origin::Reference;
 use types::{Error, ErrorKind, Name, Result};
 
+use crate::drafts::is_draft;
 use crate::url::Dialect;
 
 /// The longest key that the stores take, in bytes.
@@ -69,6 +70,9 @@ impl KeyBase {
             let context = "which is not UTF-8: a reference to another kind of origin";
             Error::new(ErrorKind::InvalidArgument, "use reference", context)
         })?;
+        if is_draft(reference) {
+            return Err(Error::new(ErrorKind::Stale, "use reference", "of a draft, which has no key"));
+        }
         Ok(format!("{}{path}", self.prefix))
     }
 

@@ -6,6 +6,7 @@
 //! - `keys.rs` says which key is which path; `attributes.rs` how mode, owner and times are stored with an object.
 //! - `object_writer.rs`: an `ObjectWriter` buffers what is written at any offset, and makes an object of it by a PUT
 //!   or a multipart upload (`geometry.rs`, `part_pacer.rs`).
+//! - `drafts.rs`: files that are made before they have a name, which become an object by the same one request.
 //! - `path_locks.rs` keeps writers of a path and renames apart; `rename_log.rs` and `change/interrupted.rs`
 //!   recognize what a rename without an answer left.
 //! - `listing_tokens.rs` keeps where ongoing listings stand.
@@ -17,10 +18,11 @@
 //! A write goes `origin.rs`, `write.rs` (path lock, writer of the path), `object_writer.rs`, `ObjectStore`; it is
 //! visible when it is committed.
 //!
-//! Invariants: an object is only replaced on the condition that it still is what its writer began on. A rename
-//! copies all before it removes anything, and removes only what it copied. What a commit cannot store changes the
-//! write verifier of its writers. `NotFound` is said of keys only, never of the bucket. Listings that run in circles
-//! or never end are errors.
+//! Invariants: an object is only replaced on the condition that it still is what its writer began on; a draft, which
+//! began on nothing, replaces what its publisher says, and the store decides whether that is there. A rename copies
+//! all before it removes anything, and removes only what it copied. What a commit cannot store changes the write
+//! verifier of its writers. `NotFound` is said of keys only, never of the bucket. Listings that run in circles or never
+//! end are errors.
 //!
 //! Begin with `origin.rs`, then `keys.rs` and `object_writer.rs`. For objects without files, open an [`ObjectStore`]
 //! with [`open_store()`].
@@ -38,6 +40,7 @@ mod credential_env;
 mod dial;
 pub mod dir_times;
 mod directory;
+mod drafts;
 mod errors;
 mod first_answer;
 mod gcs;

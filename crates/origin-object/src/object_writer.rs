@@ -3,7 +3,8 @@
 //! An [`ObjectWriter`] buffers bytes until a part is full; that part is uploaded while the next ones fill. A commit
 //! uploads what is left, takes from the old object what was not written (the store copies whole parts), and
 //! completes the new one on the condition that the object still is what it was when the writer began. Until then
-//! everybody sees the old object.
+//! everybody sees the old object. A draft has no old object, and is completed on the condition that its publisher
+//! gives.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ use crate::store::{
 
 pub struct ObjectWriter {
     key: String,
-    /// The object that the writer began on, which is shown until the new one is complete.
+    /// The object that the writer began on, which is shown until the new one is complete; of a draft, no bytes.
     pub base: ObjectStat,
     /// A mark that is stored with the new object and with no other, so that a completion whose answer was lost is
     /// recognized.
@@ -231,6 +232,24 @@ impl ObjectWriter {
         })
     }
 
+    /// A writer that begins on nothing: what is not written is zeros, and an object is made of it though nothing is.
+    pub fn draft(
+        key: String,
+        metadata: Metadata,
+        mark: (String, String),
+        times: [&'static str; 2],
+    ) -> Arc<ObjectWriter> {
+        let nothing = ObjectStat {
+            size: 0,
+            etag: String::new(),
+            modified: Timestamp { seconds: 0, nanos: 0 },
+            metadata,
+        };
+        let writer = ObjectWriter::new(key, nothing, mark, times);
+        writer.state().changed = true;
+        writer
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -374,12 +393,18 @@ impl ObjectWriter {
         true
     }
 
-    /// Completes the object; nothing can be written afterwards. `None` if there was nothing to do. `changed` is
-    /// called with the new object, if it is known, before any write finds this writer over.
+    /// The condition under which the writer of an object completes it.
+    pub fn unchanged(&self) -> Precondition<'_> {
+        Precondition::Unchanged(&self.base.etag)
+    }
+
+    /// Completes the object, if the condition holds; nothing can be written afterwards. `None` if there was nothing to
+    /// do. `changed` is called with the new object, if it is known, before any write finds this writer over.
     pub async fn complete(
         &self,
         store: &Arc<dyn ObjectStore>,
         pacer: &Arc<PartPacer>,
+        condition: Precondition<'_>,
         changed: &(dyn Fn(Option<&ObjectStat>) + Sync),
     ) -> Result<Option<CompletedObject>> {
         let _gate = self.path_locks.write().await;
@@ -394,9 +419,9 @@ impl ObjectWriter {
             return Ok(None);
         }
         let done = if self.state().upload.is_none() && size <= PART {
-            self.put_whole(&**store, size).await
+            self.put_whole(&**store, size, condition).await
         } else {
-            self.complete_parts(store, pacer, size).await
+            self.complete_parts(store, pacer, size, condition).await
         };
         match done {
             Ok(PutResult { etag, modified }) => {
@@ -466,7 +491,12 @@ impl ObjectWriter {
     }
 
     /// The caller may be dropped at any time: the bytes stay here until the store has them.
-    async fn put_whole(&self, store: &dyn ObjectStore, size: u64) -> Result<PutResult> {
+    async fn put_whole(
+        &self,
+        store: &dyn ObjectStore,
+        size: u64,
+        condition: Precondition<'_>,
+    ) -> Result<PutResult> {
         let (filling, kept, metadata) = {
             let state = self.state();
             let filling = match state.parts.get(&1) {
@@ -477,7 +507,7 @@ impl ObjectWriter {
         };
         let whole = ByteRange::new(0, size);
         let bytes = fill(store, &self.key, &self.base, kept, whole, &filling).await?;
-        store.put(&self.key, bytes, &metadata, Precondition::Unchanged(&self.base.etag)).await
+        store.put(&self.key, bytes, &metadata, condition).await
     }
 
     async fn complete_parts(
@@ -485,6 +515,7 @@ impl ObjectWriter {
         store: &Arc<dyn ObjectStore>,
         pacer: &Arc<PartPacer>,
         size: u64,
+        condition: Precondition<'_>,
     ) -> Result<PutResult> {
         let upload = self.upload(&**store).await?;
         let (kept, composed) = {
@@ -546,7 +577,7 @@ impl ObjectWriter {
             });
             stored.collect()
         };
-        store.complete(&upload, &parts, Precondition::Unchanged(&self.base.etag)).await
+        store.complete(&upload, &parts, condition).await
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Identity, Object, Origin, OriginIdentity, OriginLimits,
-    OriginTraits, Reference, RenameLeftover, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Draft, Identity, Object, Origin, OriginIdentity,
+    OriginLimits, OriginTraits, Reference, RenameLeftover, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use types::{ByteRange, Error, ErrorKind, FileKind, FsStat, Name, Result, SetAttr
 use crate::attributes;
 use crate::credential_env::CredentialEnv;
 use crate::dir_times::DirTimes;
+use crate::drafts::Drafts;
 use crate::keys::{KeyBase, KeyKind, what};
 use crate::listing_tokens::ListingTokens;
 use crate::object_writer::ObjectWriter;
@@ -33,6 +34,7 @@ pub struct ObjectOrigin {
     pub(crate) rename_log: Arc<RenameLog>,
     pub(crate) path_locks: PathLocks,
     pub(crate) writers: Mutex<HashMap<Bytes, Arc<ObjectWriter>>>,
+    pub(crate) drafts: Drafts,
     pub(crate) pacer: Arc<PartPacer>,
     pub(crate) tokens: ListingTokens,
     pub(crate) dir_times: DirTimes,
@@ -72,6 +74,7 @@ impl ObjectOrigin {
             rename_log: Arc::default(),
             path_locks: PathLocks::default(),
             writers: Mutex::default(),
+            drafts: Drafts::default(),
             pacer: Arc::new(PartPacer::new()),
             tokens: ListingTokens::default(),
             dir_times: DirTimes::default(),
@@ -280,6 +283,15 @@ impl Origin for ObjectOrigin {
         stability: Stability,
     ) -> Result<Written> {
         self.write_buffered(object, offset, data, stability).await
+    }
+
+    async fn draft(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Option<Draft>> {
+        self.begin_draft(dir, name, set).map(Some)
+    }
+
+    async fn discard(&self, draft: &Reference) -> Result<()> {
+        self.discard_draft(draft).await;
+        Ok(())
     }
 
     async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use types::{Error, ErrorKind, Result, Stability, Version, WriteVerifier};
 
 use crate::attributes;
+use crate::drafts::is_draft;
 use crate::keys::{KeyKind, what};
 use crate::object_writer::{CompletedObject, ObjectWriter, WriteOutcome};
 use crate::origin::ObjectOrigin;
@@ -86,6 +87,9 @@ impl ObjectOrigin {
         stability: Stability,
     ) -> Result<Written> {
         ::origin::change::end_of_write(offset, data.len())?;
+        if is_draft(reference) {
+            return self.write_draft(reference, offset, data, stability).await;
+        }
         let held = self.lock_object("write to", reference).await?;
         let written = self.write_held(reference, offset, data, stability).await?;
         drop(held);
@@ -158,7 +162,7 @@ impl ObjectOrigin {
     pub(crate) async fn complete(&self, reference: &Reference, writer: &Arc<ObjectWriter>) -> Result<Object> {
         let moment = self.stat_cache.change_count(&reference.0);
         let changed = |stat: Option<&ObjectStat>| self.stat_cache.changed_to(&reference.0, moment, stat);
-        let completed = writer.complete(&self.store, &self.pacer, &changed).await;
+        let completed = writer.complete(&self.store, &self.pacer, writer.unchanged(), &changed).await;
         if completed.as_ref().is_ok()
             || completed.as_ref().is_err_and(|e| e.kind() == ErrorKind::VersionChanged)
         {
@@ -167,7 +171,16 @@ impl ObjectOrigin {
         if completed.is_err() && self.writer(reference).is_none() {
             self.record_loss(reference);
         }
-        let made = completed?;
+        self.completed_object(reference, writer, completed?).await
+    }
+
+    /// The file that a writer made; `None`: it had nothing to do.
+    pub(crate) async fn completed_object(
+        &self,
+        reference: &Reference,
+        writer: &ObjectWriter,
+        made: Option<CompletedObject>,
+    ) -> Result<Object> {
         if let Some(stat) = made.as_ref().and_then(CompletedObject::stat) {
             return Ok(self.file(reference, &stat));
         }
@@ -179,7 +192,7 @@ impl ObjectOrigin {
         Ok(self.file(reference, ours.as_ref().unwrap_or(&now)))
     }
 
-    fn verifier(&self, reference: &Reference) -> WriteVerifier {
+    pub(crate) fn verifier(&self, reference: &Reference) -> WriteVerifier {
         let losses = self.losses().get(&reference.0).copied().unwrap_or_default();
         self.verifier.wrapping_add(losses).to_be_bytes()
     }

@@ -75,6 +75,27 @@ pub enum Change {
         name: XattrName,
         set: SetXattr,
     },
+    /// Makes what was written to a draft ([`crate::Origin::draft`]) the file of this name, all of it at once. That is
+    /// the name that the draft was begun for; `Busy` if its directory has another place since. A draft that has its
+    /// name already answers with the file that it became. After `Exists` and `VersionChanged` nothing is left of it: an
+    /// origin may say the latter, too, if a change by others took from it what was written.
+    Publish {
+        draft: Reference,
+        dir: Reference,
+        name: Name,
+        over: Replacing,
+    },
+}
+
+/// What a published draft may replace. The origin decides that in one with the change, also against others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replacing {
+    /// Whatever has the name, but for a directory.
+    Anything,
+    /// Nothing: `Exists` if the name is taken.
+    Nothing,
+    /// The file that has the name, in this version; `VersionChanged` otherwise.
+    Version(Version),
 }
 
 impl Change {
@@ -91,6 +112,7 @@ impl Change {
             Change::Rename { .. } => "rename",
             Change::Set { .. } => "set",
             Change::SetXattr { .. } => "set_xattr",
+            Change::Publish { .. } => "publish",
         }
     }
 
@@ -105,6 +127,7 @@ impl Change {
             | Change::Remove { dir, .. }
             | Change::Rmdir { dir, .. }
             | Change::Rename { from_dir: dir, .. }
+            | Change::Publish { dir, .. }
             | Change::Set { object: dir, .. }
             | Change::SetXattr { object: dir, .. } => dir,
         }
@@ -122,6 +145,7 @@ impl Change {
             },
             Change::Set { guard, .. } => guard.is_none(),
             Change::SetXattr { set, .. } => matches!(set, SetXattr::To(_)),
+            Change::Publish { .. } => true,
             _ => false,
         }
     }

@@ -15,8 +15,8 @@ use types::{
 
 use crate::pieces::in_pieces;
 use crate::{
-    Change, Changed, Committed, DirCursor, DirPage, FileToRead, Object, Origin, OriginIdentity, OriginLimits,
-    OriginTraits, Reference, RenameLeftover, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Draft, FileToRead, Object, Origin, OriginIdentity,
+    OriginLimits, OriginTraits, Reference, RenameLeftover, Written,
 };
 
 /// A call that is sent to the origin inside, until its answer is there.
@@ -39,6 +39,8 @@ pub enum OriginCall<'a> {
     Change(&'a Change),
     LeftByRename { there: &'a Reference },
     SetAtCommit { object: &'a Reference },
+    Draft { dir: &'a Reference },
+    Discard { draft: &'a Reference },
     Write { object: &'a Reference, length: u64 },
     Commit { object: &'a Reference },
 }
@@ -57,7 +59,7 @@ pub enum CallClass {
 impl<'a> OriginCall<'a> {
     pub fn class(&self) -> CallClass {
         match self {
-            OriginCall::SetAtCommit { .. } => CallClass::Local,
+            OriginCall::SetAtCommit { .. } | OriginCall::Draft { .. } => CallClass::Local,
             OriginCall::Read { .. } => CallClass::Read,
             OriginCall::Write { .. } | OriginCall::Commit { .. } => CallClass::Write,
             _ => CallClass::Metadata,
@@ -80,6 +82,8 @@ impl<'a> OriginCall<'a> {
             OriginCall::Xattrs { .. } => "xattrs",
             OriginCall::Change(change) => change.kind(),
             OriginCall::SetAtCommit { .. } => "set_at_commit",
+            OriginCall::Draft { .. } => "draft",
+            OriginCall::Discard { .. } => "discard",
             OriginCall::Write { .. } => "write",
             OriginCall::Commit { .. } => "commit",
         }
@@ -98,6 +102,8 @@ impl<'a> OriginCall<'a> {
             | OriginCall::Statfs { object }
             | OriginCall::Xattrs { object }
             | OriginCall::SetAtCommit { object }
+            | OriginCall::Draft { dir: object }
+            | OriginCall::Discard { draft: object }
             | OriginCall::Write { object, .. }
             | OriginCall::Commit { object } => Some(object),
             OriginCall::Change(change) => Some(change.place()),
@@ -121,7 +127,9 @@ pub trait OriginAnswer: Send {
     }
 }
 
+impl OriginAnswer for () {}
 impl OriginAnswer for bool {}
+impl OriginAnswer for Option<Draft> {}
 impl OriginAnswer for Bytes {}
 impl OriginAnswer for DirPage {}
 impl OriginAnswer for FsStat {}
@@ -335,6 +343,14 @@ impl<L: Layer> Origin for L {
     ) -> Result<Written> {
         let call = OriginCall::Write { object, length: data.len() as u64 };
         self.around(call, || self.inner().write(object, offset, data.clone(), stability)).await
+    }
+
+    async fn draft(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Option<Draft>> {
+        self.around(OriginCall::Draft { dir }, || self.inner().draft(dir, name, set)).await
+    }
+
+    async fn discard(&self, draft: &Reference) -> Result<()> {
+        self.around(OriginCall::Discard { draft }, || self.inner().discard(draft)).await
     }
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {

@@ -9,6 +9,7 @@
 //! - [`memory`] and [`posix`] are origins; the others (NFS, object stores, Azure Files) are crates of their own.
 //! - [`Layer`] is an origin that holds another one: [`retry`] over [`limit`] over [`count`] over the store is what every
 //!   junction has ([`delay`] makes a near store far, for tests).
+//! - [`Draft`] is a file that has no name yet, where a file can be made whole under its name at once.
 //! - [`change`] has the changes of names and attributes as plain data, and what their answers tell.
 //! - `limit` decides by `adaptive` (how many reads at once), `distance` (how far, how fast) and `pace`, which are pure;
 //!   `retry` decides by `reconcile` what became of a change that had no answer.
@@ -19,6 +20,7 @@ pub mod count;
 pub mod deferred;
 pub mod delay;
 pub mod distance;
+mod draft;
 pub mod emulated;
 pub mod exclusive;
 pub mod identity;
@@ -42,7 +44,8 @@ use types::{
     Version, XattrName,
 };
 
-pub use change::{Around, Before, Change, Changed, Committed, Copied, Written};
+pub use change::{Around, Before, Change, Changed, Committed, Copied, Replacing, Written};
+pub use draft::Draft;
 pub use identity::OriginIdentity;
 pub use kind::{OriginConfig, OriginKind};
 pub use layer::{CallClass, Layer, OriginAnswer, OriginCall, Sending};
@@ -243,6 +246,20 @@ pub trait Origin: Send + Sync + 'static {
         data: Bytes,
         stability: Stability,
     ) -> Result<Written>;
+
+    /// Begins a file that is to have this name, and that nobody sees before it is published ([`Change::Publish`]).
+    /// Nothing travels. `None`: the origin has no drafts; a file becomes visible at once there by being renamed when it
+    /// is complete.
+    async fn draft(&self, dir: &Reference, name: &Name, set: &SetAttr) -> Result<Option<Draft>> {
+        let _ = (dir, name, set);
+        Ok(None)
+    }
+
+    /// Gives up what was written to a draft. One that was published, or is not known, is left alone.
+    async fn discard(&self, draft: &Reference) -> Result<()> {
+        let _ = draft;
+        Ok(())
+    }
 
     /// Has what was written to `range` put on stable storage. A range of no length goes to the end of the file.
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed>;

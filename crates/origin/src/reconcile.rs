@@ -59,7 +59,11 @@ pub fn judge(change: &Change, heard: Option<Timestamp>, seen: TraceSeen) -> Reco
         Change::Mknod { node, set, .. } => is_node(attr, *node) && fits(attr, set),
         Change::Link { .. } => linked.as_ref() == Some(&object.identity),
         Change::Rename { identity, .. } => identity.as_ref() == Some(&object.identity),
-        Change::Remove { .. } | Change::Rmdir { .. } | Change::Set { .. } | Change::SetXattr { .. } => false,
+        Change::Remove { .. }
+        | Change::Rmdir { .. }
+        | Change::Set { .. }
+        | Change::SetXattr { .. }
+        | Change::Publish { .. } => false,
     };
     if done { Reconciled::Done(Some(object)) } else { Reconciled::Unknown }
 }
@@ -129,7 +133,7 @@ fn trace(change: &Change) -> Option<(&Reference, &Name)> {
         | Change::Remove { dir, name }
         | Change::Rmdir { dir, name }
         | Change::Rename { to_dir: dir, to: name, .. } => Some((dir, name)),
-        Change::Set { .. } | Change::SetXattr { .. } => None,
+        Change::Set { .. } | Change::SetXattr { .. } | Change::Publish { .. } => None,
     }
 }
 

@@ -20,7 +20,7 @@ fn dir(mode: u32) -> Attr {
 }
 
 fn caller(uid: u32, gid: u32, groups: &[u32]) -> Caller {
-    Caller { uid, gid, groups: groups.to_vec(), trusted: false }
+    Caller { uid, gid, groups: groups.to_vec(), ..Caller::root() }
 }
 
 fn trusted(uid: u32) -> Caller {

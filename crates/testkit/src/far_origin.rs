@@ -318,7 +318,8 @@ impl Far {
             | Change::Symlink { dir, .. }
             | Change::Mknod { dir, .. }
             | Change::Remove { dir, .. }
-            | Change::Rmdir { dir, .. } => *dir = self.inward(dir)?,
+            | Change::Rmdir { dir, .. }
+            | Change::Publish { dir, .. } => *dir = self.inward(dir)?,
             Change::Link { file, dir, .. } => (*file, *dir) = (self.inward(file)?, self.inward(dir)?),
             Change::Rename { from_dir, to_dir, .. } => {
                 (*from_dir, *to_dir) = (self.inward(from_dir)?, self.inward(to_dir)?);

@@ -15,6 +15,7 @@ pub mod origin_contract;
 pub mod ports;
 pub mod process;
 pub mod programs;
+pub mod request_log;
 pub mod slurm;
 pub mod ssh;
 pub mod stores;

@@ -16,7 +16,7 @@ use toml::Spanned;
 use types::{Error, ErrorKind, Result};
 use vfs::WritePolicy;
 
-pub use back::{Conflicts, Hours, JournalSize, JournalTable, Rate};
+pub use back::{Conflicts, DurabilityName, Hours, JournalSize, JournalTable, Rate};
 pub use cluster::{ClusterTable, EtcdTable};
 pub use s3::{BucketTable, KeyTable, S3};
 
@@ -105,6 +105,9 @@ pub struct Export {
     pub privileged_port: bool,
     #[serde(default = "read_write", deserialize_with = "parsed")]
     pub access: AccessName,
+    /// Answers changes that are written `back` before they are on the disk, against the protocol.
+    #[serde(default, rename = "async")]
+    pub asynchronous: bool,
 }
 
 fn nobody() -> u32 {
@@ -221,6 +224,9 @@ pub struct JunctionTable {
     pub flush_windows: Option<Vec<Hours>>,
     #[serde(default)]
     pub conflicts: Option<Conflicts>,
+    /// When an acknowledged change is on the disk; absent: as the front promises.
+    #[serde(default)]
+    pub durability: Option<DurabilityName>,
     /// In a cluster: nodes that keep each stripe of its files; absent: 1.
     #[serde(default)]
     pub copies: Option<usize>,

@@ -187,8 +187,8 @@ impl Live {
             let mut registry = self.admin.registry.write().unwrap_or_else(PoisonError::into_inner);
             self.admin.vfs.register_journal(&mut registry);
         }
-        let (write, flush) = (added.write, added.flush.clone());
-        self.vfs().add_junction(NewJunction { junction, write, flush }).await
+        let (write, flush, durability) = (added.write, added.flush.clone(), added.durability);
+        self.vfs().add_junction(NewJunction { junction, write, flush, durability }).await
     }
 
     fn change_cache(&mut self, new: &Settings, outcome: &mut Outcome) {
@@ -233,6 +233,10 @@ impl Live {
                 junction.flush = now.flush.clone();
                 outcome.changed(format!("flush_delay, flush_rate, flush_windows, conflicts of {}", now.path));
             }
+            if now.durability != junction.durability && vfs.set_durability(&junction.path, now.durability) {
+                junction.durability = now.durability;
+                outcome.changed(format!("durability of {}", now.path));
+            }
         }
     }
 
@@ -254,6 +258,7 @@ impl Live {
                 exports.replace(rules);
                 self.settings.exports = all;
                 if is_new {
+                    running::tell_exports(&self.settings.exports);
                     outcome.changed("[[nfs.export]]");
                 }
             }

@@ -11,13 +11,13 @@ use quantity::Size;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
-use types::{Error, ErrorKind, Result};
+use types::{Durability, Error, ErrorKind, Result};
 use vfs::{JunctionLoad, Unflushed, Vfs, WritePolicy};
 
 use crate::admin::{self, Admin};
 use crate::cluster_node::RunningNode;
 use crate::reload::{Again, Live, Reloading};
-use crate::settings::JunctionSettings;
+use crate::settings::{ExportSettings, JunctionSettings};
 use crate::wire_up::{Mount, Tier};
 
 /// Calls under way are given this long at the end.
@@ -45,7 +45,21 @@ pub fn tell_junction(junction: &JunctionSettings, journal: &Path) {
         warn!(
             path = %junction.path,
             journal = %journal.display(),
+            durability = %junction.durability,
             "one copy on one disk: what clients are told is done is in the journal alone until it is flushed"
+        );
+    }
+}
+
+/// Whose clients are promised less than their protocol does.
+pub fn tell_exports(exports: &[ExportSettings]) {
+    for export in exports.iter().filter(|export| export.rule.durability == Durability::Fsync) {
+        let clients: Vec<_> = export.rule.clients.iter().map(ToString::to_string).collect();
+        warn!(
+            junction = export.junction.as_deref().unwrap_or("all"),
+            clients = clients.join(", "),
+            "async: NFS clients are told that names and attributes written back are stable up to a second before they are on \
+             the disk: a power cut takes them, and these clients do not send them again"
         );
     }
 }

@@ -16,7 +16,7 @@ use namespace::config::DIRECTORY_NAMES_MAX;
 use namespace::{Freshness, JunctionRules};
 use origin::OriginConfig;
 use quantity::{Address, Size};
-use types::{Error, ErrorKind, Result};
+use types::{Durability, Error, ErrorKind, Result};
 use vfs::{FlushPolicy, WritePolicy};
 
 use crate::config;
@@ -54,6 +54,8 @@ pub struct Overrides {
     pub mount: Option<PathBuf>,
     /// The policy of all junctions, whatever the file says.
     pub write: Option<String>,
+    /// Of all junctions that are written `back`, whatever the file says.
+    pub durability: Option<String>,
     pub accept_journal_damage: bool,
     /// `etcd://e1:2379/show`.
     pub cluster: Option<String>,
@@ -115,6 +117,8 @@ pub struct JunctionSettings {
     pub write: WritePolicy,
     /// If it is written `back`.
     pub flush: FlushPolicy,
+    /// Likewise: what it promises at least, by whichever front.
+    pub durability: Durability,
     /// In a cluster; absent: 1.
     pub copies: Option<usize>,
     /// In a cluster; absent: all nodes keep its files.
@@ -192,6 +196,7 @@ fn share_of(descriptors: usize, wanted: usize, cache: usize, fronts: usize) -> u
 impl Settings {
     pub fn build(file: config::ConfigFile, args: &Overrides) -> Result<Settings> {
         let write = args.write.as_deref().map(write_policy).transpose()?;
+        let durability = args.durability.as_deref().map(durability).transpose()?;
         let dir = args.cache.clone().or(file.cache.dir).unwrap_or_else(|| PathBuf::from("forebay-cache"));
         let defaults = cache::Config::default();
         let size = args.cache_size.or(file.cache.size).map_or(defaults.size_max, |size| size.0);
@@ -221,6 +226,10 @@ impl Settings {
         }
         for typed in &args.origin {
             junctions.push(JunctionSettings { write: write.unwrap_or_default().0, ..parse_junction(typed)? });
+        }
+        if let Some(durability) = durability {
+            demand_back(&junctions)?;
+            junctions.iter_mut().for_each(|junction| junction.durability = durability);
         }
         check_places(&junctions, &lines)?;
         let cluster = ClusterSettings::build(file.cluster, &file.source, args, cache.size_max)?;
@@ -275,6 +284,7 @@ fn junction(typed: &config::JunctionTable, write: Option<config::Write>) -> Resu
         stale_if_error: typed.stale_if_error.map(|span| span.0),
         directory_names_max: names_max(typed.directory_names_max)?,
         write,
+        durability: typed.durability.map_or(back::DURABILITY_DEFAULT, |typed| typed.0),
         copies: typed.copies.map(copies).transpose()?,
         topology: typed.topology.as_deref().map(str::parse).transpose()?,
     })
@@ -324,6 +334,7 @@ pub fn parse_junction(typed: &str) -> Result<JunctionSettings> {
         directory_names_max: DIRECTORY_NAMES_MAX,
         write: config::Write::default().0,
         flush: back::default_flush_policy(),
+        durability: back::DURABILITY_DEFAULT,
         copies: None,
         topology: None,
     })
@@ -338,6 +349,21 @@ fn copies(typed: usize) -> Result<usize> {
 
 fn write_policy(typed: &str) -> Result<config::Write> {
     typed.parse().or_else(|why| refuse(format!("--write: {why}")))
+}
+
+fn durability(typed: &str) -> Result<Durability> {
+    let named = typed.parse::<config::DurabilityName>();
+    named.map(|named| named.0).or_else(|why| refuse(format!("--durability: {why}")))
+}
+
+/// Where nothing is written `back`, the option would be without effect.
+fn demand_back(junctions: &[JunctionSettings]) -> Result<()> {
+    match junctions.iter().any(|junction| junction.write == WritePolicy::Back) {
+        true => Ok(()),
+        false => {
+            refuse("--durability speaks of what is written back, and nothing is; add --write back".into())
+        }
+    }
 }
 
 fn normal_path(typed: &str) -> Result<String> {
@@ -424,6 +450,7 @@ fn exports(
             anonymous_gid: export.anonymous_gid,
             privileged_port: export.privileged_port,
             read_only: export.access.read_only,
+            durability: if export.asynchronous { Durability::Fsync } else { Durability::Always },
         };
         exports.push(ExportSettings { junction, rule });
     }

@@ -302,6 +302,7 @@ pub fn journaling(settings: &Settings) -> Result<Option<Journaling>> {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         utc_offset: local_time::utc_offset,
         flush: back.iter().map(|junction| (junction.path.clone(), junction.flush.clone())).collect(),
+        durability: back.iter().map(|junction| (junction.path.clone(), junction.durability)).collect(),
         accept_damage: journal.accept_damage,
         bond: Some(bond),
         hook,

@@ -72,5 +72,26 @@ pub enum Stability {
     FileSync,
 }
 
+/// When a change of names or attributes is on stable storage, and bytes are whose writer closes the file, where a journal
+/// takes them first (policy `back`). A call brings what its protocol demands, and a junction has a setting: the later one
+/// here, which promises more, holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// When somebody asks for that (fsync and its kind), as on a local file system. Until then a change outlives the
+    /// process, and of those that a power cut takes none is older than one that it leaves.
+    Fsync,
+    /// Before it is answered.
+    Always,
+}
+
+impl std::fmt::Display for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Durability::Fsync => "fsync",
+            Durability::Always => "always",
+        })
+    }
+}
+
 /// Only ever compared: it is another one when the origin may have lost what it had not yet on stable storage.
 pub type WriteVerifier = [u8; 8];

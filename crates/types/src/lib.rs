@@ -19,7 +19,9 @@ pub mod xattr;
 
 pub use attr::{Attr, FileKind, FsStat, Timestamp, WeakAttr};
 pub use caller::Caller;
-pub use change::{CreateHow, CreateVerifier, NewNode, SetAttr, Stability, TimeChange, WriteVerifier};
+pub use change::{
+    CreateHow, CreateVerifier, Durability, NewNode, SetAttr, Stability, TimeChange, WriteVerifier,
+};
 pub use distance::Distance;
 pub use error::{Error, ErrorKind, OutageReason, Result};
 pub use extent_map::{Divide, ExtentMap, RangeSet};

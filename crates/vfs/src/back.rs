@@ -1,8 +1,9 @@
-//! Junctions that are written `back`: a change is done when the journal has it on this machine's disk (an UNSTABLE write,
-//! as NFS has it, at its COMMIT), and it goes to the origin by itself later.
+//! Junctions that are written `back`: a change is done when the journal has it, in its file or, as the caller was promised or
+//! the junction's setting has it, on this machine's disk ([`Durability`]); it goes to the origin by itself later.
 //!
 //! - `Back` (`journal.rs`): the writer of all such junctions; operations on their way into the journal and to the flush.
 //!   `writer.rs` says which of its methods serve which call; `names.rs` and `bytes.rs` are the calls
+//! - `Unsynced` (`unsynced.rs`): what is in the journal's file and perhaps not on its disk
 //! - `DirtyOverlay` (`overlay.rs`): names, attributes and bytes over what `namespace` and `cache` know, and what each
 //!   altered object was at its origin
 //! - `Locks` (`locks.rs`): changes of one name or object go one after the other
@@ -12,8 +13,9 @@
 //! - `admin.rs`, `alarms.rs`, `waiting.rs`, `dropping.rs`, `stopped.rs`: what an operator asks and is told
 //!
 //! The way of a change: its names and objects are locked; what is there is looked at through the overlay; the operation is
-//! appended to the journal and applied to the overlay; it is acknowledged, and given to the flush, when the journal is synced
-//! up to it (an UNSTABLE write is acknowledged before; its COMMIT is when it is synced). The flush carries it out at `BackFlushTarget`, which takes it out of the overlay.
+//! appended to the journal and applied to the overlay, and is acknowledged then, or when the journal is synced up to it
+//! (`acknowledge`; of a write its [`Stability`](types::Stability) decides). It is given to the flush when it is synced. The
+//! flush carries it out at `BackFlushTarget`, which takes it out of the overlay.
 //!
 //! Invariants: what is in the overlay is in the journal. The flush gets operations in their order, and only durable ones.
 //! Names are locked before objects. Begin with `names.rs`.
@@ -30,6 +32,7 @@ mod locks;
 mod names;
 pub(crate) mod overlay;
 mod stopped;
+mod unsynced;
 mod waiting;
 mod writer;
 
@@ -37,6 +40,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
+use types::Durability;
 use writeback::{AlarmKind, FlushPolicy, Hook};
 
 pub use admin::FlushRequest;
@@ -59,6 +63,8 @@ pub struct Journaling {
     pub utc_offset: fn(i64) -> i32,
     /// By path of the junction.
     pub flush: HashMap<String, FlushPolicy>,
+    /// Likewise; what is not named promises [`Durability::Always`].
+    pub durability: HashMap<String, Durability>,
     /// Go on with what can be read of a journal that is not what it was, and without one that is missing or another one.
     pub accept_damage: bool,
     /// The file, beside the cache, that says which journal belongs to it.

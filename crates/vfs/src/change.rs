@@ -1,5 +1,7 @@
 //! Changes of names and attributes: may the caller; then the junction's writer makes them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use namespace::{Ask, Found, New, Old};
 use types::{
@@ -9,6 +11,7 @@ use types::{
 
 use crate::change_results::{Altered, AttrsAround, Made};
 use crate::read::key_of;
+use crate::through::DraftFile;
 use crate::{Node, Vfs};
 
 /// What is made belongs to the caller, unless `set` says otherwise and the caller may; its group is the caller's, or
@@ -30,10 +33,24 @@ impl Vfs {
         }
     }
 
+    /// A regular file that nobody sees before it is complete and published. `None`: there are none in this junction, and
+    /// whoever wants one makes a file under another name and renames it.
+    pub async fn draft(
+        self: &Arc<Self>,
+        caller: &Caller,
+        dir: FileId,
+        name: &Name,
+        set: SetAttr,
+    ) -> Result<Option<DraftFile>> {
+        let parent = self.dir_to_change(caller, dir, "create a file").await?;
+        let set = permission::new_attributes(caller, &parent.attr, false, &set)?;
+        self.writer(parent.junction).draft(self, &parent, name, set).await
+    }
+
     pub async fn mkdir(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "make a directory").await?;
         let set = permission::new_attributes(caller, &parent.attr, true, &set)?;
-        self.make(&parent, name, &New::Directory { set }).await
+        self.make(caller, &parent, name, &New::Directory { set }).await
     }
 
     pub async fn symlink(
@@ -46,7 +63,7 @@ impl Vfs {
     ) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "make a link").await?;
         let set = permission::new_attributes(caller, &parent.attr, false, &set)?;
-        self.make(&parent, name, &New::Symlink { target, set }).await
+        self.make(caller, &parent, name, &New::Symlink { target, set }).await
     }
 
     /// Devices are for the privileged to make.
@@ -63,7 +80,7 @@ impl Vfs {
             permission::demand_device(caller)?;
         }
         let set = permission::new_attributes(caller, &parent.attr, false, &set)?;
-        self.make(&parent, name, &New::Special { node, set }).await
+        self.make(caller, &parent, name, &New::Special { node, set }).await
     }
 
     /// One more name for `file`, which is no directory.
@@ -74,7 +91,7 @@ impl Vfs {
         if node.attr.is_dir() {
             return Err(Error::new(ErrorKind::IsADirectory, "link", file));
         }
-        self.make(&parent, name, &New::Link { file }).await
+        self.make(caller, &parent, name, &New::Link { file }).await
     }
 
     /// Removes a name that is no directory.
@@ -101,19 +118,15 @@ impl Vfs {
         let new = self.object(to_dir, Ask::Use).await?;
         same_junction(&old, &new)?;
         let old = self.dir_to_change(caller, from_dir, WHAT).await?;
-        let new = self.dir_to_change(caller, to_dir, WHAT).await?;
+        self.dir_to_change(caller, to_dir, WHAT).await?;
         self.demand_unname(caller, &old, from, WHAT).await?;
-        if permission::is_guarded(caller, &new.attr)
-            && let Some(there) = self.find(to_dir, to).await?
-        {
-            permission::demand_unname(caller, &new.attr, &there.attr, WHAT)?;
-        }
+        let new = self.dir_to_replace_in(caller, to_dir, to).await?;
         if from_dir != to_dir
             && let Some(moved) = self.known_child(from_dir, from)?
         {
             permission::demand_move(caller, &moved.attr, WHAT)?;
         }
-        self.writer(new.junction).rename(self, (from_dir, from), (to_dir, to)).await
+        self.writer(new.junction).rename(self, (from_dir, from), (to_dir, to), caller.durability).await
     }
 
     /// With `guard` only if that is the object's ctime; `VersionChanged` otherwise.
@@ -130,7 +143,7 @@ impl Vfs {
         if let Some(size) = set.size.filter(|_| node.attr.is_file()) {
             self.demand_takes_size(&node, size).await?;
         }
-        writer.set(self, &node, asked, guard).await
+        writer.set(self, &node, (asked, guard), caller.durability).await
     }
 
     /// An object whose attributes `namespace` changed: if nobody else had changed it, bytes up to the smaller of its sizes
@@ -151,7 +164,7 @@ impl Vfs {
     async fn create_new(&self, caller: &Caller, dir: FileId, name: &Name, set: SetAttr) -> Result<Made> {
         let parent = self.dir_to_change(caller, dir, "create a file").await?;
         let set = permission::new_attributes(caller, &parent.attr, false, &set)?;
-        self.make(&parent, name, &New::File { how: CreateHow::Guarded, set }).await
+        self.make(caller, &parent, name, &New::File { how: CreateHow::Guarded, set }).await
     }
 
     /// The origin would cut whatever is there without asking whether this caller may: so it is asked for a new file
@@ -198,18 +211,19 @@ impl Vfs {
         let parent = self.dir_to_change(caller, dir, "create a file").await?;
         let new = permission::new_attributes(caller, &parent.attr, false, &set)?;
         let are_given = set != SetAttr::default();
-        self.writer(parent.junction).create_once(self, &parent, name, verifier, (new, are_given)).await
+        let writer = self.writer(parent.junction);
+        writer.create_once(self, &parent, name, verifier, (new, are_given), caller.durability).await
     }
 
-    async fn make(&self, parent: &Node, name: &Name, new: &New) -> Result<Made> {
-        self.writer(parent.junction).make(self, parent, name, new).await
+    async fn make(&self, caller: &Caller, parent: &Node, name: &Name, new: &New) -> Result<Made> {
+        self.writer(parent.junction).make(self, parent, name, new, caller.durability).await
     }
 
     async fn unname(&self, caller: &Caller, dir: FileId, name: &Name, old: Old) -> Result<AttrsAround> {
         const WHAT: &str = "remove";
         let parent = self.dir_to_change(caller, dir, WHAT).await?;
         self.demand_unname(caller, &parent, name, WHAT).await?;
-        self.writer(parent.junction).remove(self, &parent, name, old).await
+        self.writer(parent.junction).remove(self, &parent, name, old, caller.durability).await
     }
 
     async fn demand_unname(
@@ -236,6 +250,18 @@ impl Vfs {
             return Err(Error::new(ErrorKind::NotADirectory, "change names in", dir));
         }
         Ok(node)
+    }
+
+    /// The directory, if this caller may put something there under this name, in place of what has it.
+    pub(crate) async fn dir_to_replace_in(&self, caller: &Caller, dir: FileId, name: &Name) -> Result<Node> {
+        const WHAT: &str = "rename";
+        let parent = self.dir_to_change(caller, dir, WHAT).await?;
+        if permission::is_guarded(caller, &parent.attr)
+            && let Some(there) = self.find(dir, name).await?
+        {
+            permission::demand_unname(caller, &parent.attr, &there.attr, WHAT)?;
+        }
+        Ok(parent)
     }
 
     async fn dir_to_change(&self, caller: &Caller, dir: FileId, operation: &'static str) -> Result<Node> {

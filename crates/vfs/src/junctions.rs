@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use namespace::{Junction, JunctionRules};
-use types::{Error, ErrorKind, JunctionId, Result};
+use types::{Durability, Error, ErrorKind, JunctionId, Result};
 use writeback::FlushPolicy;
 
 use crate::{Vfs, WritePolicy};
@@ -19,6 +19,8 @@ pub struct NewJunction {
     pub write: WritePolicy,
     /// If it is written `back`.
     pub flush: FlushPolicy,
+    /// Likewise.
+    pub durability: Durability,
 }
 
 impl Vfs {
@@ -28,7 +30,7 @@ impl Vfs {
         let needed = || Error::new(ErrorKind::Config, "write back:", "there is no journal to write to");
         let writer = self.writers.with_policy(new.write).ok_or_else(needed)?;
         let whole_files = new.junction.origin.traits().commits_whole_files;
-        writer.serve(id, FlushPolicy { whole_files, ..new.flush });
+        writer.serve(id, FlushPolicy { whole_files, ..new.flush }, new.durability);
         self.writers.set_policy(id, new.write);
         self.leaving.comes(id);
         self.namespace.graft(id, new.junction)?;

@@ -4,43 +4,52 @@
 use std::time::Duration;
 
 use cache::WholeFile;
-use namespace::Ask;
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
+use namespace::{Ask, ChangeListener, ListenerMark, Namespace};
 use types::{FileId, Name, Result};
 
 use crate::{Node, Vfs};
 
-/// Hears of objects that are not what they were.
-pub struct ChangeWatch {
-    receiver: broadcast::Receiver<Option<FileId>>,
+tokio::task_local! {
+    /// Who makes the change that runs, and tells its client of it by the answer.
+    static MAKER: ListenerMark;
 }
 
-impl ChangeWatch {
-    /// The next changed object; `Some(None)` means that too many changed or that other rules are in force, take all for
-    /// changed. `None` at the end.
-    pub async fn next(&mut self) -> Option<Option<FileId>> {
-        match self.receiver.recv().await {
-            Ok(id) => Some(id),
-            Err(RecvError::Lagged(_)) => Some(None),
-            Err(RecvError::Closed) => None,
-        }
+/// Carries out a change of which the listener is not told where it is written `back`: its client, which has one answer at
+/// a time for the object, has it from that. Other listeners are told.
+pub async fn made_by<T>(maker: ListenerMark, change: impl Future<Output = T>) -> T {
+    MAKER.scope(maker, change).await
+}
+
+/// Tells of a change of which all is known here.
+pub(crate) fn tell_changed(namespace: &Namespace, id: FileId) {
+    match MAKER.try_with(ListenerMark::clone) {
+        Ok(maker) => namespace.tell_others_changed(id, &maker),
+        Err(_) => namespace.tell_changed(id), // nobody's
     }
 }
 
 impl Vfs {
-    /// For how long this may be told again without asking `vfs`.
+    /// For how long this may be told again without asking `vfs`. What is here only changes by what is done here, of which
+    /// `changes` tells: it holds as long as what the origin told just now.
     pub fn fresh_for(&self, node: &Node) -> Duration {
+        if let Some(local) = self.local(node.id) {
+            let fresh = self.namespace.rule_holds_for(node.junction, node.attr.is_dir());
+            return if local.version == node.version { fresh } else { Duration::ZERO };
+        }
         let known = match self.namespace.getattr_known(node.id) {
             Ok(known) => known,
             // Not of an origin: a directory above the junctions.
             Err(_) if node.junction == types::JunctionId::VIRTUAL => return VIRTUAL_FRESH,
             Err(_) => return Duration::ZERO,
         };
-        if self.writer(node.junction).is_changing(node.id) {
+        let writer = self.writer(node.junction);
+        if writer.is_changing(node.id) {
             return Duration::ZERO; // it changes with each write, by whichever front
         }
-        let fresh = self.namespace.fresh_for(&known);
+        let fresh = match writer.has_dirty_bytes(node.id) {
+            true => self.namespace.rule_holds_for(node.junction, node.attr.is_dir()),
+            false => self.namespace.fresh_for(&known),
+        };
         // Changed since: what is told now is known to be old.
         if self.node(&known).version == node.version { fresh } else { Duration::ZERO }
     }
@@ -48,7 +57,9 @@ impl Vfs {
     /// For how long it may be told that this name is there, or is absent.
     pub fn name_fresh_for(&self, dir: FileId, name: &Name, absent: bool) -> Duration {
         match self.writers.lookup(dir, name) {
-            Some(_) => Duration::ZERO,
+            Some(_) => self
+                .object_known(dir)
+                .map_or(Duration::ZERO, |dir| self.namespace.rule_holds_for_names(dir.junction, absent)),
             None => self.namespace.name_fresh_for(dir, name, absent),
         }
     }
@@ -61,8 +72,9 @@ impl Vfs {
         }
     }
 
-    pub fn changes(&self) -> ChangeWatch {
-        ChangeWatch { receiver: self.namespace.changes() }
+    /// Hears of objects that are not what they were.
+    pub fn changes(&self) -> ChangeListener {
+        self.namespace.changes()
     }
 
     /// The object with this inode number, if it was ever told of; also by a kernel that has kept nothing of it but that.

@@ -6,6 +6,8 @@
 //! - [`WriteBuffer`] (`buffer.rs`): all files with pending bytes, under one budget; the write verifier
 //! - `write_buffer::BufferedFile` (crate `write-buffer`): one of them: what is pending, what is to be done next, who waits
 //! - `intake.rs`: how bytes get into the buffer; `sender.rs`: a task for each file, which acts on the steps
+//! - [`DraftFile`] (`draft.rs`): a new file that is complete before anybody sees it, at an origin that has drafts; it takes
+//!   from the buffer nothing but room
 //! - `version_changes.rs`: what stays cached of a file when its names are changed through us
 //!
 //! The way of a write: [`Through::write`] takes it into the buffer; the file's sender sends parts, commits them, and gives
@@ -17,6 +19,7 @@
 
 mod buffer;
 mod buffer_collector;
+mod draft;
 mod intake;
 mod metrics;
 mod read;
@@ -31,12 +34,13 @@ use bytes::Bytes;
 use cache::Piece;
 use namespace::{Ask, Found, New, Old};
 use types::{
-    Attr, ByteRange, Caller, CreateHow, CreateVerifier, ErrorKind, FileId, JunctionId, Name, Result, SetAttr,
-    SetXattr, Stability, TimeChange, Timestamp, WeakAttr, WriteVerifier, XattrName,
+    Attr, ByteRange, Caller, CreateHow, CreateVerifier, Durability, ErrorKind, FileId, JunctionId, Name,
+    Result, SetAttr, SetXattr, Stability, TimeChange, Timestamp, WeakAttr, WriteVerifier, XattrName,
 };
 use write_buffer::ExclusiveAccess;
 
 pub use buffer::WriteBuffer;
+pub use draft::DraftFile;
 
 use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
 use crate::node::outward;
@@ -117,7 +121,7 @@ impl JunctionWriter for Through {
         Ok(WriteOut { stability, verifier, node: vfs.object_known(id)?, before: Some(taken.before) })
     }
 
-    async fn commit(&self, vfs: &Vfs, file: &Node, range: ByteRange) -> Result<CommitOut> {
+    async fn commit(&self, vfs: &Vfs, file: &Node, range: ByteRange, _: Durability) -> Result<CommitOut> {
         let range = if range.is_empty() { ByteRange::new(range.offset, u64::MAX) } else { range };
         self.store(file.id, range).await?;
         self.buffer.told.forget(file.id);
@@ -125,7 +129,13 @@ impl JunctionWriter for Through {
         Ok(CommitOut { verifier, node, before: Some(file.attr.weak()) })
     }
 
-    async fn set(&self, vfs: &Vfs, object: &Node, set: SetAttr, guard: Option<Timestamp>) -> Result<Altered> {
+    async fn set(
+        &self,
+        vfs: &Vfs,
+        object: &Node,
+        (set, guard): (SetAttr, Option<Timestamp>),
+        _: Durability,
+    ) -> Result<Altered> {
         let id = object.id;
         let times = set.atime != TimeChange::Keep || set.mtime != TimeChange::Keep;
         if set.size.is_some() || times || guard.is_some() {
@@ -164,7 +174,7 @@ impl JunctionWriter for Through {
         Ok(vfs.altered(&altered))
     }
 
-    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New) -> Result<Made> {
+    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New, _: Durability) -> Result<Made> {
         let was = match new {
             New::Link { file } => self.cached_file(vfs, Some(*file), 1).await,
             _ => None,
@@ -183,9 +193,11 @@ impl JunctionWriter for Through {
         name: &Name,
         verifier: CreateVerifier,
         (set, are_given): (SetAttr, bool),
+        promised: Durability,
     ) -> Result<Made> {
         let how = CreateHow::Exclusive(verifier);
-        let mut made = self.make(vfs, dir, name, &New::File { how, set: SetAttr::default() }).await?;
+        let mut made =
+            self.make(vfs, dir, name, &New::File { how, set: SetAttr::default() }, promised).await?;
         let attr = &made.node.attr;
         if are_given || set.uid != Some(attr.uid) || set.gid != Some(attr.gid) {
             let set = if are_given { set.with_times() } else { set };
@@ -194,7 +206,24 @@ impl JunctionWriter for Through {
         Ok(made)
     }
 
-    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround> {
+    async fn draft(
+        &self,
+        vfs: &Arc<Vfs>,
+        dir: &Node,
+        name: &Name,
+        set: SetAttr,
+    ) -> Result<Option<DraftFile>> {
+        self.begin_draft(vfs, dir, name, set).await
+    }
+
+    async fn remove(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        name: &Name,
+        old: Old,
+        _: Durability,
+    ) -> Result<AttrsAround> {
         let was = self.cached_file(vfs, vfs.namespace.child_of(dir.id, name)?, 2).await;
         let removed = vfs.namespace.remove(dir.id, name, old).await?;
         self.names_changed(vfs, was).await;
@@ -206,6 +235,7 @@ impl JunctionWriter for Through {
         vfs: &Vfs,
         (from_dir, from): (FileId, &Name),
         (to_dir, to): (FileId, &Name),
+        _: Durability,
     ) -> Result<(AttrsAround, AttrsAround)> {
         let was = self.cached_file(vfs, vfs.namespace.child_of(from_dir, from)?, 1).await;
         let moved = vfs.namespace.rename(from_dir, from, to_dir, to).await?;

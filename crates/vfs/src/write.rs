@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use namespace::Ask;
 use origin::change::end_of_write;
-use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, Stability};
+use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, JunctionId, Result, Stability};
 
 use crate::change_results::{CommitOut, WriteOut};
 use crate::writer::JunctionWriter;
@@ -34,9 +34,27 @@ impl Vfs {
 
     /// Returns when what was written to `range` before is on stable storage, as the junction's policy has it; the
     /// errors of writes that were taken before and failed since come out here. A range of no length goes to the end.
+    ///
+    /// For a caller whose changes need not be stable when they are answered, so is whatever was answered before.
     pub async fn commit(&self, caller: &Caller, id: FileId, range: ByteRange) -> Result<CommitOut> {
         let (node, writer) = self.to_write(caller, id).await?;
-        writer.commit(self, &node, range).await
+        writer.commit(self, &node, range, caller.durability).await
+    }
+
+    /// A writer has closed the file. Returns when what was written is where the junction's policy and the caller want it
+    /// then; errors as of `commit`.
+    pub async fn close_written(&self, caller: &Caller, id: FileId) -> Result<CommitOut> {
+        let (node, writer) = self.to_write(caller, id).await?;
+        writer.close_written(self, &node, caller.durability).await
+    }
+
+    /// Returns when the names in a directory, and whatever was answered before, are on stable storage.
+    pub async fn sync_names(&self, dir: FileId) -> Result<()> {
+        // Nobody is asked, and of one that is removed, as of one above the junctions, all are synced.
+        match self.object_known(dir).map_or(JunctionId::VIRTUAL, |node| node.junction) {
+            JunctionId::VIRTUAL => self.writers.sync_names().await,
+            junction => self.writer(junction).sync_names().await,
+        }
     }
 
     /// The file, if this caller may write to it. What is being written to is not asked about again.

@@ -6,7 +6,11 @@
 //! junction of its object, and goes on with what it gets; who does not know the junction asks
 //! [`Writers`](crate::writers::Writers), which asks
 //! all of them: an object is of one junction, so at most one writer has anything to say of it.
+//!
+//! A change comes with the [`Durability`] that its caller was promised. Who writes to the origin before he answers has
+//! nothing to decide by it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,12 +19,13 @@ use cache::Piece;
 use namespace::{New, Old};
 use tokio::sync::watch;
 use types::{
-    ByteRange, Caller, CreateVerifier, Error, ErrorKind, FileId, JunctionId, Name, Result, SetAttr, SetXattr,
-    Stability, Timestamp, WriteVerifier, XattrName,
+    ByteRange, Caller, CreateVerifier, Durability, Error, ErrorKind, FileId, JunctionId, Name, Result,
+    SetAttr, SetXattr, Stability, Timestamp, WriteVerifier, XattrName,
 };
 use writeback::FlushPolicy;
 
 use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
+use crate::through::DraftFile;
 use crate::{Node, Vfs};
 
 /// Names of a directory that are not as its origin lists them.
@@ -78,7 +83,7 @@ pub trait JunctionWriter: Send + Sync {
         None
     }
 
-    /// Something of the object has not reached its origin, so that what a client was told of it may change at once.
+    /// Something of the object has not reached its origin, and may change without `Vfs::changes` telling.
     fn is_changing(&self, id: FileId) -> bool {
         let _ = id;
         false
@@ -127,14 +132,37 @@ pub trait JunctionWriter: Send + Sync {
         stability: Stability,
     ) -> Result<WriteOut>;
 
-    async fn commit(&self, vfs: &Vfs, file: &Node, range: ByteRange) -> Result<CommitOut>;
+    async fn commit(
+        &self,
+        vfs: &Vfs,
+        file: &Node,
+        range: ByteRange,
+        promised: Durability,
+    ) -> Result<CommitOut>;
 
-    async fn set(&self, vfs: &Vfs, object: &Node, set: SetAttr, guard: Option<Timestamp>) -> Result<Altered>;
+    /// Whoever wrote to the file has closed it, and did not ask for a commit.
+    async fn close_written(&self, vfs: &Vfs, file: &Node, promised: Durability) -> Result<CommitOut> {
+        self.commit(vfs, file, ByteRange::new(0, 0), promised).await
+    }
+
+    /// Returns when all changes of names that were answered are durable.
+    async fn sync_names(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn set(
+        &self,
+        vfs: &Vfs,
+        object: &Node,
+        change: (SetAttr, Option<Timestamp>),
+        promised: Durability,
+    ) -> Result<Altered>;
 
     /// Extended attributes are the origin's own: what was done to the object before is there first.
     async fn set_xattr(&self, vfs: &Vfs, object: &Node, name: &XattrName, set: &SetXattr) -> Result<Altered>;
 
-    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New) -> Result<Made>;
+    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New, promised: Durability)
+    -> Result<Made>;
 
     /// A file; a repetition with the same verifier finds it. `are_given`: the client named attributes.
     async fn create_once(
@@ -144,20 +172,41 @@ pub trait JunctionWriter: Send + Sync {
         name: &Name,
         verifier: CreateVerifier,
         attributes: (SetAttr, bool),
+        promised: Durability,
     ) -> Result<Made>;
 
-    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround>;
+    /// A file that nobody sees before it is complete. `None`: neither the policy nor the origin has such files.
+    async fn draft(
+        &self,
+        vfs: &Arc<Vfs>,
+        dir: &Node,
+        name: &Name,
+        set: SetAttr,
+    ) -> Result<Option<DraftFile>> {
+        let _ = (vfs, dir, name, set);
+        Ok(None)
+    }
+
+    async fn remove(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        name: &Name,
+        old: Old,
+        promised: Durability,
+    ) -> Result<AttrsAround>;
 
     async fn rename(
         &self,
         vfs: &Vfs,
         from: (FileId, &Name),
         to: (FileId, &Name),
+        promised: Durability,
     ) -> Result<(AttrsAround, AttrsAround)>;
 
     /// The junction is served from now on.
-    fn serve(&self, junction: JunctionId, flush: FlushPolicy) {
-        let _ = (junction, flush);
+    fn serve(&self, junction: JunctionId, flush: FlushPolicy, durability: Durability) {
+        let _ = (junction, flush, durability);
     }
 
     /// Tells when outages of a junction that is served are over.
@@ -214,11 +263,17 @@ impl JunctionWriter for ReadOnly {
         ReadOnly::refused(file.id)
     }
 
-    async fn commit(&self, _: &Vfs, file: &Node, _: ByteRange) -> Result<CommitOut> {
+    async fn commit(&self, _: &Vfs, file: &Node, _: ByteRange, _: Durability) -> Result<CommitOut> {
         ReadOnly::refused(file.id)
     }
 
-    async fn set(&self, _: &Vfs, object: &Node, _: SetAttr, _: Option<Timestamp>) -> Result<Altered> {
+    async fn set(
+        &self,
+        _: &Vfs,
+        object: &Node,
+        _: (SetAttr, Option<Timestamp>),
+        _: Durability,
+    ) -> Result<Altered> {
         ReadOnly::refused(object.id)
     }
 
@@ -226,7 +281,7 @@ impl JunctionWriter for ReadOnly {
         ReadOnly::refused(object.id)
     }
 
-    async fn make(&self, _: &Vfs, dir: &Node, _: &Name, _: &New) -> Result<Made> {
+    async fn make(&self, _: &Vfs, dir: &Node, _: &Name, _: &New, _: Durability) -> Result<Made> {
         ReadOnly::refused(dir.id)
     }
 
@@ -237,11 +292,12 @@ impl JunctionWriter for ReadOnly {
         _: &Name,
         _: CreateVerifier,
         _: (SetAttr, bool),
+        _: Durability,
     ) -> Result<Made> {
         ReadOnly::refused(dir.id)
     }
 
-    async fn remove(&self, _: &Vfs, dir: &Node, _: &Name, _: Old) -> Result<AttrsAround> {
+    async fn remove(&self, _: &Vfs, dir: &Node, _: &Name, _: Old, _: Durability) -> Result<AttrsAround> {
         ReadOnly::refused(dir.id)
     }
 
@@ -250,6 +306,7 @@ impl JunctionWriter for ReadOnly {
         _: &Vfs,
         from: (FileId, &Name),
         _: (FileId, &Name),
+        _: Durability,
     ) -> Result<(AttrsAround, AttrsAround)> {
         ReadOnly::refused(from.0)
     }

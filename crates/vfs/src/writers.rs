@@ -78,6 +78,13 @@ impl Writers {
         }
     }
 
+    pub async fn sync_names(&self) -> Result<()> {
+        for writer in self.all() {
+            writer.sync_names().await?;
+        }
+        Ok(())
+    }
+
     pub fn local(&self, id: FileId) -> Option<Node> {
         self.all().find_map(|writer| writer.local(id))
     }

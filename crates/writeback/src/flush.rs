@@ -135,8 +135,8 @@ impl Flusher {
     }
 
     /// An operation that is durable and shown to clients. Those on the same object or name come in their order.
-    pub fn add(&self, sequence: u64, operation: JournalOperation, position: Position) {
-        self.shared.add(sequence, operation, position);
+    pub fn add(&self, sequence: u64, operation: JournalOperation, position: Position, age: Duration) {
+        self.shared.add(sequence, operation, position, age);
     }
 
     /// Flush without delay and outside of windows what is there now.
@@ -273,8 +273,8 @@ impl FlushEngine {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add(&self, sequence: u64, operation: JournalOperation, position: Position) {
-        let acknowledged = self.clock.now().steady;
+    pub(crate) fn add(&self, sequence: u64, operation: JournalOperation, position: Position, age: Duration) {
+        let acknowledged = self.clock.now().steady.saturating_sub(age);
         let (in_doubt, recovered, carried) = (false, false, false);
         self.enter(Pending { sequence, operation, position, acknowledged, in_doubt, recovered, carried });
     }

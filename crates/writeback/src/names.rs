@@ -220,20 +220,22 @@ impl DirtyNames {
         self.objects.contains_key(&id)
     }
 
-    /// These are at the origin, or came to nothing; `now`: objects as they are there by our doing alone.
-    pub fn flushed(&mut self, sequences: &[u64], now: &[(FileId, Attr)]) {
+    /// These are at the origin, or came to nothing; `now`: objects as they are there by our doing alone. Returns the objects,
+    /// directories among them, that may be shown otherwise by that.
+    pub fn flushed(&mut self, sequences: &[u64], now: &[(FileId, Attr)]) -> Vec<FileId> {
         for (id, attr) in now {
             if let Some(object) = self.objects.get_mut(id) {
                 object.there = Some(Box::new(*attr));
             }
         }
         let shown = self.shown_over_what_is_there(sequences);
-        self.take_away(sequences, now);
+        let touched = self.take_away(sequences, now);
         for (id, there, shown) in shown {
             if !self.is_altered(id) {
                 self.ctimes.settle(id, &there, &shown);
             }
         }
+        touched
     }
 
     /// Of the objects of these: what is at the origin, and what clients see.
@@ -247,7 +249,7 @@ impl DirtyNames {
         both.collect()
     }
 
-    fn take_away(&mut self, sequences: &[u64], now: &[(FileId, Attr)]) {
+    fn take_away(&mut self, sequences: &[u64], now: &[(FileId, Attr)]) -> Vec<FileId> {
         // Each with the last of these that was about its bytes.
         let mut touched: HashMap<FileId, Option<u64>> = HashMap::new();
         for sequence in sequences {
@@ -262,6 +264,7 @@ impl DirtyNames {
                 }
             }
         }
+        let ids = touched.keys().copied().collect();
         for (id, bytes) in touched {
             let Some(object) = self.objects.get_mut(&id) else { continue };
             object.changes.settle();
@@ -276,6 +279,7 @@ impl DirtyNames {
                 self.objects.remove(&id);
             }
         }
+        ids
     }
 
     /// These never were; of what is `kept` the bytes are laid again, without those of them.

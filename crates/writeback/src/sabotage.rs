@@ -32,6 +32,10 @@ pub enum Bug {
     CutSealed,
     /// Torn data at the tail is believed.
     TrustTail,
+    /// Of a torn tail what cannot be read is left out, and not what lies behind it.
+    KeepBeyondGap,
+    /// Of a tail what no sync was seen to cover is left out, also after a mere kill.
+    KeepSyncedOnly,
     /// What is found after a crash is believed to be on disk because it can be read.
     TrustCache,
     /// Done records are forgotten at recovery.

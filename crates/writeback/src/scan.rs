@@ -68,7 +68,7 @@ pub fn scan(
             Ok(Scan { records, end, covered: end, damage: bad })
         }
         ScanExtent::Last { whole } => {
-            let (records, mut bad, mut end) = reader.records(length)?;
+            let (mut records, mut bad, mut end) = reader.records(length)?;
             let told = records.iter().map(|found| u64::from(found.frame.covered)).max().unwrap_or(0);
             let covered = whole.max(told).max(HEADER_BYTES);
             if end < covered {
@@ -82,6 +82,14 @@ pub fn scan(
                     }
                 }
                 bad.sort_by_key(|bad| bad.offset);
+            }
+            if sabotage.is(Bug::KeepSyncedOnly) {
+                bad.insert(0, Bad { offset: covered, what: "not synced" });
+            }
+            if sabotage.is(Bug::KeepBeyondGap) {
+                records.retain(|found| !bad.iter().any(|bad| bad.offset == found.offset));
+                bad.retain(|bad| bad.offset < covered);
+                return Ok(Scan { records, end, covered, damage: bad });
             }
             Ok(cut(records, bad, end, covered))
         }

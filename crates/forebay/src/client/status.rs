@@ -175,6 +175,9 @@ fn junction(junction: &Value) -> Vec<String> {
         text(&junction["directories"]),
         text(&junction["write"]),
     )];
+    if let (Some(durability), Some(line)) = (junction["durability"].as_str(), lines.first_mut()) {
+        line.push_str(&format!(" (durability {durability})"));
+    }
     if let (Some(_), Some(line)) = (junction["dirty_bytes"].as_u64(), lines.first_mut()) {
         let oldest = oldest(&junction["dirty_oldest_seconds"]);
         line.push_str(&format!(", {} dirty{oldest}", size(&junction["dirty_bytes"])));
@@ -268,14 +271,14 @@ mod tests {
                 "refused": 3, "refusals": ["operation 7: no space"],
                 "alarms": [{ "age_seconds": 5, "kind": "kept both", "text": "/show/a\nb: ours is beside" }],
             },
-            "junctions": [{ "path": "/show", "write": "back", "dirty_bytes": 2048, "dirty_oldest_seconds": 61 }],
+            "junctions": [{ "path": "/show", "write": "back", "durability": "fsync", "dirty_bytes": 2048, "dirty_oldest_seconds": 61 }],
         });
         let lines = told(&status);
         let has = |part: &str| assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:#?}");
         has(
             "journal   90 B of 100 B in /j: 3 operations with 2.0 KiB are not at their origin, the oldest for 1:01 min; 1 conf",
         );
-        has("write back, 2.0 KiB dirty, the oldest for 1:01 min");
+        has("write back (durability fsync), 2.0 KiB dirty, the oldest for 1:01 min");
         has("ALARM     the journal's disk failed");
         has("ALARM     the journal is damaged, and nothing is written back: segment-1 at 64");
         has("ALARM     the journal is full to 90 %");

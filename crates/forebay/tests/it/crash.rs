@@ -59,6 +59,9 @@ pub enum Policy {
     Back,
 }
 
+/// A program on a mount is promised what a local file system does, or that each change of a name is synced.
+pub use types::Durability;
+
 impl Policy {
     fn name(self) -> &'static str {
         match self {
@@ -78,6 +81,8 @@ impl Policy {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub policy: Policy,
+    /// Of what is written `back`.
+    pub durability: Durability,
     /// The cache and the journal lie on a disk whose power is cut.
     pub power_cut: bool,
     /// Every other tier dies at a named step of the journal.
@@ -115,6 +120,8 @@ struct Report {
     doubtful: u64,
     /// Files that lost bytes that nobody was promised.
     files_changed: usize,
+    /// Operations of programs that were answered, and that a power cut took because nobody had asked for a sync.
+    taken: usize,
     resent: u64,
     stale: u64,
     hidden: u32,
@@ -137,6 +144,7 @@ fn crash(name: &str, plan: Plan) {
     let first = given.unwrap_or_else(testkit::origin_contract::seed);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("runtime");
     let mut report = Report::default();
+    let mut has_mount = None;
     let (mut seed, mut left) = (first, plan.crashes);
     while left > 0 {
         let crashes = left.min(CRASHES_OF_ONE);
@@ -145,6 +153,7 @@ fn crash(name: &str, plan: Plan) {
             Ok(run) => run,
             Err(reason) => return testkit::lab::not_run(name, &reason),
         };
+        has_mount = Some(run.bed.has_mount);
         runtime.block_on(run.all(&mut report));
         (seed, left) = (seed.wrapping_add(1), left - crashes);
     }
@@ -152,6 +161,8 @@ fn crash(name: &str, plan: Plan) {
     // A tier may have flushed all just then; that it always had is a harness that shows nothing.
     assert!(report.asked < 4 || report.dirty * 3 >= report.asked, "little was dirty: {report:?}");
     assert!(!plan.swaps || report.swaps > report.crashes / 2, "it was hardly ever another one: {report:?}");
+    let may_take = plan.power_cut && plan.durability == Durability::Fsync && report.crashes >= CRASHES_OF_ONE;
+    assert!(!may_take || has_mount == Some(false) || report.taken > 0, "nothing was ever taken: {report:?}");
     assert!(report.answered > u64::from(report.crashes) * 5, "next to nothing was done: {report:?}");
 }
 
@@ -172,7 +183,9 @@ impl Run {
         bed.has_mount &= !plan.swaps;
         let loss = plan.policy.loss();
         let mut clients = Vec::new();
-        for number in 0..NFS_CLIENTS {
+        // Each change of an NFS client is synced, and what programs did before it: without them more can be lost.
+        let alone = plan.power_cut && plan.durability == Durability::Fsync && chance.one_in(2);
+        for number in (0..NFS_CLIENTS).filter(|_| !(alone && bed.has_mount)) {
             let hands = Hands::Nfs(Nfs::new(bed.ports.nfs, loss, plan.swaps, chance.fork()));
             clients.push(Client::new(
                 number,
@@ -181,8 +194,9 @@ impl Run {
                 hands,
             ));
         }
-        let promise = match plan.policy {
-            Policy::Back if !plan.power_cut => Promise::All,
+        let promise = match (plan.policy, plan.durability) {
+            (Policy::Back, _) if !plan.power_cut => Promise::All,
+            (Policy::Back, Durability::Fsync) => Promise::Synced,
             _ => Promise::Names,
         };
         for number in (NFS_CLIENTS..NFS_CLIENTS + PROGRAMS).filter(|_| bed.has_mount) {
@@ -294,8 +308,11 @@ impl Run {
                 let seen: Vec<_> = of_client(&sight, self.clients[at].number).into_keys().collect();
                 format!("{told}\n\nseen: {seen:?}")
             });
-            let changed = self.must(at, "after the crash, through NFS", resolved);
-            report.files_changed += changed;
+            let loss = self.must(at, "after the crash, through NFS", resolved);
+            report.files_changed += loss.files_changed;
+            if !self.clients[at].is_nfs() {
+                report.taken += loss.taken;
+            }
             if let Some(mounted) = &mounted {
                 self.must(at, "after the crash, through the mount", self.clients[at].compare(mounted));
             }
@@ -366,47 +383,48 @@ fn work(mut client: Client, life: Life) -> JoinHandle<(Client, Result<(), String
     })
 }
 
+fn plan(policy: Policy, durability: Durability, share: u32) -> Plan {
+    let is_back = policy == Policy::Back;
+    Plan { policy, durability, power_cut: false, at_steps: is_back, swaps: false, crashes: crashes(share) }
+}
+
 #[test]
 fn what_is_written_through_survives_a_killed_tier() {
-    let plan = Plan {
-        policy: Policy::Through,
-        power_cut: false,
-        at_steps: false,
-        swaps: false,
-        crashes: crashes(15),
-    };
+    let plan = plan(Policy::Through, Durability::Fsync, 15);
     crash("what_is_written_through_survives_a_killed_tier", plan);
 }
 
 #[test]
 fn what_is_written_through_survives_a_power_cut_of_the_tier() {
-    let plan = Plan {
-        policy: Policy::Through,
-        power_cut: true,
-        at_steps: false,
-        swaps: false,
-        crashes: crashes(10),
-    };
+    let plan = Plan { power_cut: true, ..plan(Policy::Through, Durability::Always, 10) };
     crash("what_is_written_through_survives_a_power_cut_of_the_tier", plan);
 }
 
 #[test]
 fn what_is_written_back_survives_a_killed_tier() {
-    let plan =
-        Plan { policy: Policy::Back, power_cut: false, at_steps: true, swaps: false, crashes: crashes(50) };
-    crash("what_is_written_back_survives_a_killed_tier", plan);
+    crash("what_is_written_back_survives_a_killed_tier", plan(Policy::Back, Durability::Fsync, 30));
 }
 
 #[test]
-fn what_is_written_back_survives_a_power_cut() {
-    let plan =
-        Plan { policy: Policy::Back, power_cut: true, at_steps: true, swaps: false, crashes: crashes(25) };
-    crash("what_is_written_back_survives_a_power_cut", plan);
+fn what_is_written_back_and_always_synced_survives_a_killed_tier() {
+    let plan = plan(Policy::Back, Durability::Always, 15);
+    crash("what_is_written_back_and_always_synced_survives_a_killed_tier", plan);
+}
+
+#[test]
+fn what_is_synced_survives_a_power_cut_and_of_the_rest_the_last_goes_first() {
+    let plan = Plan { power_cut: true, ..plan(Policy::Back, Durability::Fsync, 25) };
+    crash("what_is_synced_survives_a_power_cut_and_of_the_rest_the_last_goes_first", plan);
+}
+
+#[test]
+fn what_is_written_back_and_always_synced_survives_a_power_cut() {
+    let plan = Plan { power_cut: true, ..plan(Policy::Back, Durability::Always, 15) };
+    crash("what_is_written_back_and_always_synced_survives_a_power_cut", plan);
 }
 
 #[test]
 fn what_is_written_back_survives_a_killed_tier_whose_origin_is_another_one_at_times() {
-    let plan =
-        Plan { policy: Policy::Back, power_cut: false, at_steps: true, swaps: true, crashes: crashes(10) };
+    let plan = Plan { swaps: true, ..plan(Policy::Back, Durability::Fsync, 10) };
     crash("what_is_written_back_survives_a_killed_tier_whose_origin_is_another_one_at_times", plan);
 }

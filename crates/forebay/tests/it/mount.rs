@@ -2,7 +2,7 @@
 //! root.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -130,6 +130,94 @@ impl Drop for Mount {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+impl Mount {
+    /// What one line of `forebay status` says of the only junction.
+    fn junction(&self) -> String {
+        let told = forebay().args(["status", "--admin", self.admin()]).output().expect("runs");
+        let told = String::from_utf8(told.stdout).expect("text");
+        told.lines().find(|line| line.starts_with("junction")).expect("there is one").to_owned()
+    }
+
+    /// Times that the journal was synced.
+    fn syncs(&self) -> f64 {
+        self.metric("forebay_journal_sync_seconds_count")
+    }
+}
+
+/// What `tar x` does for each of them.
+fn unpack(dir: &Path, files: usize) {
+    for number in 0..files {
+        let mut file = File::create_new(dir.join(format!("file-{number}"))).expect("made");
+        file.write_all(&[7; 4096]).expect("written");
+        file.set_modified(SystemTime::UNIX_EPOCH + AN_HOUR).expect("set");
+        file.set_permissions(fs::Permissions::from_mode(0o640)).expect("set");
+    }
+}
+
+/// So often is done what asks for a sync, or does not.
+const TIMES: usize = 200;
+
+#[test]
+fn what_programs_write_back_is_synced_when_they_ask_or_always_if_so_configured() {
+    const NAME: &str = "what_programs_write_back_is_synced_when_they_ask_or_always_if_so_configured";
+    let Some(bed) = bed(NAME) else { return };
+    let (config, mnt) = (bed.at("forebay.toml"), bed.at("mnt"));
+    // Nothing is flushed: that has syncs of its own.
+    let text = format!(
+        "[cache]\ndir = \"{}\"\nsize = \"1GiB\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[[junction]]\npath = \"/\"\n\
+         origin = \"{}\"\nwrite = \"back\"\nflush_delay = \"1h\"\n",
+        bed.at("cache").display(),
+        bed.origin()
+    );
+    fs::write(&config, text).expect("written");
+    let mounted = |more: &[&str]| {
+        let mut command = forebay();
+        command.arg("mount").arg("--config").arg(&config).arg(&mnt).arg("--json").args(more);
+        Mount::start(command)
+    };
+    let mut mount = mounted(&[]);
+    assert!(mount.junction().contains("write back (durability fsync)"), "{}", mount.junction());
+    let dir = mnt.join("unpacked");
+    fs::create_dir(&dir).expect("made");
+    let (before, begun) = (mount.syncs(), Instant::now());
+    unpack(&dir, TIMES);
+    // One in a second, which nobody asks for.
+    let (syncs, seconds) = (mount.syncs() - before, begun.elapsed().as_secs_f64());
+    assert!(syncs <= 3.0 + seconds, "{syncs} in {seconds} s");
+    // Each of these is another one: what it is for was written behind the last.
+    let (file, whole) = (File::create(dir.join("more")).expect("made"), File::open(&dir).expect("opened"));
+    let asking: [(&str, &dyn Fn() -> std::io::Result<()>); 3] = [
+        ("fsync", &|| file.sync_all()),
+        ("fdatasync", &|| file.sync_data()),
+        ("fsync of a directory", &|| whole.sync_all()),
+    ];
+    for (what, ask) in asking {
+        let before = mount.syncs();
+        for _ in 0..TIMES {
+            (&file).write_all(what.as_bytes()).expect("written");
+            ask().expect(what);
+        }
+        let syncs = mount.syncs() - before;
+        assert!(syncs >= TIMES as f64, "{what}: {syncs}");
+    }
+    fs::write(dir.join("last"), b"not synced").expect("written");
+    drop((file, whole));
+    assert_eq!(mount.signal(rustix::process::Signal::KILL), None);
+    drop(mount);
+
+    let mut mount = mounted(&["--durability", "always"]);
+    assert!(mount.junction().contains("write back (durability always)"), "{}", mount.junction());
+    assert_eq!(fs::read(dir.join("last")).expect("it was in the file of the journal"), b"not synced");
+    assert_eq!(fs::read_dir(&dir).expect("listed").count(), TIMES + 2);
+    fs::create_dir(mnt.join("always")).expect("made");
+    let before = mount.syncs();
+    unpack(&mnt.join("always"), TIMES);
+    let syncs = mount.syncs() - before;
+    // What was written is on the disk with the next of them, so that nothing is left for the close.
+    assert!(syncs >= 3.0 * TIMES as f64, "{syncs}: create, chmod and utimes are to be synced each");
+    assert_eq!(mount.signal(rustix::process::Signal::TERM), Some(0));
 }
 
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {

@@ -222,6 +222,15 @@ fn wrong_lines_about_writing_back_are_named() {
         ("", "flush_delay = \"1s\"", &[], &["/show", "through", "set write = \"back\""]),
         ("", "write = \"read-only\"\nconflicts = \"ours\"", &[], &["conflicts", "read-only"]),
         ("", "flush_rate = \"1MiB\"", &["--write", "read-only"], &["flush_rate"]),
+        (
+            "",
+            "write = \"back\"\ndurability = \"sometimes\"",
+            &[],
+            &["forebay.toml:13:", "sometimes", "\"fsync\"", "\"always\""],
+        ),
+        ("", "durability = \"fsync\"", &[], &["durability", "/show", "through", "set write = \"back\""]),
+        ("", "write = \"back\"", &["--durability", "never"], &["--durability", "\"fsync\"", "\"always\""]),
+        ("", "", &["--durability", "always"], &["--durability", "--write back"]),
     ];
     for (journal, junction, more, right) in table {
         let said = refused(journal, junction, more);

@@ -277,3 +277,37 @@ fn many_absent_names_of_a_directory_that_changes_are_looked_at_once_at_most() {
     assert_eq!(table.negatives_in(ROOT), NegativeNames::Many(names));
     assert_eq!((table.negatives_in(ROOT), table.negative_count), (NegativeNames::Few(vec![]), 0));
 }
+
+#[test]
+fn a_change_of_names_is_to_be_told_where_another_thread_was_told_of_the_directory() {
+    let mut table = table();
+    let (one, other) = (Thread(1), Thread(2));
+    let dir = remember(&mut table, &node(2, 1));
+    assert!(!table.names_changed(dir, one), "nobody was told");
+    table.attributes_told(dir, one);
+    assert!(!table.names_changed(dir, one), "who changes it has taken its answer");
+    table.attributes_told(dir, one);
+    assert!(table.names_changed(dir, other));
+    assert!(!table.names_changed(dir, one), "it is told once");
+    table.attributes_told(dir, one);
+    table.attributes_told(dir, other);
+    assert!(table.names_changed(dir, one));
+}
+
+#[test]
+fn what_is_open_is_found_among_many_that_are_not() {
+    let mut table = table();
+    for file in 2..200 {
+        remember(&mut table, &node(file, 1));
+    }
+    assert!(!table.may_be_open_in(ROOT) && table.following().is_empty());
+    let number = node(7, 1).id.fileid64();
+    table.open(number, &node(7, 1), || OpenMode::Following).expect("known");
+    table.open(number, &node(7, 1), || OpenMode::Following).expect("known");
+    assert!(table.may_be_open_in(ROOT) && !table.may_be_open_in(5));
+    assert_eq!(table.following().len(), 1);
+    table.release(number);
+    assert!(table.may_be_open_in(ROOT), "once more");
+    table.release(number);
+    assert!(!table.may_be_open_in(ROOT) && table.following().is_empty());
+}

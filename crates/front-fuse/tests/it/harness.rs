@@ -1,5 +1,6 @@
 //! A tier mounted in this process. Its runtime has threads of its own: a test may wait in the kernel.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ pub struct Options {
     pub far: Arc<Far>,
     /// May clients change the tree?
     pub writable: bool,
+    /// Changes go to a journal first, and to the origin when that is told to.
+    pub back: bool,
     /// The tree is a directory of this machine, and not `far`.
     pub local: bool,
 }
@@ -61,8 +64,8 @@ pub fn mount_with(name: &str, edit: impl FnOnce(&mut Options), fill: impl FnOnce
     fill(&far);
     let ttl = ttl(Duration::from_secs(30));
     let config = Config { deadline: PATIENCE, ..Config::default() };
-    let (writable, local) = (false, false);
-    let mut options = Options { files: ttl, directories: ttl, config, far, writable, local };
+    let (writable, back, local) = (false, false, false);
+    let mut options = Options { files: ttl, directories: ttl, config, far, writable, back, local };
     edit(&mut options);
     let mut tier = Tier::build(options);
     tier.mount();
@@ -72,6 +75,11 @@ pub fn mount_with(name: &str, edit: impl FnOnce(&mut Options), fill: impl FnOnce
 /// A writable tier in front of a directory of this machine, which `at_origin` leads to.
 pub fn mount_writable(name: &str) -> Option<Tier> {
     mount_with(name, |o| (o.writable, o.local) = (true, true), |_| {})
+}
+
+/// The same, written `back`.
+pub fn mount_back(name: &str) -> Option<Tier> {
+    mount_with(name, |o| (o.back, o.local) = (true, true), |_| {})
 }
 
 /// A writable tier in front of `far`.
@@ -120,7 +128,10 @@ impl Tier {
         if options.writable {
             writing.junctions.insert("/".into(), vfs::WritePolicy::Through);
         }
-        let vfs = Vfs::new(namespace, cache, writing);
+        let vfs = match options.back {
+            true => runtime.block_on(async { back(namespace, cache, dir.path()) }),
+            false => Vfs::new(namespace, cache, writing),
+        };
         let config = Config { mount_point: dir.path().join("mnt"), ..options.config };
         let metrics = Metrics::default();
         let far = options.far;
@@ -133,6 +144,12 @@ impl Tier {
 
     pub fn try_mount(&self) -> Result<FuseMount> {
         self.run(FuseMount::start(self.config.clone(), self.vfs.clone(), self.metrics.clone()))
+    }
+
+    /// One more mount of the same tier.
+    pub fn mount_too(&self, place: &Path) -> FuseMount {
+        let config = Config { mount_point: place.to_owned(), ..self.config.clone() };
+        self.run(FuseMount::start(config, self.vfs.clone(), Metrics::default())).expect("mounted")
     }
 
     pub fn unmount(&mut self) {
@@ -167,6 +184,24 @@ impl Tier {
     pub fn opens(&self, how: &'static str) -> u64 {
         self.metrics.opens_of(how)
     }
+}
+
+fn back(namespace: Arc<Namespace>, cache: Arc<Cache>, dir: &Path) -> Arc<Vfs> {
+    let junctions = HashMap::from([("/".to_owned(), vfs::WritePolicy::Back)]);
+    let flush = vfs::FlushPolicy { delay: Duration::from_secs(3600), ..vfs::FlushPolicy::default() };
+    let journaling = vfs::Journaling {
+        dir: dir.join("journal"),
+        size_max: 1 << 30,
+        host: "here".into(),
+        utc_offset: |_| 0,
+        flush: HashMap::from([("/".to_owned(), flush)]),
+        durability: HashMap::from([("/".to_owned(), types::Durability::Fsync)]),
+        accept_damage: false,
+        bond: Some(dir.join("JOURNAL")),
+        hook: None,
+    };
+    let writing = vfs::Writing { junctions, ..vfs::Writing::default() };
+    Vfs::with_journal(namespace, cache, writing, journaling).expect("opens")
 }
 
 impl Drop for Tier {

@@ -1,6 +1,7 @@
 //! The mount as programs use it: real kernel, real system calls, over an origin in memory that can change and fail, or
 //! over a directory of this machine.
 
+mod back;
 mod bytes;
 mod deep;
 mod handles;

@@ -212,5 +212,5 @@ fn what_is_done_here_takes_no_names_from_the_kernel() {
     }
     let asked = tier.metrics.requests() - before;
     println!("{asked} requests for {FILES} files");
-    assert!(asked <= FILES * 10, "{asked} requests for {FILES} files");
+    assert!(asked <= FILES * 10 + FILES / 10, "{asked} requests for {FILES} files");
 }

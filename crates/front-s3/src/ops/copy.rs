@@ -19,7 +19,7 @@ use crate::object::{ConditionOutcome, Conditions, S3Object, last_modified};
 use crate::part_checksums::Algorithm;
 use crate::resolve;
 use crate::sigv4::hex;
-use crate::staged_object::StagedObject;
+use crate::staged_object::ByteSink;
 
 impl RequestContext {
     pub async fn copy_object(
@@ -64,10 +64,7 @@ impl RequestContext {
         );
         let target = Conditions::of_headers(headers)?;
         self.check_conditions(&bucket, &key, &target).await?;
-        let root = (bucket.root.id, key.dirs.as_slice());
-        let mut staged = StagedObject::begin(&self.shared.vfs, self.caller(), root, &self.shared.ids)
-            .await
-            .map_err(s3_error)?;
+        let mut staged = self.stage(&bucket, &key).await?;
         let size = object_size(&source);
         let bytes = RangeReader::new(&self.shared.vfs, self.caller(), source.node, 0..size);
         let summed = match copy_into(bytes, &mut staged, None).await {
@@ -110,7 +107,7 @@ impl RequestContext {
 /// Copies all of `source` into `staged` and commits it; computes the checksum of this algorithm, too.
 pub async fn copy_into(
     mut source: RangeReader,
-    staged: &mut StagedObject,
+    staged: &mut impl ByteSink,
     algorithm: Option<Algorithm>,
 ) -> S3Result<ComputedChecksums> {
     let mut sums = BodyChecksums::new(&HeaderMap::new(), Trailer::default())?.with(algorithm);

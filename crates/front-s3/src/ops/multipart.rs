@@ -27,7 +27,8 @@ use crate::object_key::is_hidden;
 use crate::part_checksums::{Algorithm, UploadChecksum};
 use crate::part_layout::{NUMBER_MAX, PartLayout, StoredPart};
 use crate::resolve::{self, OpenBucket, name_of};
-use crate::staged_object::StagedObject;
+use crate::staged_file::StagedFile;
+use crate::staged_object::ByteSink;
 use crate::unique_ids::now_nanos;
 use crate::write_fence::WriteFence;
 
@@ -139,7 +140,7 @@ impl RequestContext {
         let texts = kept.iter().flat_map(|(name, value)| [name, value]);
         encode_texts(std::iter::once(&key).chain(texts), &mut record);
         // The record comes last: an upload exists as soon as its record does.
-        let mut staged = StagedObject::create(vfs, caller, dir, internal_name(RECORD)).await?;
+        let mut staged = StagedFile::create(vfs, caller, dir, internal_name(RECORD)).await?;
         staged.append(Bytes::from(record)).await?;
         staged.store().await?;
         Ok(())

@@ -22,7 +22,7 @@ use crate::object::{ConditionOutcome, Conditions, S3Object};
 use crate::object_key::ObjectKey;
 use crate::resolve::{self, OpenBucket};
 use crate::sigv4::hex;
-use crate::staged_object::{PublishMode, StagedObject};
+use crate::staged_object::{ByteSink, PublishMode, StagedObject, is_refused};
 
 /// The largest PUT: S3's own limit.
 pub const PUT_BYTES_MAX: i64 = 5 << 30;
@@ -53,10 +53,7 @@ impl RequestContext {
         }
         // Conditions are checked before the body arrives, so that a request that must fail need not send it.
         self.check_conditions(&bucket, &key, &conditions).await?;
-        let root = (bucket.root.id, key.dirs.as_slice());
-        let mut staged = StagedObject::begin(&self.shared.vfs, self.caller(), root, &self.shared.ids)
-            .await
-            .map_err(s3_error)?;
+        let mut staged = self.stage(&bucket, &key).await?;
         let filled = receive_body(&mut staged, input.body, sums).await;
         let summed = match filled {
             Ok(summed) => summed,
@@ -110,45 +107,75 @@ impl RequestContext {
         }
     }
 
+    /// How an object is to take the key, so that what the conditions were found to hold for is what it replaces.
     pub async fn check_conditions(
         &self,
         bucket: &OpenBucket,
         key: &ObjectKey,
         conditions: &Conditions,
-    ) -> S3Result<()> {
+    ) -> S3Result<PublishMode> {
         if conditions.are_none() {
-            return Ok(());
+            return Ok(PublishMode::Replace);
         }
         let there = self.existing(bucket, key).await?;
         match there {
             None if conditions.need_one() => Err(S3ErrorCode::NoSuchKey.into()),
-            None => Ok(()),
+            None => Ok(PublishMode::IfAbsent),
             Some(object) => match conditions.judge(&object) {
-                ConditionOutcome::Proceed => Ok(()),
+                ConditionOutcome::Proceed => Ok(PublishMode::ReplaceVersion(object.node.version)),
                 _ => Err(S3ErrorCode::PreconditionFailed.into()),
             },
         }
     }
 
+    /// Begins the object of this key.
+    pub async fn stage(&self, bucket: &OpenBucket, key: &ObjectKey) -> S3Result<StagedObject> {
+        let place = (bucket.root.id, key.dirs.as_slice(), &key.name);
+        let begun = StagedObject::begin(&self.shared.vfs, self.caller(), place, &self.shared.ids).await;
+        begun.map_err(s3_error)
+    }
+
     /// Gives the staged object the key's name, if the conditions still hold. The metadata of the object before is
-    /// forgotten.
+    /// forgotten. On failure nothing is left of it.
     pub async fn publish(
         &self,
         bucket: &OpenBucket,
         key: &ObjectKey,
-        staged: StagedObject,
+        mut staged: StagedObject,
         conditions: &Conditions,
     ) -> S3Result<Option<Node>> {
-        let _lock = self.shared.locks.lock(staged.directory(), &key.name).await;
-        if let Err(e) = self.check_conditions(bucket, key, conditions).await {
+        let published = self.publish_staged(bucket, key, &mut staged, conditions).await;
+        if published.is_err() {
             staged.discard().await;
-            return Err(e);
+            self.remove_empty(bucket, key).await;
         }
-        let how = if conditions.is_absent() { PublishMode::IfAbsent } else { PublishMode::Replace };
-        staged.publish(&key.name, how).await.map_err(|e| match e.kind() {
-            ErrorKind::Exists => S3ErrorCode::PreconditionFailed.into(),
-            _ => s3_error(e),
-        })
+        published
+    }
+
+    async fn publish_staged(
+        &self,
+        bucket: &OpenBucket,
+        key: &ObjectKey,
+        staged: &mut StagedObject,
+        conditions: &Conditions,
+    ) -> S3Result<Option<Node>> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let lock = self.shared.locks.lock(staged.directory(), &key.name).await;
+            let how = self.check_conditions(bucket, key, conditions).await?;
+            match staged.publish(&key.name, how).await {
+                Ok(node) => return Ok(node),
+                Err(e)
+                    if resolve::is_gone(&e) && staged.may_lose_directory() && tries < resolve::TRIES_MAX => {}
+                Err(e) if is_refused(how, e.kind()) => return Err(S3ErrorCode::PreconditionFailed.into()),
+                // Another one's object took from the store what was stored of this one.
+                Err(e) if e.kind() == ErrorKind::VersionChanged => return Err(S3ErrorCode::SlowDown.into()),
+                Err(e) => return Err(s3_error(e)),
+            }
+            drop(lock);
+            staged.make_directory_again(bucket.root.id, &key.dirs).await.map_err(s3_error)?;
+        }
     }
 
     /// Stores an object's metadata; on a blocking thread, since the database may wait for its disk.
@@ -167,7 +194,7 @@ impl RequestContext {
 
 /// Writes the body to `staged`. Returns when it is committed, and its checksums match what the client sent.
 pub async fn receive_body(
-    staged: &mut StagedObject,
+    staged: &mut impl ByteSink,
     body: Option<StreamingBlob>,
     mut sums: BodyChecksums,
 ) -> S3Result<ComputedChecksums> {

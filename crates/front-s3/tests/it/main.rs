@@ -5,6 +5,7 @@ mod boto3;
 mod buckets;
 mod client;
 mod conditions;
+mod drafts;
 mod fairness;
 mod kept;
 mod listing;

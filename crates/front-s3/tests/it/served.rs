@@ -23,17 +23,30 @@ pub const SECRET: &str = "not/so+secret/but+never/to+be+shown00001";
 pub const READER: &str = "AKTESTTESTTESTREADER";
 
 pub struct Served {
+    front: Front,
+    pub far: Arc<Far>,
+    pub origin: Arc<MemoryOrigin>,
+}
+
+impl std::ops::Deref for Served {
+    type Target = Front;
+
+    fn deref(&self) -> &Front {
+        &self.front
+    }
+}
+
+/// A server over any origin.
+pub struct Front {
     registry: Registry,
     pub address: SocketAddr,
     pub vfs: Arc<Vfs>,
-    pub far: Arc<Far>,
-    pub origin: Arc<MemoryOrigin>,
     config: Config,
     _stop: watch::Sender<bool>,
     _dir: tempfile::TempDir,
 }
 
-impl Served {
+impl Front {
     pub fn client(&self) -> Client {
         Client::new(self.address, KEY, SECRET)
     }
@@ -65,7 +78,13 @@ pub async fn serve() -> Served {
 pub async fn serve_with(fill: impl FnOnce(&MemoryOrigin), edit: impl FnOnce(&mut Config)) -> Served {
     let far = Far::new("far");
     fill(&far.memory);
-    let origin: Arc<dyn Origin> = far.clone();
+    let front = serve_origin(far.clone(), edit).await;
+    let origin = far.memory.clone();
+    Served { front, far, origin }
+}
+
+/// What is written goes through to the origin.
+pub async fn serve_origin(origin: Arc<dyn Origin>, edit: impl FnOnce(&mut Config)) -> Front {
     let dir = tempfile::tempdir().expect("temporary directory");
     let names = namespace::Config { dir: dir.path().join("metadata"), ..Default::default() };
     let namespace = Namespace::open(names, vec![Junction::new("/", origin)]).expect("opened");
@@ -97,8 +116,7 @@ pub async fn serve_with(fill: impl FnOnce(&MemoryOrigin), edit: impl FnOnce(&mut
     };
     edit(&mut config);
     let (address, stop, registry) = start(config.clone(), &vfs).await;
-    let origin = far.memory.clone();
-    Served { registry, address, vfs, far, origin, config, _stop: stop, _dir: dir }
+    Front { registry, address, vfs, config, _stop: stop, _dir: dir }
 }
 
 async fn start(config: Config, vfs: &Arc<Vfs>) -> (SocketAddr, watch::Sender<bool>, Registry) {

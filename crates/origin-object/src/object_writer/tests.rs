@@ -151,11 +151,12 @@ async fn changed(composes: bool, lost: &'static str, writes: &[(u64, usize)]) ->
             Err(e) => panic!("{e}"),
         }
         if turn == 0 {
-            let lost = writer.complete(&store, &pacer, &|_| ()).await.err();
+            let lost = writer.complete(&store, &pacer, writer.unchanged(), &|_| ()).await.err();
             assert_eq!(lost.map(|e| e.kind()), Some(ErrorKind::Unavailable));
         }
     }
-    let completed = writer.complete(&store, &pacer, &|_| ()).await.unwrap().expect("changed");
+    let completed =
+        writer.complete(&store, &pacer, writer.unchanged(), &|_| ()).await.unwrap().expect("changed");
     assert_eq!(completed.size, expected.len() as u64);
     assert!(*memory.object.lock().unwrap() == expected, "joins {composes}, lost {lost}, {writes:?}");
     *memory.came.lock().unwrap()
@@ -214,6 +215,7 @@ async fn of_parts_that_one_write_fills_all_are_here_still_if_the_first_is_refuse
     assert_eq!(refused.err().map(|e| e.kind()), Some(ErrorKind::Unavailable));
     let again = writer.write(&*store, &pacer, 0, &two).await;
     assert!(matches!(again, Ok(WriteOutcome::Taken)));
-    let completed = writer.complete(&store, &pacer, &|_| ()).await.unwrap().expect("changed");
+    let completed =
+        writer.complete(&store, &pacer, writer.unchanged(), &|_| ()).await.unwrap().expect("changed");
     assert_eq!((completed.size, memory.object.lock().unwrap().len() as u64), (2 * PART, 2 * PART));
 }

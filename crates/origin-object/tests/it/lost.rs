@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use origin::{Change, Origin};
+use origin::{Change, Origin, Replacing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use types::{ByteRange, CreateHow, ErrorKind, Name, SetAttr, Stability};
 
-use crate::store::{find, on_each_bucket, overwrite, pattern, put, read_all, root};
+use crate::store::{find, name, on_each_bucket, overwrite, pattern, put, read_all, root};
 
 const ALL: ByteRange = ByteRange { offset: 0, length: 0 };
 
@@ -46,7 +46,9 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, armed: Arc<AtomicBo
                 let Ok(length @ 1..) = read else { return };
                 let text = String::from_utf8_lossy(&up[..length.min(8192)]).to_ascii_lowercase();
                 let changes = text.starts_with("put ") || text.starts_with("post ");
-                let conditional = text.contains("\r\nif-match:") || text.contains("ifgenerationmatch=");
+                let conditional = text.contains("\r\nif-match:")
+                    || text.contains("\r\nif-none-match:")
+                    || text.contains("ifgenerationmatch=");
                 if changes && conditional && armed.swap(false, Ordering::SeqCst) {
                     lose = true;
                 }
@@ -88,6 +90,33 @@ async fn an_object_that_was_completed_without_an_answer_is_known_as_ours() {
             overwrite(&theirs, &find(&theirs, &text).await.expect("there").reference, b"theirs").await;
             let foreign = ours.commit(&file, ALL).await.expect_err("theirs").kind();
             assert_eq!(foreign, ErrorKind::VersionChanged);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_draft_that_was_published_without_an_answer_is_published_once() {
+    on_each_bucket("a_draft_that_was_published_without_an_answer_is_published_once", |bucket| async move {
+        let line = Lossy::to(bucket.store.address()).await;
+        let url = bucket.store.url_by(&format!("http://{}", line.address), &bucket.name, "", "");
+        let (ours, theirs) = (bucket.connect(&url).await.expect("connected"), bucket.origin("").await);
+        for (seed, length) in [(1, 5), (2, 20 << 20)] {
+            let text = format!("file-{length}");
+            let bytes = pattern(length, seed);
+            let begun = ours.draft(&root(), &name(&text), &SetAttr::default()).await.expect("begun");
+            let draft = begun.expect("there are drafts").reference;
+            let data = Bytes::from(bytes.clone());
+            ours.write(&draft, 0, data, Stability::Unstable).await.expect("written");
+            line.armed.store(true, Ordering::SeqCst);
+            let (dir, over) = (root(), Replacing::Nothing);
+            let publish = Change::Publish { draft, dir, name: name(&text), over };
+            let lost = ours.change(&publish).await.expect_err("no answer").kind();
+            assert!(matches!(lost, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown), "{lost:?}");
+            let seen = find(&theirs, &text).await.expect("there");
+            let made = ours.change(&publish).await.expect("it is ours").made().expect("told");
+            assert_eq!(made.version, seen.version);
+            assert!(read_all(&theirs, &seen).await.expect("read") == bytes);
         }
     })
     .await;

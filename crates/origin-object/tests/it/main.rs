@@ -3,6 +3,7 @@
 
 mod contract;
 mod described;
+mod drafts;
 mod fake_gcs;
 mod gcs;
 mod hostile;

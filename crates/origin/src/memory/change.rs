@@ -69,6 +69,9 @@ impl State {
                 self.set_xattr(id, name, set)?;
                 id
             }
+            Change::Publish { .. } => {
+                return Err(Error::new(ErrorKind::NotSupported, "publish a draft in", "memory"));
+            }
         };
         self.object(altered).map(Some)
     }

@@ -101,6 +101,9 @@ impl PosixTree {
             }
             Change::Set { object, set, guard } => self.set(object, set, *guard),
             Change::SetXattr { object, name, set } => self.set_xattr(object, name, set),
+            Change::Publish { .. } => {
+                Err(Error::new(ErrorKind::NotSupported, "publish a draft in", "a local directory"))
+            }
         }
     }
 

@@ -12,8 +12,8 @@ use origin::memory::MemoryOrigin;
 use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
 use origin::{
-    Change, Changed, Committed, DirCursor, DirPage, Object, Origin, OriginIdentity, OriginLimits,
-    OriginTraits, Reference, RenameLeftover, Written,
+    Change, Changed, Committed, DirCursor, DirPage, Draft, Identity, Object, Origin, OriginIdentity,
+    OriginLimits, OriginTraits, Reference, RenameLeftover, Written,
 };
 use tokio::time::Instant;
 use types::{ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
@@ -70,6 +70,18 @@ impl Origin for Troubled {
 
     async fn set_at_commit(&self, _object: &Reference, _set: &SetAttr) -> Result<bool> {
         Ok(true)
+    }
+
+    async fn draft(&self, dir: &Reference, name: &Name, _set: &SetAttr) -> Result<Option<Draft>> {
+        let path = Bytes::from([&dir.0[..], name.as_bytes()].concat());
+        Ok(Some(Draft { reference: Reference(path.clone()), identity: Identity(path) }))
+    }
+
+    async fn discard(&self, draft: &Reference) -> Result<()> {
+        match &draft.0[..] {
+            b"dir/file" => Ok(()),
+            _ => Err(Error::new(ErrorKind::Stale, "discard", "another")),
+        }
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -185,6 +197,11 @@ async fn every_layer_passes_on_what_the_store_is_like_and_the_calls_that_few_sto
             "layer {at}"
         );
         assert!(layer.set_at_commit(&place(b"file"), &SetAttr::default()).await.expect("told"), "layer {at}");
+        let file = Name::new(&b"file"[..]).expect("a name");
+        let draft = layer.draft(&place(b"dir/"), &file, &SetAttr::default()).await.expect("told");
+        let draft = draft.expect("begun").reference;
+        assert_eq!(draft, place(b"dir/file"), "layer {at}");
+        layer.discard(&draft).await.expect("given up");
         assert!(layer.demand_path(b"never", false).is_err(), "layer {at}");
         assert!(layer.demand_path(b"never", true).is_ok(), "layer {at}");
         let left = layer.left_by_rename(&place(b"from"), Version([1; 16]), &place(b"there")).await;

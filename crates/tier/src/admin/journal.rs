@@ -56,14 +56,14 @@ pub async fn list(State(admin): State<Arc<Admin>>, RawQuery(query): RawQuery) ->
             _ => return Err(wrong()),
         }
     }
-    let listed = admin.vfs.waiting(after, LISTED_MAX + 1, &filter)?;
+    let listed = admin.vfs.waiting(after, LISTED_MAX + 1, &filter).await?;
     let more = listed.len() > LISTED_MAX;
     let told: Vec<_> = listed.iter().take(LISTED_MAX).map(dropped::told).collect();
     Ok(Json(json!({ "operations": told, "more": more })))
 }
 
 pub async fn show(State(admin): State<Arc<Admin>>, Path(sequence): Path<u64>) -> AdminAnswer {
-    let (operation, dependents) = admin.vfs.waiting_operation(sequence)?;
+    let (operation, dependents) = admin.vfs.waiting_operation(sequence).await?;
     let mut told = dropped::told(&operation);
     told["needed_by"] = json!(dependents);
     Ok(Json(told))
@@ -90,7 +90,7 @@ async fn carry_out(admin: &Admin, asked: ToDrop) -> AdminAnswer {
     let filter = WaitingFilter { junction: asked.junction, refused: asked.refused };
     let wanted = match asked.all {
         true => {
-            let all = admin.vfs.waiting(0, ALL_MAX, &filter)?;
+            let all = admin.vfs.waiting(0, ALL_MAX, &filter).await?;
             all.iter().map(|operation| operation.sequence).collect()
         }
         false => asked.operations,

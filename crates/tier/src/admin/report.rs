@@ -25,6 +25,7 @@ pub fn status(admin: &Admin) -> Value {
             "files": j.files,
             "directories": j.directories,
             "write": admin.vfs.write_policy(j.id).to_string(),
+            "durability": admin.vfs.durability(j.id).map(|durability| durability.to_string()),
             "state": if j.outage.is_some() { "failing" } else { "ok" },
             "outage": j.outage.as_ref().map(|outage| outage.reason.name()),
             "failing_ms": j.outage.as_ref().map(|outage| outage.since_ms),

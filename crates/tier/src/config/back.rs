@@ -7,6 +7,7 @@ use std::time::Duration;
 use quantity::{Size, parsed};
 use serde::Deserialize;
 use serde::de::Deserializer;
+use types::Durability;
 use vfs::{ConflictPolicy, FlushWindow};
 
 /// Four of the journal's segments: the least with which it can still move entries out of each other's way.
@@ -111,6 +112,25 @@ impl FromStr for Conflicts {
     }
 }
 
+/// `"always"` or `"fsync"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DurabilityName(pub Durability);
+
+impl FromStr for DurabilityName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DurabilityName, String> {
+        match text {
+            "fsync" => Ok(DurabilityName(Durability::Fsync)),
+            "always" => Ok(DurabilityName(Durability::Always)),
+            other => Err(format!(
+                "\"{other}\" is no durability; write \"fsync\" (on the disk when a program calls fsync, as on a local file \
+                 system) or \"always\" (before a change is answered)"
+            )),
+        }
+    }
+}
+
 macro_rules! typed_as_text {
     ($($name:ident),*) => {$(
         impl<'de> Deserialize<'de> for $name {
@@ -121,7 +141,7 @@ macro_rules! typed_as_text {
     )*};
 }
 
-typed_as_text!(JournalSize, Rate, Hours, Conflicts);
+typed_as_text!(JournalSize, Rate, Hours, Conflicts, DurabilityName);
 
 #[cfg(test)]
 mod tests {
@@ -166,5 +186,15 @@ mod tests {
         assert_eq!("ours".parse(), Ok(Conflicts(ConflictPolicy::Ours)));
         assert_eq!("theirs".parse(), Ok(Conflicts(ConflictPolicy::Theirs)));
         assert!("mine".parse::<Conflicts>().is_err_and(|e| e.contains("keep-both")));
+    }
+
+    #[test]
+    fn a_durability_is_one_of_two_words() {
+        assert_eq!("fsync".parse(), Ok(DurabilityName(Durability::Fsync)));
+        assert_eq!("always".parse(), Ok(DurabilityName(Durability::Always)));
+        for wrong in ["", "Always", "never", "async"] {
+            let why = wrong.parse::<DurabilityName>().expect_err("refused");
+            assert!(why.contains("\"fsync\"") && why.contains("\"always\""), "{why}");
+        }
     }
 }

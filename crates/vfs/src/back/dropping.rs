@@ -104,8 +104,15 @@ fn objects_of(listed: &[UnflushedEntry]) -> BTreeSet<FileId> {
 
 impl Vfs {
     /// At most `max` of what waits after the operation `after`, in their order.
-    pub fn waiting(&self, after: u64, max: usize, filter: &WaitingFilter) -> Result<Vec<WaitingOperation>> {
+    pub async fn waiting(
+        &self,
+        after: u64,
+        max: usize,
+        filter: &WaitingFilter,
+    ) -> Result<Vec<WaitingOperation>> {
         let Some(back) = self.writers.back() else { return Ok(Vec::new()) };
+        // What is shown already is the flush's to know.
+        back.all_durable().await?;
         let wanted = filter.junction.as_deref().map(|path| self.junction_at(path)).transpose()?;
         let is_wanted = |junction: JunctionId, refused: bool| {
             wanted.is_none_or(|wanted| wanted == junction) && (refused || !filter.refused)
@@ -115,7 +122,10 @@ impl Vfs {
     }
 
     /// One that waits, and what makes no sense without it.
-    pub fn waiting_operation(&self, sequence: u64) -> Result<(WaitingOperation, Vec<u64>)> {
+    pub async fn waiting_operation(&self, sequence: u64) -> Result<(WaitingOperation, Vec<u64>)> {
+        if let Some(back) = self.writers.back() {
+            back.all_durable().await?;
+        }
         let found = self.writers.back().and_then(|back| Some((back, back.flusher.find(sequence)?)));
         let Some((back, listed)) = found else {
             return Err(Error::new(ErrorKind::NotFound, "find waiting operation", sequence));

@@ -504,8 +504,9 @@ impl FlushTarget for BackFlushTarget {
         }
         let now = now.map(|now| (now.version, now.attr));
         let replaced = flushed.replaced.as_ref().map(|replaced| (replaced.id, replaced.attr));
-        self.overlay.flushed(id, &flushed.sequences, now, replaced, flushed.content.is_nothing());
-        self.namespace.tell_changed(id);
+        let content = &flushed.content;
+        let touched = self.overlay.flushed(id, &flushed.sequences, now, replaced, content.is_nothing());
+        touched.into_iter().for_each(|id| self.namespace.tell_changed(id));
     }
 
     async fn given_up(&self, given_up: &DroppedOperations) {

@@ -1,18 +1,19 @@
 //! Operations on their way into the journal and from there to the flush.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::bytes::Bytes;
+use arc_swap::ArcSwap;
 use cache::{Cache, CacheKey};
 use namespace::{Found, Namespace};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tracing::{error, warn};
-use types::{Attr, Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
+use types::{Attr, Durability, Error, ErrorKind, FileId, JunctionId, Result, Timestamp, Version};
 use writeback::{
     Action, FlushConfig, FlushPolicy, Flusher, Journal, JournalOperation, LocalIds, Position, RecoveredEntry,
     SystemClock,
@@ -24,15 +25,15 @@ use super::flush_target::{BackFlushTarget, FlushNote};
 use super::interrupted_renames;
 use super::locks::Locks;
 use super::overlay::{CleanBase, DirtyOverlay, ObjectToFlush};
+use super::unsynced::Unsynced;
 use crate::change_results::AttrsAround;
+use crate::kernel_cache::tell_changed;
 use crate::leaving::Leaving;
 use crate::version_chain::VersionChain;
 use crate::{WritePolicy, Writing};
 
 /// A writer waits so long for room in a full journal, and is then told to try again.
 const ROOM_PATIENCE: Duration = Duration::from_secs(20);
-/// What nobody asked to be synced is synced after this.
-const SYNC_AFTER: Duration = Duration::from_secs(1);
 
 /// Everything about junctions that are written `back`.
 pub struct Back {
@@ -47,7 +48,10 @@ pub struct Back {
     /// Directories that change their parents go one after the other: two at once could make a circle.
     pub moves: tokio::sync::Mutex<()>,
     namespace: Arc<Namespace>,
-    handover: Arc<Handover>,
+    /// In the journal's file, and not yet given to the flush.
+    unsynced: Arc<Unsynced<(JournalOperation, Position)>>,
+    /// Of the junctions that are served, what they promise at least.
+    durability: ArcSwap<HashMap<JunctionId, Durability>>,
     leaving: Arc<Leaving>,
     syncing: JoinHandle<()>,
     /// One for each junction; they end with it.
@@ -58,29 +62,6 @@ pub struct Back {
 impl Drop for Back {
     fn drop(&mut self) {
         self.syncing.abort();
-    }
-}
-
-/// Shown to clients, and not yet given to the flush: that needs the journal to have it on the disk.
-struct Handover {
-    waiting: Mutex<BTreeMap<u64, (JournalOperation, Position)>>,
-    bell: Notify,
-}
-
-impl Handover {
-    /// All up to there are durable.
-    fn pass(&self, sequence: u64, flusher: &Flusher) {
-        // Held while they are given, so that they come in order.
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = waiting.split_off(&sequence.saturating_add(1));
-        for (sequence, (operation, position)) in std::mem::replace(&mut *waiting, later) {
-            flusher.add(sequence, operation, position);
-        }
-    }
-
-    fn last(&self) -> Option<u64> {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.last_key_value().map(|(sequence, _)| *sequence)
     }
 }
 
@@ -138,8 +119,8 @@ impl Back {
             recovered,
         );
         let flusher = Arc::new(flusher);
-        let handover = Arc::new(Handover { waiting: Mutex::default(), bell: Notify::new() });
-        let syncing = tokio::spawn(sync_on(journal.clone(), flusher.clone(), handover.clone()));
+        let unsynced = Arc::new(Unsynced::new());
+        let syncing = tokio::spawn(sync_in_time(journal.clone(), flusher.clone(), unsynced.clone()));
         let back = Back {
             overlay,
             journal,
@@ -151,7 +132,8 @@ impl Back {
             found: ready,
             moves: tokio::sync::Mutex::default(),
             namespace: namespace.clone(),
-            handover,
+            unsynced,
+            durability: ArcSwap::default(),
             leaving: leaving.clone(),
             syncing,
             resuming: Mutex::default(),
@@ -160,6 +142,9 @@ impl Back {
         for junction in namespace.junctions() {
             if journaling.flush.contains_key(&junction.path) {
                 back.resume_after_outages(junction.id, namespace.recoveries(junction.id)?);
+            }
+            if let Some(durability) = journaling.durability.get(&junction.path) {
+                back.set_durability(junction.id, *durability);
             }
         }
         Ok(back)
@@ -225,21 +210,21 @@ impl Back {
         tracing::debug!("recorded {}: {:?}", ticket.sequence, operation.action);
         let origin = |id: &FileId| Some((*id, self.namespace.getattr_known(*id).ok().map(|it| *it.attr())));
         let around: Vec<(FileId, Option<Attr>)> = around.iter().filter_map(origin).collect();
-        let around = {
-            let mut waiting = self.handover.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let around = self.unsynced.add(ticket.sequence, || {
             let changes = self.overlay.apply((ticket.sequence, &operation, ticket.position), &around);
             expected.applied();
-            waiting.insert(ticket.sequence, (operation.clone(), ticket.position));
-            changes
-        };
-        self.handover.bell.notify_one();
+            ((operation.clone(), ticket.position), changes)
+        });
         self.tell(&operation);
         Ok(Recorded { sequence: ticket.sequence, around })
     }
 
     /// Fronts whose clients keep what they were told.
     fn tell(&self, operation: &JournalOperation) {
-        self.namespace.tell_changed(operation.object());
+        let replaced = match &operation.action {
+            Action::Rename(rename) => rename.replaced.as_ref().map(|replaced| replaced.object),
+            _ => None,
+        };
         let dirs = match &operation.action {
             Action::Make { dir, .. }
             | Action::Link { dir, .. }
@@ -248,34 +233,67 @@ impl Back {
             Action::Rename(rename) => [Some(rename.from_dir), Some(rename.to_dir)],
             _ => [None, None],
         };
-        dirs.into_iter().flatten().for_each(|dir| self.namespace.tell_changed(dir));
+        let changed = [Some(operation.object()), replaced].into_iter().chain(dirs).flatten();
+        changed.for_each(|id| tell_changed(&self.namespace, id));
     }
 
-    /// The last one that is shown and perhaps not durable.
-    pub fn last_recorded(&self) -> Option<u64> {
-        self.handover.last()
+    /// From now on.
+    pub fn set_durability(&self, junction: JunctionId, durability: Durability) {
+        self.durability.rcu(|all| {
+            let mut all = HashMap::clone(all);
+            all.insert(junction, durability);
+            Arc::new(all)
+        });
+    }
+
+    /// What the junction promises at least.
+    pub fn durability(&self, junction: JunctionId) -> Durability {
+        self.durability.load().get(&junction).copied().unwrap_or(Durability::Always)
+    }
+
+    /// Returns when whoever was promised this may be told that the entry's change is made.
+    pub async fn acknowledge(&self, junction: JunctionId, promised: Durability, sequence: u64) -> Result<()> {
+        match promised.max(self.durability(junction)) {
+            Durability::Always => self.durable(sequence).await,
+            Durability::Fsync => Ok(()),
+        }
+    }
+
+    /// Returns when all that is shown is on the disk. It is the flush's to know then, also what nobody has asked to be synced.
+    pub async fn all_durable(&self) -> Result<()> {
+        match self.unsynced.last() {
+            Some(last) => self.durable(last).await,
+            None => Ok(()),
+        }
     }
 
     /// Returns when the entry and all before it are on the disk.
     pub async fn durable(&self, sequence: u64) -> Result<()> {
-        self.journal.synced(sequence).await?;
-        self.handover.pass(sequence, &self.flusher);
-        Ok(())
+        durable(&self.journal, &self.flusher, &self.unsynced, sequence).await
     }
 }
 
-/// Has synced what nobody waits for.
-async fn sync_on(journal: Arc<Journal>, flusher: Arc<Flusher>, handover: Arc<Handover>) {
-    loop {
-        handover.bell.notified().await;
-        tokio::time::sleep(SYNC_AFTER).await;
-        let Some(last) = handover.last() else { continue };
-        match journal.synced(last).await {
-            Ok(()) => handover.pass(last, &flusher),
-            // It takes nothing any more, and says so to everybody.
-            Err(e) => return error!("sync the journal: {e}"),
-        }
-    }
+async fn durable(
+    journal: &Journal,
+    flusher: &Flusher,
+    unsynced: &Unsynced<(JournalOperation, Position)>,
+    sequence: u64,
+) -> Result<()> {
+    journal.synced(sequence).await?;
+    unsynced.pass(sequence, |sequence, (operation, position), age| {
+        flusher.add(sequence, operation, position, age);
+    });
+    Ok(())
+}
+
+/// Has synced what nobody waits for, until the journal takes nothing any more: it says so to everybody.
+async fn sync_in_time(
+    journal: Arc<Journal>,
+    flusher: Arc<Flusher>,
+    unsynced: Arc<Unsynced<(JournalOperation, Position)>>,
+) {
+    let failed = unsynced.sync_in_time(|last| durable(&journal, &flusher, &unsynced, last)).await;
+    error!("sync the journal: {failed}");
 }
 
 /// An outage is over as soon as anybody is answered: the flush need not find that out by itself.

@@ -4,7 +4,10 @@
 use ::bytes::Bytes;
 use namespace::{Ask, New, Old};
 use origin::exclusive;
-use types::{CreateVerifier, Error, ErrorKind, FileId, FileKind, Name, Result, SetAttr, Timestamp, WeakAttr};
+use types::{
+    CreateVerifier, Durability, Error, ErrorKind, FileId, FileKind, Name, Result, SetAttr, Timestamp,
+    WeakAttr,
+};
 use writeback::{Action, Attributes, NewObject, Rename, ReplacedObject};
 
 use super::Back;
@@ -19,13 +22,20 @@ const DEPTH_MAX: usize = 4096;
 const LOOK_PIECE: usize = 64;
 
 impl Back {
-    pub(super) async fn journal_make(&self, vfs: &Vfs, dir: FileId, name: &Name, new: &New) -> Result<Made> {
+    pub(super) async fn journal_make(
+        &self,
+        vfs: &Vfs,
+        dir: FileId,
+        name: &Name,
+        new: &New,
+        promised: Durability,
+    ) -> Result<Made> {
         let (what, mut set) = match new {
             New::File { set, .. } => (NewObject::File, *set),
             New::Directory { set } => (NewObject::Directory, *set),
             New::Symlink { target, set } => (symlink(target)?, *set),
             New::Special { node, set } => (NewObject::Special(*node), *set),
-            New::Link { file } => return self.journal_link(vfs, *file, dir, name).await,
+            New::Link { file } => return self.journal_link(vfs, *file, (dir, name), promised).await,
         };
         let is_dir = what == NewObject::Directory;
         // Said, so that the origin does not choose otherwise later.
@@ -49,7 +59,7 @@ impl Back {
             Some(size) => self.journal_truncate(&vfs.object_known(id)?, size).await?.sequence,
             None => recorded.sequence,
         };
-        self.durable(sequence).await?;
+        self.acknowledge(parent.junction, promised, sequence).await?;
         Ok(Made { node: vfs.object_known(id)?, dir: first(&recorded) })
     }
 
@@ -59,23 +69,32 @@ impl Back {
         vfs: &Vfs,
         dir: FileId,
         name: &Name,
-        verifier: CreateVerifier,
-        set: SetAttr,
+        (verifier, set): (CreateVerifier, SetAttr),
+        promised: Durability,
     ) -> Result<Made> {
         let times = exclusive::set_of(verifier);
         let set = SetAttr { atime: times.atime, mtime: times.mtime, size: None, ..set };
         let how = types::CreateHow::Exclusive(verifier);
-        match self.journal_make(vfs, dir, name, &New::File { how, set }).await {
+        match self.journal_make(vfs, dir, name, &New::File { how, set }, promised).await {
             Err(e) if e.kind() == ErrorKind::Exists => {
                 let there = vfs.find(dir, name).await?;
                 let node = there.filter(|node| exclusive::is_repetition(&node.attr, verifier)).ok_or(e)?;
+                if promised == Durability::Always {
+                    self.all_durable().await?; // whoever made it may have been promised less
+                }
                 Ok(Made { node, dir: AttrsAround::default() })
             }
             made => made,
         }
     }
 
-    async fn journal_link(&self, vfs: &Vfs, file: FileId, dir: FileId, name: &Name) -> Result<Made> {
+    async fn journal_link(
+        &self,
+        vfs: &Vfs,
+        file: FileId,
+        (dir, name): (FileId, &Name),
+        promised: Durability,
+    ) -> Result<Made> {
         let _name = self.locks.names(&[(dir, name)]).await;
         let _objects = self.locks.objects(&[dir], &[file]).await;
         let parent = vfs.living_dir(dir).await?;
@@ -90,7 +109,7 @@ impl Back {
         vfs.demand_takes_links(&node, links).await?;
         let action = Action::Link { file, dir, name: name.clone(), links, base };
         let recorded = self.record(parent.junction, (self.stamp(), action), Bytes::new(), &[dir]).await?;
-        self.durable(recorded.sequence).await?;
+        self.acknowledge(parent.junction, promised, recorded.sequence).await?;
         Ok(Made { node: vfs.object_known(file)?, dir: first(&recorded) })
     }
 
@@ -100,6 +119,7 @@ impl Back {
         dir: FileId,
         name: &Name,
         old: Old,
+        promised: Durability,
     ) -> Result<AttrsAround> {
         let _name = self.locks.names(&[(dir, name)]).await;
         let parent = vfs.living_dir(dir).await?;
@@ -121,7 +141,7 @@ impl Back {
             }
         };
         let recorded = self.record(parent.junction, (self.stamp(), action), Bytes::new(), &[dir]).await?;
-        self.durable(recorded.sequence).await?;
+        self.acknowledge(parent.junction, promised, recorded.sequence).await?;
         Ok(first(&recorded))
     }
 
@@ -130,6 +150,7 @@ impl Back {
         vfs: &Vfs,
         (from_dir, from): (FileId, &Name),
         (to_dir, to): (FileId, &Name),
+        promised: Durability,
     ) -> Result<(AttrsAround, AttrsAround)> {
         let _names = self.locks.names(&[(from_dir, from), (to_dir, to)]).await;
         let moved = vfs.named(from_dir, from).await?;
@@ -167,7 +188,7 @@ impl Back {
         });
         let dirs = [from_dir, to_dir];
         let recorded = self.record(parent.junction, (self.stamp(), action), Bytes::new(), &dirs).await?;
-        self.durable(recorded.sequence).await?;
+        self.acknowledge(parent.junction, promised, recorded.sequence).await?;
         let around = |at: usize| recorded.around.get(at).copied().unwrap_or_default();
         Ok((around(0), around(1)))
     }
@@ -194,8 +215,8 @@ impl Back {
         &self,
         vfs: &Vfs,
         id: FileId,
-        set: SetAttr,
-        guard: Option<Timestamp>,
+        (set, guard): (SetAttr, Option<Timestamp>),
+        promised: Durability,
     ) -> Result<Altered> {
         let _object = self.locks.objects(&[], &[id]).await;
         let node = vfs.object(id, Ask::Use).await?;
@@ -219,7 +240,7 @@ impl Back {
             sequence = Some(self.record(node.junction, (now, action), Bytes::new(), &[id]).await?.sequence);
         }
         if let Some(sequence) = sequence {
-            self.durable(sequence).await?;
+            self.acknowledge(node.junction, promised, sequence).await?;
         }
         Ok(Altered { node: vfs.object_known(id)?, before })
     }

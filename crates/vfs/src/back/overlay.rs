@@ -251,7 +251,7 @@ impl DirtyOverlay {
 
     /// These are at the origin, or came to nothing there. `now` is what the object is there, if that is known: below
     /// what is still to come. `no_bytes` were among them: what clients wrote, they wrote over what is below. `replaced`:
-    /// what lost a name to them and has others.
+    /// what lost a name to them and has others. Returns the objects that may be shown otherwise.
     pub fn flushed(
         &self,
         id: FileId,
@@ -259,14 +259,14 @@ impl DirtyOverlay {
         now: Option<(Version, Attr)>,
         replaced: Option<(FileId, Attr)>,
         no_bytes: bool,
-    ) {
-        {
+    ) -> Vec<FileId> {
+        let touched = {
             let mut state = self.state();
             let state = &mut *state;
             let shown =
                 state.names.overlay(id).is_some().then(|| state.names.attr(id, now.as_ref().map(|it| &it.1)));
             let there: Vec<_> = now.iter().map(|(_, attr)| (id, *attr)).chain(replaced).collect();
-            state.names.flushed(sequences, &there);
+            let shown_otherwise = state.names.flushed(sequences, &there);
             let local = state.names.is_local(id);
             // Also for who is about to.
             let has_bytes = state.names.overlay(id).is_some() || state.expected.contains_key(&id);
@@ -292,8 +292,10 @@ impl DirtyOverlay {
             for touched in replaced.chain([id]).collect::<Vec<_>>() {
                 state.forget_unaltered(touched);
             }
-        }
+            shown_otherwise
+        };
         self.progress.send_replace(());
+        touched
     }
 
     /// These never were. `place`: where the origin has an object.

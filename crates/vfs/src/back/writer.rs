@@ -9,8 +9,8 @@ use cache::Piece;
 use namespace::{New, Old};
 use tokio::sync::watch;
 use types::{
-    ByteRange, Caller, CreateVerifier, Error, ErrorKind, FileId, JunctionId, Name, Result, SetAttr, SetXattr,
-    Stability, Timestamp, WriteVerifier, XattrName,
+    ByteRange, Caller, CreateVerifier, Durability, Error, ErrorKind, FileId, JunctionId, Name, Result,
+    SetAttr, SetXattr, Stability, Timestamp, WriteVerifier, XattrName,
 };
 use writeback::{FlushPolicy, Scope};
 
@@ -54,10 +54,6 @@ impl JunctionWriter for Back {
         self.overlay.place(id)
     }
 
-    fn is_changing(&self, id: FileId) -> bool {
-        self.overlay.is_altered(id)
-    }
-
     fn has_dirty_bytes(&self, id: FileId) -> bool {
         self.overlay.has_bytes(id)
     }
@@ -93,12 +89,42 @@ impl JunctionWriter for Back {
         self.journal_write(vfs, caller, file.id, data, stability).await
     }
 
-    async fn commit(&self, vfs: &Vfs, file: &Node, _all: ByteRange) -> Result<CommitOut> {
-        self.journal_commit(vfs, file.id).await
+    async fn commit(
+        &self,
+        vfs: &Vfs,
+        file: &Node,
+        _all: ByteRange,
+        promised: Durability,
+    ) -> Result<CommitOut> {
+        match promised {
+            Durability::Always => self.journal_commit(vfs, file.id).await,
+            // Names and attributes, too, were answered before they were durable.
+            Durability::Fsync => {
+                self.all_durable().await?;
+                self.written(vfs, file.id)
+            }
+        }
     }
 
-    async fn set(&self, vfs: &Vfs, object: &Node, set: SetAttr, guard: Option<Timestamp>) -> Result<Altered> {
-        self.journal_set(vfs, object.id, set, guard).await
+    async fn close_written(&self, vfs: &Vfs, file: &Node, promised: Durability) -> Result<CommitOut> {
+        match promised.max(self.durability(file.junction)) {
+            Durability::Always => self.journal_commit(vfs, file.id).await,
+            Durability::Fsync => self.written(vfs, file.id),
+        }
+    }
+
+    async fn sync_names(&self) -> Result<()> {
+        self.all_durable().await
+    }
+
+    async fn set(
+        &self,
+        vfs: &Vfs,
+        object: &Node,
+        change: (SetAttr, Option<Timestamp>),
+        promised: Durability,
+    ) -> Result<Altered> {
+        self.journal_set(vfs, object.id, change, promised).await
     }
 
     async fn set_xattr(&self, vfs: &Vfs, object: &Node, name: &XattrName, set: &SetXattr) -> Result<Altered> {
@@ -108,8 +134,15 @@ impl JunctionWriter for Back {
         Ok(vfs.altered(&altered))
     }
 
-    async fn make(&self, vfs: &Vfs, dir: &Node, name: &Name, new: &New) -> Result<Made> {
-        self.journal_make(vfs, dir.id, name, new).await
+    async fn make(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        name: &Name,
+        new: &New,
+        promised: Durability,
+    ) -> Result<Made> {
+        self.journal_make(vfs, dir.id, name, new, promised).await
     }
 
     async fn create_once(
@@ -119,12 +152,20 @@ impl JunctionWriter for Back {
         name: &Name,
         verifier: CreateVerifier,
         (set, _): (SetAttr, bool),
+        promised: Durability,
     ) -> Result<Made> {
-        self.journal_create_once(vfs, dir.id, name, verifier, set).await
+        self.journal_create_once(vfs, dir.id, name, (verifier, set), promised).await
     }
 
-    async fn remove(&self, vfs: &Vfs, dir: &Node, name: &Name, old: Old) -> Result<AttrsAround> {
-        self.journal_remove(vfs, dir.id, name, old).await
+    async fn remove(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        name: &Name,
+        old: Old,
+        promised: Durability,
+    ) -> Result<AttrsAround> {
+        self.journal_remove(vfs, dir.id, name, old, promised).await
     }
 
     async fn rename(
@@ -132,11 +173,13 @@ impl JunctionWriter for Back {
         vfs: &Vfs,
         from: (FileId, &Name),
         to: (FileId, &Name),
+        promised: Durability,
     ) -> Result<(AttrsAround, AttrsAround)> {
-        self.journal_rename(vfs, from, to).await
+        self.journal_rename(vfs, from, to, promised).await
     }
 
-    fn serve(&self, junction: JunctionId, flush: FlushPolicy) {
+    fn serve(&self, junction: JunctionId, flush: FlushPolicy, durability: Durability) {
+        self.set_durability(junction, durability);
         self.flusher.serve(junction, flush);
     }
 
@@ -152,14 +195,6 @@ impl JunctionWriter for Back {
 }
 
 impl Back {
-    /// What is shown is durable now, and so it is the flush's to know, also what nobody has asked to be synced.
-    pub(super) async fn all_durable(&self) -> Result<()> {
-        match self.last_recorded() {
-            Some(last) => self.durable(last).await,
-            None => Ok(()),
-        }
-    }
-
     /// The origin has the object as clients see it, and it stays so until this is dropped.
     async fn bring_home(&self, id: FileId) -> Result<Vec<StripeGuard<'_>>> {
         let held = self.locks.objects(&[], &[id]).await;

@@ -107,15 +107,23 @@ impl WriteBuffer {
         self.verifier.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst);
     }
 
+    fn units(&self, length: usize) -> u32 {
+        let units = (length as u64).div_ceil(BUDGET_UNIT).clamp(1, self.bytes_max / BUDGET_UNIT);
+        u32::try_from(units).unwrap_or(u32::MAX)
+    }
+
+    /// Room for a write of this length, if there is any now.
+    pub fn try_permit(&self, length: usize) -> Option<BudgetPermit> {
+        self.budget.clone().try_acquire_many_owned(self.units(length)).ok().map(Arc::new)
+    }
+
     /// Room for a write of this length, waited for in turn. One that is larger than all of it takes all.
     pub async fn permit(&self, length: usize) -> BudgetPermit {
-        let units = (length as u64).div_ceil(BUDGET_UNIT).clamp(1, self.bytes_max / BUDGET_UNIT);
-        let units = u32::try_from(units).unwrap_or(u32::MAX);
-        if let Ok(permit) = self.budget.clone().try_acquire_many_owned(units) {
-            return Arc::new(permit);
+        if let Some(permit) = self.try_permit(length) {
+            return permit;
         }
         let _pressed = BudgetQueue::begin(self);
-        let permit = self.budget.clone().acquire_many_owned(units).await;
+        let permit = self.budget.clone().acquire_many_owned(self.units(length)).await;
         Arc::new(permit.expect("the semaphore is never closed"))
     }
 

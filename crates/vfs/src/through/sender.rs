@@ -58,6 +58,15 @@ impl SendOutcome {
     }
 }
 
+/// Parts of one file that are sent to this origin at a time: twice what fits on the line, so that one half is on the way
+/// while the other is answered.
+pub fn parts_in_flight(origin: &dyn Origin, part: u64) -> usize {
+    let on_the_line = |distance: Distance| distance.bytes_in(distance.latency).saturating_mul(2);
+    let window = origin.distance().map_or(WINDOW_UNKNOWN, on_the_line);
+    let parts = window.div_ceil(part.max(1)).max(PARTS_MIN);
+    usize::try_from(parts).unwrap_or(usize::MAX).min(super::buffer::PARTS_MAX)
+}
+
 pub fn start(buffer: &Arc<WriteBuffer>, file: &Arc<BufferedFile>) {
     let (buffer, file) = (buffer.clone(), file.clone());
     tokio::spawn(async move { run(&buffer, &file).await });
@@ -120,13 +129,9 @@ impl WriteBuffer {
         SendLimits { now_ms: self.now_ms(), parts_max, pressed, stopping, unstable_max: self.bytes_max / 4 }
     }
 
-    /// Twice what fits on the line: one half is on the way while the other is answered.
     fn parts_of_one(&self, file: &BufferedFile) -> usize {
         let Ok((origin, _)) = self.reach(file.id) else { return PARTS_MIN as usize };
-        let on_the_line = |distance: Distance| distance.bytes_in(distance.latency).saturating_mul(2);
-        let window = origin.distance().map_or(WINDOW_UNKNOWN, on_the_line);
-        let parts = window.div_ceil(u64::from(origin.traits().write_max).max(1)).max(PARTS_MIN);
-        usize::try_from(parts).unwrap_or(usize::MAX).min(super::buffer::PARTS_MAX)
+        parts_in_flight(&*origin, u64::from(origin.traits().write_max))
     }
 
     fn reach(&self, id: FileId) -> Result<(Arc<dyn Origin>, Reference)> {

@@ -12,7 +12,7 @@ use origin::memory::MemoryOrigin;
 use origin::{Object, Origin};
 use testkit::far_origin::Far;
 use types::Timeline;
-use types::{ByteRange, Caller, CreateHow, ErrorKind, FileId, Result, SetAttr, Stability};
+use types::{ByteRange, Caller, CreateHow, Durability, ErrorKind, FileId, Result, SetAttr, Stability};
 use vfs::{ConflictPolicy, FlushPolicy, Journaling, Lend, Vfs, WaitingFilter, WritePolicy, Writing};
 
 use crate::copies::Copies;
@@ -33,11 +33,20 @@ pub struct BackTier {
 pub const NEVER: Duration = Duration::from_secs(3600);
 
 pub fn back_tier(origin: Arc<dyn Origin>, delay: Duration) -> BackTier {
+    back_tier_with(origin, delay, |_| {})
+}
+
+/// Whose journal is opened so, until a restart.
+pub fn back_tier_with(
+    origin: Arc<dyn Origin>,
+    delay: Duration,
+    edit: impl FnOnce(&mut Journaling),
+) -> BackTier {
     let dir = tempfile::tempdir().expect("a directory for the test");
     let clock = Timeline::default();
     let (namespace, cache) = (open_namespace(dir.path(), &origin, &clock), open_cache(dir.path()));
     let (namespace, cache) = (namespace.expect("opens"), cache.expect("opens"));
-    let vfs = open_vfs(dir.path(), &namespace, &cache, delay, WritePolicy::Back).expect("opens");
+    let vfs = open_vfs_with(dir.path(), &namespace, &cache, (delay, WritePolicy::Back), edit).expect("opens");
     BackTier { vfs, clock, origin, delay, namespace, cache, dir }
 }
 
@@ -58,18 +67,30 @@ fn open_vfs(
     delay: Duration,
     policy: WritePolicy,
 ) -> Result<Arc<Vfs>> {
+    open_vfs_with(dir, namespace, cache, (delay, policy), |_| {})
+}
+
+fn open_vfs_with(
+    dir: &Path,
+    namespace: &Arc<Namespace>,
+    cache: &Arc<Cache>,
+    (delay, policy): (Duration, WritePolicy),
+    edit: impl FnOnce(&mut Journaling),
+) -> Result<Arc<Vfs>> {
     let policies = HashMap::from([("/".to_owned(), policy)]);
     let flush = FlushPolicy { delay, conflict: ConflictPolicy::KeepBoth, ..FlushPolicy::default() };
-    let journaling = Journaling {
+    let mut journaling = Journaling {
         dir: dir.join("journal"),
         size_max: 1 << 30,
         host: "here".into(),
         utc_offset: |_| 0,
         flush: HashMap::from([("/".to_owned(), flush)]),
+        durability: HashMap::from([("/".to_owned(), Durability::Fsync)]),
         accept_damage: false,
         bond: Some(dir.join("JOURNAL")),
         hook: None,
     };
+    edit(&mut journaling);
     let writing = Writing { junctions: policies, ..Writing::default() };
     Vfs::with_journal(namespace.clone(), cache.clone(), writing, journaling)
 }
@@ -523,7 +544,7 @@ async fn what_is_held_to_be_dropped_goes_on_if_it_is_not_and_is_gone_after_a_cra
     let (old, new) = (t.id("/old").await, t.create("/new").await);
     t.write(new, 0, b"new bytes").await;
     t.write(old, 0, b"OLD").await;
-    let all = t.vfs.waiting(0, 100, &WaitingFilter::default()).expect("listed");
+    let all = t.vfs.waiting(0, 100, &WaitingFilter::default()).await.expect("listed");
     let of = |path: &str| all.iter().filter(|it| it.path == path).map(|it| it.sequence).collect::<Vec<_>>();
     assert_eq!((of("/new").len(), of("/old").len()), (2, 1), "{all:?}");
     let refused = t.vfs.begin_drop(&of("/new")[..1], false).await.err().expect("the write needs it");

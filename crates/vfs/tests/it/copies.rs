@@ -173,7 +173,9 @@ impl Copies {
                 *object = self.inward(object).await?;
                 Some(place)
             }
-            Change::Link { .. } => return Err(Error::new(ErrorKind::NotSupported, "link", "")),
+            Change::Link { .. } | Change::Publish { .. } => {
+                return Err(Error::new(ErrorKind::NotSupported, "link or publish", ""));
+            }
         };
         Ok((change, place))
     }

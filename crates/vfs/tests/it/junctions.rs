@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cache::Cache;
 use namespace::{Junction, Namespace};
 use testkit::far_origin::Far;
-use types::{ByteRange, Caller, CreateHow, ErrorKind, FileId, Result, Stability, Timeline};
+use types::{ByteRange, Caller, CreateHow, Durability, ErrorKind, FileId, Result, Stability, Timeline};
 use vfs::{FlushPolicy, Journaling, Lend, NewJunction, Vfs, WritePolicy, Writing};
 
 use crate::back::{NEVER, bytes_of};
@@ -49,6 +49,7 @@ fn journaling(dir: &Path) -> Journaling {
         host: "here".into(),
         utc_offset: |_| 0,
         flush: HashMap::new(),
+        durability: HashMap::new(),
         accept_damage: false,
         bond: Some(dir.join("JOURNAL")),
         hook: None,
@@ -70,7 +71,8 @@ fn kept() -> (Junction, WritePolicy) {
 
 fn new(far: &Arc<Far>, write: WritePolicy, delay: Duration) -> NewJunction {
     let junction = Junction { changes: true, ..Junction::new("/b", far.clone()) };
-    NewJunction { junction, write, flush: FlushPolicy { delay, ..FlushPolicy::default() } }
+    let flush = FlushPolicy { delay, ..FlushPolicy::default() };
+    NewJunction { junction, write, flush, durability: Durability::Fsync }
 }
 
 impl Bed {

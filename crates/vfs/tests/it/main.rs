@@ -7,6 +7,7 @@ mod changes_model;
 mod copies;
 mod cuts_model;
 mod deep;
+mod durability;
 mod foreign_model;
 mod foreign_writes;
 mod harness;

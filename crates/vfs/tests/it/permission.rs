@@ -6,7 +6,7 @@ use vfs::{Access, Lend};
 use crate::harness::{AFTER_TTL, Mode, joined, kind, tier};
 
 fn user(uid: u32) -> Caller {
-    Caller { uid, gid: uid, groups: vec![], trusted: false }
+    Caller { uid, gid: uid, ..Caller::root() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -36,7 +36,7 @@ async fn a_file_is_read_by_those_whom_its_mode_allows() {
     t.far.memory.chown(b"file", 10, 20).unwrap();
     t.far.memory.chmod(b"file", 0o640).unwrap();
     let id = t.id(b"/file").await;
-    let in_group = Caller { uid: 11, gid: 1, groups: vec![20], trusted: false };
+    let in_group = Caller { uid: 11, gid: 1, groups: vec![20], ..Caller::root() };
     assert_eq!(joined(&t.vfs.read(&user(10), id, 0, 3, Lend::Nothing).await.unwrap()), b"abc");
     assert_eq!(joined(&t.vfs.read(&in_group, id, 0, 3, Lend::From(1)).await.unwrap()), b"abc");
     assert_eq!(kind(t.vfs.read(&user(11), id, 0, 3, Lend::Nothing).await), Some(ErrorKind::AccessDenied));

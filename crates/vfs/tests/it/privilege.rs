@@ -29,7 +29,7 @@ fn program(far: &Far, mode: u32) {
 
 /// Mode before, who writes, mode after, as Linux has it.
 fn table() -> [(u32, Caller, u32); 7] {
-    let member = Caller { uid: 11, gid: 20, groups: vec![], trusted: false };
+    let member = Caller { uid: 11, gid: 20, ..Caller::root() };
     [
         (0o6777, user(65534), 0o0777),
         (0o6777, user(10), 0o0777),

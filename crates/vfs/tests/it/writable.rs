@@ -61,7 +61,7 @@ pub fn with_mode(mode: u32) -> SetAttr {
 }
 
 pub fn user(uid: u32) -> Caller {
-    Caller { uid, gid: uid, groups: vec![], trusted: false }
+    Caller { uid, gid: uid, ..Caller::root() }
 }
 
 impl Writable {

@@ -579,7 +579,7 @@ async fn who_may_not_write_does_not() {
     t.far.memory.chown(b"file", 10, 10).unwrap();
     t.far.memory.chmod(b"file", 0o444).unwrap();
     t.pass(AFTER_TTL);
-    let user = |uid| Caller { uid, gid: uid, groups: vec![], trusted: false };
+    let user = |uid| Caller { uid, gid: uid, ..Caller::root() };
     let write =
         async |uid| t.vfs.write(&user(uid), id, 0, Bytes::from_static(b"new"), Stability::FileSync).await;
     assert_eq!(kind(write(11).await), Some(ErrorKind::AccessDenied));

@@ -41,6 +41,8 @@ fn what_was_acknowledged_survives_every_cut() {
         ("cuts with acknowledged entries", total.cuts_with_acknowledged),
         ("cuts with unacknowledged entries", total.cuts_with_unacknowledged),
         ("entries lost that nobody was promised", total.lost_unacknowledged),
+        ("cuts that took a part of what was not synced", total.lost_in_part),
+        ("kills with entries that were not synced", total.kills_with_unsynced),
         ("failed syncs", total.failed_syncs),
         ("kills", total.kills),
         ("clean ends", total.clean_ends),
@@ -54,7 +56,7 @@ fn what_was_acknowledged_survives_every_cut() {
 
 #[test]
 fn planted_bugs_are_found() {
-    const BUGS: [Bug; 18] = [
+    const BUGS: [Bug; 20] = [
         Bug::SkipSync,
         Bug::AcknowledgeBeforeSync,
         Bug::IgnoreFailedSync,
@@ -70,6 +72,8 @@ fn planted_bugs_are_found() {
         Bug::KeepVerifier,
         Bug::CutSealed,
         Bug::TrustTail,
+        Bug::KeepBeyondGap,
+        Bug::KeepSyncedOnly,
         Bug::TrustCache,
         Bug::ForgetDone,
         Bug::StalePosition,
@@ -86,6 +90,14 @@ fn planted_bugs_are_found() {
     let missed: Vec<_> = found.iter().filter(|(_, first)| first.is_none()).map(|(bug, _)| bug).collect();
     println!("planted bugs found: {}/{}", found.len() - missed.len(), found.len());
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+/// The order is part of what is checked: where a start keeps what lies behind a gap, that is what is told.
+#[test]
+fn what_is_kept_beyond_a_gap_is_found_as_a_hole() {
+    let found = (1..=2_500).filter_map(|seed| play(seed, Some(Bug::KeepBeyondGap)).err());
+    let holes = found.filter(|told| told.contains("not a prefix")).take(3).count();
+    assert_eq!(holes, 3);
 }
 
 fn log_on(disk: &Arc<FaultyDisk>) -> Log {

@@ -65,6 +65,21 @@ fn a_name_is_what_the_last_operation_made_of_it_until_that_is_flushed() {
     assert!(names.dirs.is_empty() && names.objects.is_empty() && names.traces.is_empty());
 }
 
+/// Who was told of them is to be told: what is shown of a directory changes with what comes home of its names.
+#[test]
+fn what_a_flush_may_show_otherwise_is_said_directories_among_it() {
+    let mut names = DirtyNames::default();
+    apply(&mut names, 1, make("a", FILE));
+    apply(&mut names, 2, rename("a", "b", FILE, Some(ReplacedObject { object: OLD, links: 0, base: None })));
+    let all_of = |mut ids: Vec<FileId>| {
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(all_of(names.flushed(&[1], &[])), all_of(vec![DIR, FILE]));
+    assert_eq!(all_of(names.flushed(&[2], &[])), all_of(vec![DIR, FILE, OLD]));
+    assert_eq!(names.flushed(&[3], &[]), []);
+}
+
 #[test]
 fn attributes_follow_the_operations() {
     let mut names = DirtyNames::default();

@@ -95,6 +95,7 @@ impl Bed {
         if plan.policy == Policy::Back {
             text.push_str("[journal]\nsize = \"256MiB\"\n");
             junction.push_str(&format!("flush_delay = \"{}\"\n", chance.of(&["0s", "1s", "1h"])));
+            junction.push_str(&format!("durability = \"{}\"\n", plan.durability));
         }
         std::fs::write(self.at("forebay.toml"), text + &junction).expect("written");
     }

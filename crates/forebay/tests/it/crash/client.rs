@@ -43,6 +43,13 @@ impl fmt::Display for Told {
     }
 }
 
+/// What a crash took that nobody was promised.
+pub struct CrashLoss {
+    pub files_changed: usize,
+    /// Operations that were answered.
+    pub taken: usize,
+}
+
 /// What becomes of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
@@ -288,7 +295,7 @@ impl Client {
     }
 
     /// After a crash: what is seen through NFS is what may be left, and from now on it is what there is.
-    pub fn resolve(&mut self, sight: &Sight) -> Result<usize, String> {
+    pub fn resolve(&mut self, sight: &Sight) -> Result<CrashLoss, String> {
         let resolved = self.ledger.resolve(&of_client(sight, self.number))?;
         let (tree, late) = (self.ledger.now(), self.late.take());
         match &mut self.hands {
@@ -301,7 +308,7 @@ impl Client {
             }
             Hands::Programs(programs) => programs.crashed(),
         }
-        Ok(resolved.changed.len())
+        Ok(CrashLoss { files_changed: resolved.changed.len(), taken: resolved.taken })
     }
 
     /// What is seen is what there is, to the byte.

@@ -40,6 +40,8 @@ pub struct Resolved {
     pub changed: BTreeSet<Ino>,
     /// The write that was under way was answered before the crash, and the crash took it.
     pub lost: bool,
+    /// Operations that were answered and are not there (`InOrder`).
+    pub taken: usize,
 }
 
 /// A state that a crash may have left.
@@ -124,9 +126,12 @@ impl Ledger {
     }
 
     /// A COMMIT stores what was written to its file, and what was done before that; any other operation that is durable
-    /// comes with all before it.
+    /// comes with all before it, fsync of a program too.
     fn synced_by(&self, n: usize) -> usize {
         let Op::Sync { path } = &self.entries[n].op else { return n + 1 };
+        if self.by_page {
+            return n + 1;
+        }
         let Some(ino) = self.states[n].names.get(path) else { return 0 };
         (0..n).rev().find(|m| self.changes_bytes(*m, *ino)).map_or(0, |m| m + 1)
     }
@@ -198,7 +203,9 @@ impl Ledger {
             match found {
                 Ok(tree) => {
                     let lost = is_answered && again.is_none();
-                    return Ok(Resolved { changed: self.begin_again(tree, again), lost });
+                    let beyond = self.entries.iter().skip(count);
+                    let taken = beyond.filter(|it| matches!(it.answer, Answer::Done { .. })).count();
+                    return Ok(Resolved { changed: self.begin_again(tree, again), lost, taken });
                 }
                 Err(told) => differences.push(format!("with the first {count}: {told}")),
             }
@@ -393,5 +400,34 @@ mod tests {
         let resolved = ledger.resolve(&Sight::from([(path.clone(), seen)])).expect("it was not durable");
         assert!(resolved.lost);
         assert!(ledger.now().bytes(&path).expect("a file").is_empty());
+    }
+
+    /// The model itself: it must not take for possible what the promise rules out.
+    #[test]
+    fn of_what_was_not_synced_a_power_cut_takes_the_last_and_nothing_from_before_an_fsync() {
+        let create = |path: &str| Op::Create { path: path.to_owned(), mode: None, exclusive: false };
+        let seen = |paths: &[&str]| -> Sight {
+            let file = || Seen { kind: Kind::File(Arc::default()), mode: 0, links: 1, mtime: 0, size: 0 };
+            paths.iter().map(|path| ((*path).to_owned(), file())).collect()
+        };
+        let resolved = |left: &[&str]| {
+            let mut ledger = Ledger::new(Loss::InOrder, true);
+            for path in ["c0/a", "c0/b"] {
+                ledger.ask(&create(path));
+                ledger.answer(Answer::Done { durable: false });
+            }
+            ledger.ask(&Op::Sync { path: "c0/a".to_owned() });
+            ledger.answer(Answer::Done { durable: true });
+            for path in ["c0/c", "c0/d"] {
+                ledger.ask(&create(path));
+                ledger.answer(Answer::Done { durable: false });
+            }
+            ledger.resolve(&seen(left)).map(|resolved| resolved.taken).map_err(drop)
+        };
+        assert_eq!(resolved(&["c0/a", "c0/b", "c0/c", "c0/d"]), Ok(0));
+        assert_eq!(resolved(&["c0/a", "c0/b", "c0/c"]), Ok(1));
+        assert_eq!(resolved(&["c0/a", "c0/b"]), Ok(2));
+        assert_eq!(resolved(&["c0/a", "c0/b", "c0/d"]), Err(()), "a hole");
+        assert_eq!(resolved(&["c0/a"]), Err(()), "it was synced with the other");
     }
 }

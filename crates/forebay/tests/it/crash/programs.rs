@@ -17,7 +17,10 @@ use crate::crash::model::{Ino, Op, Part, Refusal, Tree};
 /// When a system call is durable although nobody called fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Names and attributes are, bytes are not (policy `through`, and `back` when the power is cut).
+    /// None is (policy `back`, `durability = "fsync"`, and the power is cut).
+    Synced,
+    /// Names and attributes are, bytes are not (policy `through`, and `back` with `durability = "always"` when the power is
+    /// cut).
     Names,
     /// All is: it is in the journal's file, and the kernel goes on (policy `back`, the process is killed).
     All,
@@ -51,6 +54,7 @@ impl Programs {
             Ok(synced) => {
                 let bytes = matches!(op, Op::Write { .. });
                 let durable = match self.promise {
+                    Promise::Synced => synced,
                     Promise::Names => synced || !bytes,
                     Promise::All => true,
                 };

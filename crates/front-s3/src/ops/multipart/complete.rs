@@ -23,7 +23,8 @@ use crate::part_checksums::{Algorithm, ChecksumFields, PartChecksum, UploadCheck
 use crate::part_layout::{PART_BYTES_MIN, PartPlace, StoredPart, is_in_place, newest_by_number};
 use crate::resolve::{self, OpenBucket};
 use crate::sigv4::{encode, hex};
-use crate::staged_object::{StagedObject, published_node};
+use crate::staged_file::{StagedFile, published_node};
+use crate::staged_object::{ByteSink, PublishMode};
 
 impl RequestContext {
     /// Completes an upload. A repeated request (its answer was lost) gets the first answer again.
@@ -142,8 +143,7 @@ impl RequestContext {
             return Ok((internal_name(DATA), data.id));
         }
         let name = internal_name(&format!("whole.{}", self.shared.ids.next()));
-        let mut staged =
-            StagedObject::create(vfs, caller, upload.dir, name.clone()).await.map_err(s3_error)?;
+        let mut staged = StagedFile::create(vfs, caller, upload.dir, name.clone()).await.map_err(s3_error)?;
         if let Err(e) = self.copy_parts(upload, parts, &data, &mut staged).await {
             staged.discard().await;
             return Err(e);
@@ -157,7 +157,7 @@ impl RequestContext {
         upload: &UploadRecord,
         parts: &[StoredPart],
         data: &Node,
-        staged: &mut StagedObject,
+        staged: &mut impl ByteSink,
     ) -> S3Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         for part in parts {
@@ -177,7 +177,7 @@ impl RequestContext {
                 staged.append(bytes).await.map_err(s3_error)?;
             }
         }
-        staged.store().await.map(drop).map_err(s3_error)
+        staged.store().await.map_err(s3_error)
     }
 
     async fn publish_whole(
@@ -207,9 +207,7 @@ impl RequestContext {
             }
         }
         let node = vfs.getattr(id).await.map_err(s3_error)?;
-        let root = (bucket.root.id, key.dirs.as_slice());
-        let begun = StagedObject::begin(vfs, self.caller(), root, &self.shared.ids).await;
-        let mut staged = begun.map_err(s3_error)?;
+        let mut staged = self.stage(bucket, key).await?;
         let size = node.attr.size;
         if let Err(e) =
             copy_into(RangeReader::new(vfs, self.caller(), node, 0..size), &mut staged, None).await
@@ -233,8 +231,8 @@ impl RequestContext {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let dir = resolve::make_dirs(vfs, caller, bucket.root.id, &key.dirs).await.map_err(s3_error)?;
         let _lock = self.shared.locks.lock(dir, &key.name).await;
-        self.check_conditions(bucket, key, conditions).await?;
-        if !conditions.is_absent() {
+        let how = self.check_conditions(bucket, key, conditions).await?;
+        if how != PublishMode::IfAbsent {
             return Ok(vfs.rename(caller, from_dir, from, dir, &key.name).await.map(|_| ()));
         }
         let linked = vfs.link(caller, id, dir, &key.name).await;

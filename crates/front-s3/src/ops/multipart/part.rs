@@ -19,7 +19,7 @@ use crate::part_checksums::{ChecksumFields, PartChecksum};
 use crate::part_layout::{PartLayout, PartPlace, StoredPart};
 use crate::range::for_copy;
 use crate::sigv4::hex;
-use crate::staged_object::StagedObject;
+use crate::staged_file::StagedFile;
 use crate::unique_ids::now_nanos;
 
 impl RequestContext {
@@ -38,7 +38,7 @@ impl RequestContext {
         let sums = BodyChecksums::new(headers, self.requester.trailer.clone())?.with(upload.algorithm());
         let body = input.body;
         let length = u64::try_from(length).unwrap_or(0);
-        let write = async |staged: &mut StagedObject| receive_body(staged, body, sums).await;
+        let write = async |staged: &mut StagedFile| receive_body(staged, body, sums).await;
         let (summed, _) = self.receive_part(&upload, number, length, write).await?;
         let etag = Some(ETag::Strong(hex(&summed.md5)));
         let output = UploadPartOutput { e_tag: etag, ..UploadPartOutput::default() };
@@ -66,7 +66,7 @@ impl RequestContext {
         }
         let bytes = RangeReader::new(&self.shared.vfs, self.caller(), source.node, range);
         let algorithm = upload.algorithm();
-        let write = async |staged: &mut StagedObject| copy_into(bytes, staged, algorithm).await;
+        let write = async |staged: &mut StagedFile| copy_into(bytes, staged, algorithm).await;
         let (summed, node) = self.receive_part(&upload, number, length, write).await?;
         let sums = ChecksumFields::of_headers(&summed.checksums);
         let result = CopyPartResult {
@@ -87,7 +87,7 @@ impl RequestContext {
         upload: &UploadRecord,
         number: u32,
         length: u64,
-        write: impl AsyncFnOnce(&mut StagedObject) -> S3Result<ComputedChecksums>,
+        write: impl AsyncFnOnce(&mut StagedFile) -> S3Result<ComputedChecksums>,
     ) -> S3Result<(ComputedChecksums, Node)> {
         let (place, sequence) = self.assign_place(upload, number, length).await?;
         let taken = self.write_part(upload, (number, sequence), place, write).await;
@@ -106,7 +106,7 @@ impl RequestContext {
         upload: &UploadRecord,
         (number, sequence): (u32, u64),
         place: PartPlace,
-        write: impl AsyncFnOnce(&mut StagedObject) -> S3Result<ComputedChecksums>,
+        write: impl AsyncFnOnce(&mut StagedFile) -> S3Result<ComputedChecksums>,
     ) -> S3Result<(ComputedChecksums, Node)> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let not_ended = upload.write_guard().await?;
@@ -114,11 +114,11 @@ impl RequestContext {
             PartPlace::Slot(offset) => {
                 let data =
                     vfs.lookup(caller, upload.dir, &internal_name(DATA)).await.map_err(upload_error)?;
-                StagedObject::at_offset(vfs, caller, (upload.dir, internal_name(DATA)), data.id, offset)
+                StagedFile::at_offset(vfs, caller, (upload.dir, internal_name(DATA)), data.id, offset)
             }
             PartPlace::Own => {
                 let name = internal_name(&StoredPart::own_file(number, sequence));
-                StagedObject::create(vfs, caller, upload.dir, name).await.map_err(upload_error)?
+                StagedFile::create(vfs, caller, upload.dir, name).await.map_err(upload_error)?
             }
         };
         drop(not_ended);

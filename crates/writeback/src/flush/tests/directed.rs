@@ -347,7 +347,7 @@ mod waiting {
             let deadline = Instant::now() + Duration::from_secs(60);
             let ticket = journal.append(operation.encode(), Default::default(), deadline).await.unwrap();
             journal.synced(ticket.sequence).await.unwrap();
-            flusher.add(ticket.sequence, operation, ticket.position);
+            flusher.add(ticket.sequence, operation, ticket.position, Duration::ZERO);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(flusher.waiting().operations, 2, "the delay is an hour");

@@ -237,7 +237,7 @@ impl World {
         self.target.names.lock().unwrap().apply(position.sequence, &operation, position);
         self.ctimes.extend(operation.objects().map(|object| (object, acknowledged)));
         self.clock.tick();
-        self.shared.add(position.sequence, operation, position);
+        self.shared.add(position.sequence, operation, position, Duration::ZERO);
     }
 
     /// Begin a unit, or let one that is on its way take a step. False: there is nothing to do.

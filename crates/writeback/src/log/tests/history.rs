@@ -25,8 +25,11 @@ pub struct Outcome {
     pub cuts_with_acknowledged: u64,
     pub cuts_with_unacknowledged: u64,
     pub lost_unacknowledged: u64,
+    /// Power cuts that took some of what was written and not synced, and left some.
+    pub lost_in_part: u64,
     pub failed_syncs: u64,
     pub kills: u64,
+    pub kills_with_unsynced: u64,
     pub clean_ends: u64,
     pub refused_for_room: u64,
     pub compacted: u64,
@@ -41,8 +44,10 @@ impl Outcome {
         self.cuts_with_acknowledged += other.cuts_with_acknowledged;
         self.cuts_with_unacknowledged += other.cuts_with_unacknowledged;
         self.lost_unacknowledged += other.lost_unacknowledged;
+        self.lost_in_part += other.lost_in_part;
         self.failed_syncs += other.failed_syncs;
         self.kills += other.kills;
+        self.kills_with_unsynced += other.kills_with_unsynced;
         self.clean_ends += other.clean_ends;
         self.refused_for_room += other.refused_for_room;
         self.compacted += other.compacted;
@@ -71,6 +76,13 @@ struct History {
 }
 
 type Verdict = Result<(), String>;
+
+/// What an unclean end may take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Nothing,
+    Unsynced,
+}
 
 /// The violation, if the journal broke a promise.
 pub fn play(seed: u64, bug: Option<Bug>) -> Result<Outcome, String> {
@@ -294,33 +306,36 @@ impl History {
         self.model.promised_up_to(*log.durable().borrow());
     }
 
+    /// What is in the file is kept, synced or not.
     fn kill(&mut self) -> Verdict {
         self.outcome.kills += 1;
         self.note_promises();
+        self.outcome.kills_with_unsynced += u64::from(self.model.unpromised() > 0);
         self.disk = self.disk.after_kill();
-        self.reopen()
+        self.reopen(Loss::Nothing)
     }
 
     fn cut_power(&mut self) -> Verdict {
         self.note_promises();
         self.count_cut();
         self.disk = self.disk.after_power_cut(&mut self.random);
-        let live = self.model.live.len();
-        self.reopen()?;
-        self.outcome.lost_unacknowledged += live.saturating_sub(self.model.live.len()) as u64;
+        let (live, unpromised) = (self.model.live.clone(), self.model.unpromised());
+        self.reopen(Loss::Unsynced)?;
+        let lost = live.difference(&self.model.live).count();
+        self.outcome.lost_unacknowledged += lost as u64;
+        self.outcome.lost_in_part += u64::from(lost > 0 && lost < unpromised);
         Ok(())
     }
 
     fn count_cut(&mut self) {
         let at = self.fuse.lock().unwrap().blown.take();
         *self.outcome.cuts_at.entry(at.map_or("rest".into(), |step| format!("{step:?}"))).or_default() += 1;
-        let unpromised = self.model.live.len() - self.model.promised.len();
         self.outcome.cuts_with_acknowledged += u64::from(!self.model.promised.is_empty());
-        self.outcome.cuts_with_unacknowledged += u64::from(unpromised > 0);
+        self.outcome.cuts_with_unacknowledged += u64::from(self.model.unpromised() > 0);
     }
 
     /// After an unclean end. The power may be cut again while it opens.
-    fn reopen(&mut self) -> Verdict {
+    fn reopen(&mut self, mut loss: Loss) -> Verdict {
         self.fuse.lock().unwrap().armed = None;
         if self.random.below(3) == 0 {
             let step = [JournalStep::TailCut, JournalStep::StateWritten, JournalStep::ReserveMade]
@@ -338,11 +353,15 @@ impl History {
             self.log = None;
             self.count_cut();
             self.disk = self.disk.after_power_cut(&mut self.random);
+            loss = Loss::Unsynced;
         }
         self.fuse.lock().unwrap().armed = None;
         let now = self.log().verifier();
         if std::mem::replace(&mut self.verifier, now) == now {
             return Err("the verifier stayed over an unclean end".into());
+        }
+        if loss == Loss::Nothing {
+            self.model.promised_up_to(u64::MAX);
         }
         self.model.check_recovered(self.log.as_ref().unwrap())
     }
@@ -369,7 +388,7 @@ impl History {
         self.check_rotten(victim.sequence, &name, in_data)?;
         self.log = None;
         self.disk.rot(&name, at);
-        self.reopen()
+        self.reopen(Loss::Nothing)
     }
 
     fn check_rotten(&self, victim: u64, name: &str, in_data: bool) -> Verdict {

@@ -49,6 +49,11 @@ impl Model {
         self.promised.extend(self.live.range(..=last));
     }
 
+    /// Entries that a power cut may take.
+    pub fn unpromised(&self) -> usize {
+        self.live.len() - self.promised.len()
+    }
+
     /// A commit succeeded: Done records are durable too, except those for which there was no room.
     pub fn committed(&mut self, last: u64, owed: &[u64]) {
         self.promised_up_to(last);

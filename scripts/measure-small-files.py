@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Small files through a FUSE mount written `back` over a local directory, beside ext4, rclone and JuiceFS.
+
+    scripts/measure-small-files.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--files 5000] [--size 4096]
+                                   [--cloned 3000] [--journal DIR] [--against OTHER-BUILD] [--only ROW,...] [--beside NAME,...]
+
+All of it on this machine, as root (mount). Each round does every row in every place, one place after the other, and each
+place goes first as often as last:
+ - tar x: unpacks an archive of FILES files of SIZE bytes, in 50 directories
+ - cp -r out: copies the tree to the local file system, after the same was done once to warm it
+ - grep -r: looks for a word that is in none of the files, after the same was done once
+ - git clone: clones a repository of CLONED files on the local file system
+ - rm -rf: removes the tree
+The places: `local` is DIR itself, which should be ext4. `forebay` is `forebay mount` with `write = "back"` over a directory in DIR.
+`rclone` (a mount with --vfs-cache-mode writes) and `juicefs` (its embedded metadata engine, and its file storage) are
+measured where these programs are installed; name the places with --beside. `--against` another build of Forebay gives it a
+place, too. `--journal /dev/shm/...` puts the journals of Forebay in memory: what is left is not the disk's time.
+
+For each row and place: the median and range of the seconds, and the median and range of the ratios of single rounds to
+`local`. For Forebay also what the kernel asked in a round (median), by operation, what the tier told it by itself
+(invalidations), and the journal's fdatasyncs.
+"""
+import argparse, json, os, random, re, shutil, statistics, subprocess, sys, tarfile, tempfile, time, urllib.request
+
+import needs
+
+DIRECTORIES = 50
+ROWS = ["tar x", "cp -r out", "grep -r", "git clone", "rm -rf"]
+ABSENT = "no-file-has-this-word"
+
+
+def run(*command, may_fail=False):
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0 and not may_fail:
+        sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def text(size, seed):
+    """Lines of words, so that grep has lines to read."""
+    words = random.Random(seed)
+    line = "".join(f"{words.getrandbits(64):016x} " for _ in range(8)).strip() + "\n"
+    return (line * (size // len(line) + 1))[:size].encode()
+
+
+def make_tree(base, files, size):
+    tree = os.path.join(base, "tree")
+    old = time.time() - 3600  # nobody takes one for a file being written
+    for i in range(files):
+        directory = os.path.join(tree, f"d{i % DIRECTORIES:02}")
+        os.makedirs(directory, exist_ok=True)
+        path = os.path.join(directory, f"file-{i:05}")
+        with open(path, "wb") as f:
+            f.write(text(size, i))
+        os.utime(path, (old, old))
+    return tree
+
+
+def make_archive(base, files, size):
+    tree, archive = make_tree(base, files, size), os.path.join(base, "tree.tar")
+    with tarfile.open(archive, "w") as tar:
+        tar.add(tree, "tree")
+    shutil.rmtree(tree)
+    return archive
+
+
+def make_repository(base, files, size):
+    repository = os.path.join(base, "repository")
+    os.rename(make_tree(base, files, size), repository)
+    who = ["-c", "user.name=measure", "-c", "user.email=measure@localhost"]
+    run("git", "init", "-q", repository)
+    run("git", "-C", repository, "add", "-A")
+    run("git", *who, "-C", repository, "commit", "-q", "-m", "files")
+    return repository
+
+
+class Local:
+    """The local file system itself."""
+    def __init__(self, base, name):
+        self.name, self.work = name, os.path.join(base, name)
+        os.makedirs(self.work)
+
+    def counts(self):
+        return {}
+
+    def stop(self):
+        pass
+
+
+class Mount:
+    """A program that serves a mount until it is unmounted."""
+    def __init__(self, base, name, command, log):
+        self.name, self.work = name, os.path.join(base, "mnt-" + name)
+        os.makedirs(self.work)
+        self.process = subprocess.Popen([part.replace("MNT", self.work) for part in command],
+                                        stdout=subprocess.PIPE, stderr=open(log, "a"), text=True)
+        for _ in range(300):
+            if os.path.ismount(self.work):
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        sys.exit(f"{name} does not mount; see {log}")
+
+    def counts(self):
+        return {}
+
+    def stop(self):
+        subprocess.run(["umount", self.work], stderr=subprocess.DEVNULL)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Forebay(Mount):
+    def __init__(self, base, name, binary, journal, log):
+        places = {part: os.path.join(base, f"{part}-{name}") for part in ("origin", "cache")}
+        os.makedirs(places["origin"])
+        config = os.path.join(base, name + ".toml")
+        with open(config, "w") as f:
+            f.write(f'[journal]\ndir = "{journal}"\nsize = "8GiB"\n'
+                    f'[[junction]]\npath = "/"\norigin = "file://{places["origin"]}"\nwrite = "back"\n')
+        forebay = os.path.join(base, "forebay-" + name)
+        shutil.copy(binary, forebay)
+        super().__init__(base, name, [forebay, "mount", "--config", config, "MNT", "--cache", places["cache"], "--cache-size",
+                                      "8GiB", "--admin", "127.0.0.1:0", "--json"], log)
+        self.admin = json.loads(self.process.stdout.readline())["admin"]
+
+    def counts(self):
+        metrics = urllib.request.urlopen(f"http://{self.admin}/metrics").read().decode()
+        counts = {}
+        for operation, count in re.findall(r'^forebay_fuse_request_seconds_count\{operation="(\w+)"\} (\d+)', metrics, re.M):
+            counts[operation] = int(count)
+        for name, shown in (("forebay_fuse_invalidations_total", "told to the kernel"),
+                            ("forebay_journal_sync_seconds_count", "fdatasyncs")):
+            found = re.search(rf"^{name} (\d+)", metrics, re.M)
+            counts[shown] = int(found.group(1)) if found else 0
+        return counts
+
+    def stop(self):
+        self.process.terminate()
+        super().stop()
+
+
+def places(args, base, log):
+    """A function for each place: none is mounted before its turn to be made, so that an error ends what is mounted."""
+    wanted = args.beside.split(",")
+    yield lambda: Local(base, "local")
+    for name, binary in (("forebay", args.forebay), ("before", args.against)):
+        if binary:
+            journal = os.path.join(args.journal or base, f"journal-{name}-{os.getpid()}")
+            yield lambda name=name, binary=binary, journal=journal: Forebay(base, name, binary, journal, log)
+    if "rclone" in wanted and shutil.which("rclone"):
+        origin, cache = os.path.join(base, "origin-rclone"), os.path.join(base, "cache-rclone")
+        os.makedirs(origin)
+        yield lambda: Mount(base, "rclone", ["rclone", "mount", origin, "MNT", "--vfs-cache-mode", "writes", "--cache-dir", cache,
+                                             "--config", "/dev/null"], log)
+    if "juicefs" in wanted and shutil.which("juicefs"):
+        database, store = f"sqlite3://{base}/juicefs.db", os.path.join(base, "juicefs-store")
+        run("juicefs", "format", "--storage", "file", "--bucket", store + "/", database, "measure")
+        yield lambda: Mount(base, "juicefs", ["juicefs", "mount", database, "MNT", "--cache-dir", os.path.join(base, "juicefs-cache"),
+                                              "--no-usage-report"], log)
+
+
+def measure_row(row, place, base, archive, repository):
+    """Carries the row out; returns its seconds and what was asked meanwhile."""
+    tree, clone, copy = os.path.join(place.work, "tree"), os.path.join(place.work, "clone"), os.path.join(base, "copy")
+    commands = {
+        "tar x": ["tar", "xf", archive, "-C", place.work],
+        "cp -r out": ["cp", "-r", tree, copy],
+        "grep -r": ["grep", "-r", ABSENT, tree],
+        "git clone": ["git", "clone", "-q", repository, clone],
+        "rm -rf": ["rm", "-rf", tree],
+    }
+    if row in ("cp -r out", "grep -r"):
+        run(*commands[row], may_fail=row == "grep -r")
+        shutil.rmtree(copy, ignore_errors=True)
+    before, began = place.counts(), time.monotonic()
+    run(*commands[row], may_fail=row == "grep -r")
+    seconds = time.monotonic() - began
+    after = place.counts()
+    shutil.rmtree(copy, ignore_errors=True)
+    run("rm", "-rf", clone)
+    return seconds, {key: after[key] - before.get(key, 0) for key in after}
+
+
+def spread(values):
+    return f"{statistics.median(values):8.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--forebay", default="target/release/forebay")
+    parser.add_argument("--against", help="an earlier forebay")
+    parser.add_argument("--dir", help="a directory on the local file system [default: the one for temporary files]")
+    parser.add_argument("--journal", help="where the journals of Forebay are [default: in DIR]")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--files", type=int, default=5000)
+    parser.add_argument("--size", type=int, default=4096, help="bytes of each file")
+    parser.add_argument("--cloned", type=int, default=3000)
+    parser.add_argument("--only", default=",".join(ROWS), help="these rows alone; tar x and rm -rf always")
+    parser.add_argument("--beside", default="rclone,juicefs", help="which of these, where they are installed")
+    parser.add_argument("--pause", type=float, default=0, help="seconds after each row: what is written back comes home meanwhile")
+    args = parser.parse_args()
+    needs.programs({"tar": "tar", "git": "git", "grep": "grep"})
+    base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
+    log, made = os.path.join(base, "log"), []
+    rows = [row for row in ROWS if row in ("tar x", "rm -rf") or row in args.only.split(",")]
+    try:
+        archive, repository = make_archive(base, args.files, args.size), make_repository(base, args.cloned, args.size)
+        for make in places(args, base, log):
+            made.append(make())
+        seconds = {(row, place.name): [] for row in rows for place in made}
+        asked = {(row, place.name): [] for row in rows for place in made}
+        for turn in range(args.rounds):
+            for row in rows:
+                for place in made[::1 if turn % 2 == 0 else -1]:
+                    spent, counts = measure_row(row, place, base, archive, repository)
+                    seconds[row, place.name].append(spent)
+                    asked[row, place.name].append(counts)
+                    time.sleep(args.pause)
+        print(f"{args.files} files of {args.size} bytes, {args.cloned} in the repository, {args.rounds} rounds; seconds, and ratios "
+              "to local")
+        for row in rows:
+            for place in made:
+                spent, local = seconds[row, place.name], seconds[row, "local"]
+                ratios = [one / other for one, other in zip(spent, local)]
+                print(f"{row:<10} {place.name:<8} {spread(spent)}  ratio {spread(ratios).strip()}")
+                counts = asked[row, place.name]
+                medians = {key: statistics.median(one.get(key, 0) for one in counts) for key in sorted(set().union(*counts))}
+                shown = [f"{key} {int(count)}" for key, count in medians.items() if count]
+                if shown:
+                    print(f"{'':<19}   {', '.join(shown)}")
+    finally:
+        for place in made:
+            place.stop()
+        if args.journal:
+            for name in ("forebay", "before"):
+                shutil.rmtree(os.path.join(args.journal, f"journal-{name}-{os.getpid()}"), ignore_errors=True)
+        shutil.rmtree(base, ignore_errors=True)
+
+
+main()
