@@ -331,8 +331,10 @@ impl Net {
         if is_own && touched.altered.iter().any(is_looked_for) {
             return true;
         }
+        // Of a directory also what was done to names in it: it can only go when it is empty.
         let is_before = |(object, by): &(FileId, u64)| {
-            sequence < *by && touched.altered.contains(&Thing::Object(*object))
+            let touches = touched.altered.iter().chain(&touched.beside);
+            sequence < *by && touches.into_iter().any(|thing| *thing == Thing::Object(*object))
         };
         if self.replaced.iter().any(is_before) {
             return true;

@@ -184,24 +184,29 @@ impl Carry<'_> {
 
     async fn rmdir(&mut self, dir: FileId, name: &Name) -> Result<Option<TargetObject>> {
         let (there, name) = self.own_place(dir, name).await?;
-        let place = Some((dir, name.clone()));
+        let place = || Some((dir, name.clone()));
         let Some(there) = there else {
             self.shared.vouch(self.unit.object).await?;
             if self.shared.look(self.unit.object).await? == TargetPresence::Gone {
-                self.tell_of_nothing(place);
+                self.tell_of_nothing(place());
             }
             return Ok(None);
         };
         if !is_same(&there, self.unit.object) {
-            return self.tell_of_another(place).await.map(|()| None);
+            return self.tell_of_another(place()).await.map(|()| None);
         }
-        match absent(self.shared.target.rmdir(dir, &name).await) {
-            // Somebody put something into it: that stays, whatever the policy.
+        self.rmdir_if_empty(dir, &name).await.map(|()| None)
+    }
+
+    /// What somebody else put into it stays, whatever the policy, and so does the directory.
+    pub(super) async fn rmdir_if_empty(&self, dir: FileId, name: &Name) -> Result<()> {
+        match absent(self.shared.target.rmdir(dir, name).await) {
             Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::Exists) => {
+                let place = Some((dir, name.clone()));
                 self.note(AlarmKind::Dropped, place, None, "something is in it at the origin");
-                Ok(None)
+                Ok(())
             }
-            other => other.map(|_| None),
+            other => other.map(drop),
         }
     }
 

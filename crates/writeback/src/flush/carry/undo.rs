@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use types::{ErrorKind, FileId, Name, Result};
+use types::{FileId, Name, Result};
 
 use super::content::is_as_good;
 use super::{Carry, RESUMED, absent, is_same};
@@ -153,13 +153,7 @@ impl Carry<'_> {
             self.begin().await?;
             return absent(target.remove(dir, &name).await).map(|_| true);
         }
-        match absent(target.rmdir(dir, &name).await) {
-            Err(error) if matches!(error.kind(), ErrorKind::NotEmpty | ErrorKind::Exists) => {
-                self.note(AlarmKind::Dropped, Some((dir, name)), None, "something is in it at the origin");
-                Ok(true)
-            }
-            other => other.map(|_| true),
-        }
+        self.rmdir_if_empty(dir, &name).await.map(|()| true)
     }
 
     /// Another object lost its name to ours, which has it no longer or never got it.
@@ -189,7 +183,7 @@ impl Carry<'_> {
             return Ok(());
         }
         if there.attr.is_dir() {
-            return absent(target.rmdir(dir, name).await).map(drop);
+            return self.rmdir_if_empty(dir, name).await;
         }
         let keeps_others = there.attr.nlink > 1;
         if keeps_others {

@@ -7,7 +7,7 @@ use super::test_target::{JUNCTION, Refusals};
 use super::tree::tree;
 use super::world::{World, alarms, name};
 use crate::conflict::{AlarmKind, ConflictPolicy};
-use crate::operation::{Action, Attributes, NewObject, Rename};
+use crate::operation::{Action, Attributes, NewObject, Rename, ReplacedObject};
 use crate::sabotage::Sabotage;
 
 fn make_dir(world: &mut World, dir: FileId, given: &str) -> FileId {
@@ -16,10 +16,16 @@ fn make_dir(world: &mut World, dir: FileId, given: &str) -> FileId {
     id
 }
 
-fn rename_dir(world: &mut World, from: (FileId, &str), to: (FileId, &str), object: FileId) {
+fn rename_dir(
+    world: &mut World,
+    from: (FileId, &str),
+    to: (FileId, &str),
+    (object, replaced): (FileId, Option<FileId>),
+) {
     let ((from_dir, from), (to_dir, to), base) =
         ((from.0, name(from.1)), (to.0, name(to.1)), world.base(object));
-    let (is_dir, replaced) = (true, None);
+    let is_dir = true;
+    let replaced = replaced.map(|object| ReplacedObject { object, links: 0, base: world.base(object) });
     world.journal(Action::Rename(Rename { from_dir, from, to_dir, to, object, is_dir, base, replaced }), &[]);
 }
 
@@ -44,8 +50,8 @@ fn ring(seed: u64, count: usize) -> (World, Vec<String>) {
     world.flush_all().unwrap();
     *world.target.refusals.lock().unwrap() = Refusals { names: Some(b'x'), ..Refusals::default() };
     let (outermost, innermost) = (dirs[0], dirs[count - 1]);
-    rename_dir(&mut world, (dirs[count - 2], "in"), (root, "x"), innermost);
-    rename_dir(&mut world, (root, "in"), (innermost, "in"), outermost);
+    rename_dir(&mut world, (dirs[count - 2], "in"), (root, "x"), (innermost, None));
+    rename_dir(&mut world, (root, "in"), (innermost, "in"), (outermost, None));
     world.clock.pass(200);
     while world.flush_step() {}
     dirs.pop();
@@ -100,4 +106,50 @@ fn a_crash_while_such_directories_are_removed_leaves_none_and_tells_of_no_loss()
         assert!(lost(&world).is_empty(), "seed {seed}: {:?}", lost(&world));
     }
     assert!(torn > 10, "{torn}");
+}
+
+/// A directory with a file in it, of which so many are `at_origin`, and another one. The first is emptied, the second takes
+/// its name and is removed, and what is flushed of all that begins anew after a crash.
+fn replaced_and_removed(seed: u64, at_origin: usize) -> World {
+    let mut world = World::new(seed, Sabotage::default(), ConflictPolicy::KeepBoth);
+    let root = world.root;
+    let flush_at = |world: &mut World, made: usize| {
+        if made == at_origin {
+            world.flush_all().unwrap();
+        }
+    };
+    let replaced = make_dir(&mut world, root, "taken");
+    flush_at(&mut world, 1);
+    let (file, set) = (world.ids.give(JUNCTION), Attributes::default());
+    let (dir, what) = (replaced, NewObject::File);
+    world.journal(Action::Make { dir, name: name("file"), id: file, what, set }, &[]);
+    flush_at(&mut world, 2);
+    let replacing = make_dir(&mut world, root, "taking");
+    let base = world.base(file);
+    world.journal(Action::Remove { dir: replaced, name: name("file"), object: file, links: 0, base }, &[]);
+    rename_dir(&mut world, (root, "taking"), (root, "taken"), (replacing, Some(replaced)));
+    remove_dir(&mut world, root, "taken", replacing);
+    world.crash();
+    world
+}
+
+#[test]
+fn a_directory_whose_name_was_taken_is_removed_after_what_was_in_it() {
+    for (seed, at_origin) in (1..=40).flat_map(|seed| (0..3).map(move |at_origin| (seed, at_origin))) {
+        let mut world = replaced_and_removed(seed, at_origin);
+        world.flush_all().unwrap_or_else(|wrong| panic!("seed {seed}, {at_origin}: {wrong}"));
+        let told = alarms(&world);
+        assert!(told.iter().all(|it| it.kind == AlarmKind::Resumed), "seed {seed}, {at_origin}: {told:?}");
+        let left: Vec<_> = paths(&world).into_iter().filter(|path| path.contains("taken")).collect();
+        assert!(left.is_empty(), "seed {seed}, {at_origin}: {left:?}");
+    }
+}
+
+#[test]
+fn what_others_put_into_a_directory_whose_name_was_taken_stays_and_is_told() {
+    let mut world = replaced_and_removed(1, 1);
+    world.target.origin.write_file(b"taken/theirs", b"of somebody else").unwrap();
+    world.flush_all().unwrap();
+    assert_eq!(world.at_origin("/taken/theirs").unwrap(), b"of somebody else");
+    assert_eq!(lost(&world).len(), 1, "{:?}", alarms(&world));
 }
