@@ -39,10 +39,17 @@ impl Bucket {
         serve_origin(retry, |_| {}).await
     }
 
-    /// But for parts that are objects of their own, as at Google's store: they go by themselves.
+    /// But for parts that are objects of their own, as at Google's store: they go by themselves. What is sent again, since
+    /// the store closed the connection or did not answer for long, counts once.
     fn changes(&self) -> Vec<StoreCall> {
         let is_part = |call: &StoreCall| call.target.contains(".forebay-uploads");
-        self.log.take().into_iter().filter(|call| call.is_change() && !is_part(call)).collect()
+        let mut changes: Vec<StoreCall> = Vec::new();
+        for call in self.log.take().into_iter().filter(|call| call.is_change() && !is_part(call)) {
+            if !changes.iter().any(|known| call.repeats(known)) {
+                changes.push(call);
+            }
+        }
+        changes
     }
 }
 
