@@ -3,7 +3,7 @@
 //! Only blocks that are here and were checked, of a file that nobody else has changed since, and only if the kernel has
 //! them in memory now: who sends them must not wait for the disk, and what comes from the disk is checked first (by the
 //! read that copies). Who had to wait for the other end asks again ([`Extent::is_in_memory`]). They are not punched for as long as
-//! the extent is held, nor for some time after that (`file/lent.rs`): a socket holds its pages until the other end has them, and a hole may
+//! the extent is held, nor for some time after that (`file/sent.rs`): a socket holds its pages until the other end has them, and a hole may
 //! make them zeros (`file/pages.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd};

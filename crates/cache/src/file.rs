@@ -23,7 +23,7 @@ use crate::fetch_in_flight::FetchInFlight;
 use crate::format::{self, Label};
 use crate::private_files::{PRIVATE_FILE, create_private_dir};
 use crate::verified::Verified;
-use lent::LentRuns;
+use sent::{ClosedSentFiles, SentRuns};
 
 /// Map entries are loaded and kept in pieces of this many blocks (64 MiB of file), as they are needed.
 pub const PIECE: u64 = 1024;
@@ -59,7 +59,7 @@ struct State {
     /// Extents were handed out: sockets may hold some of its pages.
     was_sent: bool,
     /// Which of them: not punched.
-    lent_runs: LentRuns,
+    sent_runs: SentRuns,
     /// Unlinked: what is filled now is not counted any more.
     doomed: bool,
     /// Where the next hole is punched, in blocks.
@@ -135,7 +135,7 @@ impl CachedFile {
     /// Keep `blocks` from being punched until the pin is dropped.
     pub fn pin(self: &Arc<Self>, blocks: Range<u64>) -> Pin {
         self.lock().pins.push(blocks.clone());
-        Pin { file: self.clone(), blocks, is_lent: false }
+        Pin { file: self.clone(), blocks, is_sent: false }
     }
 
     /// Were all of these blocks checked, when they were last in memory?
@@ -145,7 +145,7 @@ impl CachedFile {
     }
 
     /// As `pin`, for blocks that the kernel is to send from its memory: all of them are here and were checked, and nobody has written
-    /// into the file since. They are not punched for some time after the pin is dropped, either (`file/lent.rs`).
+    /// into the file since. They are not punched for some time after the pin is dropped, either (`file/sent.rs`).
     pub fn pin_checked(self: &Arc<Self>, blocks: Range<u64>) -> Option<Pin> {
         let mut state = self.lock();
         if !state.flights.is_empty() || !blocks.clone().all(|block| state.verified.is_set(block)) {
@@ -157,7 +157,7 @@ impl CachedFile {
         }
         state.pins.push(blocks.clone());
         state.was_sent = true;
-        Some(Pin { file: self.clone(), blocks, is_lent: true })
+        Some(Pin { file: self.clone(), blocks, is_sent: true })
     }
 
     /// Join or start fetches for every block of `blocks` that is not here. `start` makes the flight for a run of
@@ -501,6 +501,16 @@ impl CachedFile {
         whole
     }
 
+    /// It was closed, and until then sockets may hold any of its pages.
+    pub fn restore_sent(&self, until: Option<Instant>) {
+        self.lock().sent_runs = SentRuns::of_reopened(until);
+    }
+
+    /// It is about to be closed.
+    pub fn note_sent_in(&self, closed: &mut ClosedSentFiles, now: Instant) {
+        closed.note((self.key.file, self.key.version), &self.lock().sent_runs, now);
+    }
+
     /// When the data file was changed last.
     pub fn changed(&self) -> Option<SystemTime> {
         self.lock().left
@@ -587,7 +597,7 @@ impl State {
         let mut free = |block: u64| {
             let used = self.pins.iter().any(|pin| pin.contains(&block))
                 || self.flight_over(block).is_some()
-                || self.lent_runs.may_be_in_sockets(block, now);
+                || self.sent_runs.may_be_in_sockets(block, now);
             !used && self.entry(map, block).is_some()
         };
         let Some(start) = within.clone().find(|&block| free(block)) else { return within.end..within.end };
@@ -634,7 +644,7 @@ pub struct Pin {
     file: Arc<CachedFile>,
     blocks: Range<u64>,
     /// The kernel sends them.
-    is_lent: bool,
+    is_sent: bool,
 }
 
 impl Pin {
@@ -653,14 +663,14 @@ impl Drop for Pin {
         if let Some(at) = state.pins.iter().position(|pin| *pin == self.blocks) {
             state.pins.swap_remove(at);
         }
-        if self.is_lent {
-            state.lent_runs.note(&self.blocks, Instant::now());
+        if self.is_sent {
+            state.sent_runs.note(&self.blocks, Instant::now());
         }
     }
 }
 
-mod lent;
 mod pages;
 mod relabel;
+pub mod sent;
 #[cfg(test)]
 mod tests;

@@ -7,12 +7,13 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use types::{BLOCK_SIZE, Error, FileId, Result, Version};
 
 use crate::CacheKey;
 use crate::file::CachedFile;
+use crate::file::sent::ClosedSentFiles;
 use crate::format;
 
 /// Locks on the pairs of files on disk, more than threads wait for the disk at a time. Two versions share one seldom.
@@ -35,6 +36,8 @@ pub struct OpenFiles {
     begun: SystemTime,
     /// Files that the kernel reads by itself, and that are closed: see `CachedFile::has_kernel_reads`.
     kernel_read: Mutex<IdSet>,
+    /// Files that are closed, and of which sockets may hold pages.
+    sent: Mutex<ClosedSentFiles>,
     /// Files of former processes whose pages were taken out of the kernel's memory.
     forgotten: Mutex<IdSet>,
     pairs: Box<[Mutex<()>]>,
@@ -60,6 +63,14 @@ impl IdSet {
     }
 }
 
+/// What came of giving a pair of files another key.
+pub enum Relabelled {
+    Done(Arc<CachedFile>),
+    InUse,
+    /// And will be for longer than anybody waits.
+    InSockets,
+}
+
 /// With the time of the last use, by `OpenFiles::clock`.
 type OpenMap = HashMap<(FileId, Version), (Arc<CachedFile>, u64)>;
 
@@ -67,8 +78,8 @@ impl OpenFiles {
     pub fn new(dir: PathBuf, max: usize) -> OpenFiles {
         let pairs = (0..PAIR_LOCKS).map(|_| Mutex::default()).collect();
         let (clock, begun) = (AtomicU64::new(0), SystemTime::now());
-        let (open, kernel_read, forgotten) = Default::default();
-        OpenFiles { dir, max, clock, open, begun, kernel_read, forgotten, pairs }
+        let (open, kernel_read, sent, forgotten) = Default::default();
+        OpenFiles { dir, max, clock, open, begun, kernel_read, sent, forgotten, pairs }
     }
 
     fn map(&self) -> MutexGuard<'_, OpenMap> {
@@ -125,6 +136,7 @@ impl OpenFiles {
             file.note_kernel_reads();
         }
         drop(known);
+        file.restore_sent(lock(&self.sent).until(id));
         self.forget_former(&file, id);
         Ok(file)
     }
@@ -172,6 +184,9 @@ impl OpenFiles {
             known.note((file.key.file, file.key.version), "were read by the kernel itself");
         }
         drop(known);
+        let (mut sent, now) = (lock(&self.sent), Instant::now());
+        closed.iter().for_each(|file| file.note_sent_in(&mut sent, now));
+        drop(sent);
         closed
     }
 
@@ -193,6 +208,7 @@ impl OpenFiles {
         let was_open = self.map().remove(&id).map(|(file, _)| file);
         lock(&self.kernel_read).ids.remove(&id);
         lock(&self.forgotten).ids.remove(&id);
+        lock(&self.sent).forget(id);
         if let Some(file) = &was_open {
             file.doom();
         }
@@ -207,14 +223,14 @@ impl OpenFiles {
         was_open
     }
 
-    /// The pair of `old` under the key `new`, without the blocks `stale`, unless somebody uses it: then `None`. It must
-    /// be on disk, and nothing under `new`. After an error it is under neither.
+    /// The pair of `old` under the key `new`, without the blocks `stale`, unless somebody uses it or sockets hold what is stale: then
+    /// it is refused. It must be on disk, and nothing under `new`. After an error it is under neither.
     pub fn relabel(
         &self,
         old: &CacheKey,
         new: &CacheKey,
         stale: &[Range<u64>],
-    ) -> std::io::Result<Option<Arc<CachedFile>>> {
+    ) -> std::io::Result<Relabelled> {
         let (from, to) = ((old.file, old.version), (new.file, new.version));
         // Both pairs, in the order of their locks.
         let mut locks = vec![pair_of(from), pair_of(to)];
@@ -227,16 +243,20 @@ impl OpenFiles {
             // Others come by it through this map only.
             let is_in_use = |file: &Arc<CachedFile>| Arc::strong_count(file) > 1 || file.has_kernel_reads();
             if open.get(&from).is_some_and(|(file, _)| is_in_use(file)) {
-                return Ok(None);
+                return Ok(Relabelled::InUse);
             }
             open.remove(&from).and_then(|(file, _)| Arc::into_inner(file))
         };
-        let file = match was_open {
+        let mut file = match was_open {
             Some(file) => file,
             None => self.open_pair(old, now, false)?,
         };
         if file.has_kernel_reads() {
-            return Ok(None);
+            return Ok(Relabelled::InUse);
+        }
+        if !file.detach_sent(stale, new.size)? {
+            self.map().insert(from, (Arc::new(file), now));
+            return Ok(Relabelled::InSockets);
         }
         // Only the headers tell whose the files are: whatever lies between these steps is begun anew.
         let file = file.relabel(new, stale, now)?;
@@ -248,7 +268,7 @@ impl OpenFiles {
         }
         let file = Arc::new(file);
         self.map().insert(to, (file.clone(), now));
-        Ok(Some(file))
+        Ok(Relabelled::Done(file))
     }
 
     fn path(&self, file: FileId, version: Version, ending: &str) -> PathBuf {
@@ -270,7 +290,7 @@ impl OpenFiles {
     }
 }
 
-fn lock(set: &Mutex<IdSet>) -> MutexGuard<'_, IdSet> {
+fn lock<T>(set: &Mutex<T>) -> MutexGuard<'_, T> {
     set.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

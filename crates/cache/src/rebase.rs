@@ -3,8 +3,8 @@
 //! fetched again. This invalidates nothing: the old version was that, and the new one is this.
 //!
 //! The pair of files is relabelled where it is, which costs the same however large it is. It is not if somebody uses it:
-//! a range that was handed out, and a file that the kernel reads by itself, are never rewritten. Then the new version is
-//! another pair, into which some of the old blocks are copied; the others are fetched again when they are wanted.
+//! a range that was handed out, and a file that the kernel reads by itself, are never rewritten, nor is what sockets may hold unless
+//! its pages can be detached (`file/pages.rs`). Then the new version is another pair, into which some of the old blocks are copied; the others are fetched again when they are wanted.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +17,7 @@ use types::{BLOCK_SIZE, ByteRange};
 
 use crate::block_bits::runs;
 use crate::file::CachedFile;
+use crate::open_files::Relabelled;
 use crate::{Cache, CacheKey};
 
 /// A file in use is looked at again this often, with this pause: a read of bytes that are here is over by then.
@@ -91,14 +92,15 @@ impl Cache {
         for _ in 0..TRIES_MAX {
             let lent = before.take().is_none_or(|before| before.is_lent() || before.has_kernel_reads());
             match self.files.relabel(old, new, stale) {
-                Ok(Some(file)) => {
+                Ok(Relabelled::Done(file)) => {
                     let mut space = self.space();
                     space.relabel(new.file, old.version, new.version);
                     space.shrink(new.file, new.version, gone);
                     return Some(file);
                 }
-                Ok(None) if lent => break,
-                Ok(None) => std::thread::sleep(PAUSE),
+                Ok(Relabelled::InSockets) => break,
+                Ok(Relabelled::InUse) if lent => break,
+                Ok(Relabelled::InUse) => std::thread::sleep(PAUSE),
                 Err(e) => {
                     tracing::warn!("keep a cached file under its new version: {e}");
                     self.drop_file(old.file, old.version);
@@ -108,15 +110,11 @@ impl Cache {
             before = self.files.open_existing(old);
         }
         let before = before.or_else(|| self.files.open_existing(old));
-        if old == new {
-            self.drop_file(old.file, old.version);
-            return self.files.open(new).ok();
-        }
+        // Who has it open goes on. Nobody else has a use for it, and its version may come to mean other bytes.
+        self.drop_file(old.file, old.version);
         let file = self.files.open(new).ok()?;
         if let Some(before) = before {
             self.copy(&before, &file, stale);
-            // Who has it open goes on. Nobody else has a use for it, and its version may come to mean other bytes.
-            self.drop_file(old.file, old.version);
         }
         Some(file)
     }

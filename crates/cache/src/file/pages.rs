@@ -12,7 +12,9 @@
 //!
 //! That is not enough: on Linux 6.18 (ext4), pages that a pipe held of blocks that were filled, punched, filled and punched again within
 //! seconds were zeros after the second hole, five of some thousand, on a machine that was short of memory; why is not known. So what was lent
-//! is not punched for some time (`lent.rs`), and guests, which leave when they were read, are copied (`read.rs`).
+//! is not punched for some time (`sent.rs`), and guests, which leave when they were read, are copied (`read.rs`). A block that is to be
+//! cut or written over meanwhile is detached first: its bytes are written once more past the kernel's memory (`O_DIRECT`), for which the
+//! kernel takes the pages off the file as they are, whoever holds them.
 
 use std::ffi::{c_long, c_uint};
 use std::fs::File;
@@ -20,7 +22,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::ReadWriteFlags;
 use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange};
@@ -47,6 +49,37 @@ pub(super) fn punch(data: &File, run: Range<u64>) -> std::io::Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let (offset, length) = (run.start * BLOCK_SIZE, (run.end - run.start) * BLOCK_SIZE);
     Ok(rustix::fs::fallocate(data, flags, offset, length)?)
+}
+
+/// What direct writes are aligned to, in memory and in the file: no disk wants more.
+const DIRECT: usize = 4096;
+
+/// Takes the pages of these blocks off the file, in which they stay as they are for whoever holds them. `false`: they may still be
+/// the file's, and the bytes of the file are the same in any case. Nobody else may use this file meanwhile.
+pub(super) fn detach(data: &File, blocks: Range<u64>, size: u64) -> std::io::Result<bool> {
+    let flags = fcntl_getfl(data)?;
+    let (range, mut is_detached) = (bytes_of_blocks(blocks.clone(), size), true);
+    for block in blocks {
+        let range = bytes_of_blocks(block..block + 1, size);
+        let length = range.length as usize;
+        let mut buffer = vec![0; length.next_multiple_of(DIRECT) + DIRECT];
+        let aligned = buffer.as_ptr().align_offset(DIRECT);
+        let bytes = &mut buffer[aligned..aligned + length.next_multiple_of(DIRECT)];
+        data.read_exact_at(&mut bytes[..length], range.offset)?;
+        // Memory as a file system, and some others, do not know it.
+        if fcntl_setfl(data, flags | OFlags::DIRECT).is_err() {
+            return Ok(false);
+        }
+        let written = data.write_all_at(bytes, range.offset);
+        fcntl_setfl(data, flags)?;
+        is_detached &= written.is_ok();
+    }
+    if data.metadata()?.len() > size {
+        data.set_len(size)?;
+    }
+    // The kernel may have written them by way of its memory after all. The last page of the file is a new one, which is cut.
+    let whole_pages = range.length / PAGE * PAGE;
+    Ok(is_detached && (whole_pages == 0 || pages_in_memory(data, range.offset, whole_pages) == Some(0)))
 }
 
 /// Pages of so many bytes from `offset` on that are in memory or being read. `None`: this kernel does not tell.

@@ -3,33 +3,70 @@
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use types::BLOCK_SIZE;
+use types::range::bytes_of_blocks;
 
 use super::{CachedFile, changed_at, entry_offset, pages};
 use crate::CacheKey;
+use crate::block_bits::runs;
 use crate::format;
 
+/// Blocks that are detached at once: 16 MiB, which are written to the disk once more.
+const DETACH_MAX: usize = 256;
+
+/// The blocks of a file that go, or whose bytes will be others, when it becomes `after` bytes long.
+fn touched(stale: &[Range<u64>], before: u64, after: u64) -> Vec<Range<u64>> {
+    let (before, after) = (before.div_ceil(BLOCK_SIZE), after.div_ceil(BLOCK_SIZE));
+    let cut = after..before.max(after);
+    let clamped = stale.iter().chain([&cut]).map(|run| run.start..run.end.min(before));
+    clamped.filter(|run| !run.is_empty()).collect()
+}
+
 impl CachedFile {
+    /// Before it is relabelled in the same way: blocks that go, or whose bytes will be others, are taken out of the kernel's memory where
+    /// sockets may hold their pages. `false`: the kernel does not do that here, and it cannot be relabelled for some time.
+    pub fn detach_sent(&mut self, stale: &[Range<u64>], size: u64) -> std::io::Result<bool> {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (now, is_ours) = (Instant::now(), state.left == changed_at(&self.data));
+        let touched = touched(stale, self.key.size, size);
+        let blocks = touched.iter().cloned().flatten();
+        let mut is_sent = |block: u64| {
+            state.sent_runs.may_be_in_sockets(block, now) && state.entry(&self.map, block).is_some()
+        };
+        let here: Vec<u64> = blocks.filter(|block| is_sent(*block)).collect();
+        let nothing_stays = touched.iter().map(|run| run.end - run.start).sum::<u64>() >= state.blocks;
+        let mut is_detached = here.is_empty() || here.len() <= DETACH_MAX && !nothing_stays;
+        for run in runs(here.into_iter()) {
+            is_detached = is_detached && pages::detach(&self.data, run.clone(), self.key.size)?;
+            run.filter(|_| is_detached).for_each(|block| state.sent_runs.detached(block));
+        }
+        if is_ours {
+            state.left = changed_at(&self.data);
+        }
+        Ok(is_detached)
+    }
+
     /// The same pair under `new`, without the blocks `stale` and what is behind its end. Nobody else has it, and the
     /// caller renames it.
     ///
     /// Entries first, then the header: a pair that was left in between has a header that is not its name's. What sockets hold of the
-    /// blocks that go is taken off the file: it is cut and written over after this.
+    /// blocks that go is taken off the file, since it is cut and written over after this: by [`Self::detach_sent`] before, and what went
+    /// to them longer ago by a hole.
     pub fn relabel(self, new: &CacheKey, stale: &[Range<u64>], opened: u64) -> std::io::Result<CachedFile> {
         let CachedFile { key, label, data, map, state, .. } = self;
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let (before, after) = (key.size.div_ceil(types::BLOCK_SIZE), new.size.div_ceil(types::BLOCK_SIZE));
-        let cut = after..before.max(after);
+        let (before, after) = (key.size.div_ceil(BLOCK_SIZE), new.size.div_ceil(BLOCK_SIZE));
         let is_ours = state.left == changed_at(&data);
-        for run in stale.iter().chain([&cut]) {
-            let here = run.start..run.end.min(before);
-            if !here.is_empty() {
-                let zeros = vec![0; ((run.end - run.start) * format::ENTRY_BYTES) as usize];
-                map.write_all_at(&zeros, entry_offset(run.start))?;
-                if state.was_sent {
-                    pages::punch(&data, here)?;
-                }
-            }
+        for run in touched(stale, key.size, new.size) {
+            let zeros = vec![0; ((run.end - run.start) * format::ENTRY_BYTES) as usize];
+            map.write_all_at(&zeros, entry_offset(run.start))?;
             run.clone().for_each(|block| state.verified.set(block, false));
+            if state.was_sent {
+                pages::punch(&data, run)?;
+            }
         }
         let label = label.relabelled(&key, new);
         map.write_all_at(&format::encode_header(new, &label), 0)?;
@@ -56,8 +93,8 @@ impl CachedFile {
     }
 
     /// A block that is here and good, from the disk.
-    pub fn read_block(&self, block: u64) -> Option<bytes::Bytes> {
-        let range = types::range::bytes_of_blocks(block..block + 1, self.key.size);
+    pub fn read_block(&self, block: u64) -> Option<Bytes> {
+        let range = bytes_of_blocks(block..block + 1, self.key.size);
         match self.read(range, false) {
             Ok(Some(super::ReadBack::Bytes(bytes))) => Some(bytes),
             _ => None,

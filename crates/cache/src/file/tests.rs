@@ -64,12 +64,14 @@ fn wrong_bytes(file: Arc<CachedFile>, blocks: Range<u64>, then: impl FnOnce(Arc<
         rustix::fs::sendfile(&sender, &extent, Some(&mut at), rest).unwrap();
     }
     drop((extent, sender));
-    // As after half a minute.
-    file.lock().lent_runs = LentRuns::default();
     then(file);
     let mut got = Vec::new();
     reader.read_to_end(&mut got).unwrap();
     got.iter().filter(|byte| **byte != 0x5a).count()
+}
+
+fn after_half_a_minute(file: &CachedFile) {
+    file.lock().sent_runs = SentRuns::default();
 }
 
 /// Linux has folios of many pages for a file that is written or read in large pieces (ext4 since 6.16, XFS since 5.18), and puts
@@ -79,6 +81,7 @@ fn what_a_socket_holds_outlasts_the_holes_that_are_punched() {
     let (_dir, file) = filled();
     let wrong_around = |blocks: Range<u64>, punched: u64| {
         let punch = |file: Arc<CachedFile>| {
+            after_half_a_minute(&file);
             file.punch_only(std::slice::from_ref(&(punched..punched + 1)), drop).map(drop).unwrap()
         };
         wrong_bytes(file.clone(), blocks, punch)
@@ -100,7 +103,10 @@ fn what_a_socket_holds_of_a_file_that_was_read_from_the_disk_outlasts_holes_too(
     let wrong = (8..504).step_by(32).map(|block| {
         (block..block + 8).step_by(2).for_each(read);
         let punched = [block + 1..block + 2, block + 4..block + 5];
-        wrong_bytes(file.clone(), block..block + 8, |file| drop(file.punch_only(&punched, drop)))
+        wrong_bytes(file.clone(), block..block + 8, |file| {
+            after_half_a_minute(&file);
+            drop(file.punch_only(&punched, drop));
+        })
     });
     assert_eq!(wrong.sum::<usize>(), 0);
 }
@@ -110,25 +116,58 @@ fn what_was_lent_to_be_sent_is_not_punched_for_some_time() {
     let (_dir, file) = filled();
     let lent = bytes_of_blocks(20..22, file.key.size);
     drop(crate::Extent::of(&file, lent).expect("here and in memory"));
-    assert_eq!(file.punch_only(std::slice::from_ref(&(18..24)), drop).unwrap(), 0);
+    assert_eq!(file.punch_only(std::slice::from_ref(&(20..22)), drop).unwrap(), 0);
     file.punch(u64::MAX, drop).unwrap();
-    assert_eq!(present(&file), (16..32).collect::<Vec<_>>());
-    file.lock().lent_runs = LentRuns::default();
+    assert_eq!(present(&file), [20, 21]);
+    after_half_a_minute(&file);
     file.punch(u64::MAX, drop).unwrap();
     assert!(present(&file).is_empty());
 }
 
+/// With blocks 1 and 2 as stale ones, and so many bytes long.
+fn relabelled(file: Arc<CachedFile>, size: u64) -> CachedFile {
+    let mut file = Arc::into_inner(file).expect("nobody else has it");
+    let stale = std::slice::from_ref(&(1..3));
+    let new = CacheKey { version: Version([2; 16]), size, ..file.key };
+    assert!(file.detach_sent(stale, size).unwrap(), "this file system writes past the kernel's memory");
+    file.relabel(&new, stale, 1).unwrap()
+}
+
 #[test]
 fn what_a_socket_holds_outlasts_a_cut_and_what_is_written_over_it() {
-    let (_dir, file) = filled();
     let size = 2 * BLOCK_SIZE + 10_000;
-    let cut = |file: Arc<CachedFile>| {
-        let file = Arc::into_inner(file).expect("nobody else has it");
-        let new = CacheKey { version: Version([2; 16]), size, ..file.key };
-        let file = file.relabel(&new, std::slice::from_ref(&(1..3)), 1).unwrap();
-        file.fill(1..3, &vec![0x77; (size - BLOCK_SIZE) as usize]).unwrap();
-    };
-    assert_eq!(wrong_bytes(file, 0..8, cut), 0);
+    for is_long_ago in [false, true] {
+        let (_dir, file) = filled();
+        let cut = |file: Arc<CachedFile>| {
+            if is_long_ago {
+                after_half_a_minute(&file);
+            }
+            let file = relabelled(file, size);
+            file.fill(1..3, &vec![0x77; (size - BLOCK_SIZE) as usize]).unwrap();
+        };
+        assert_eq!(wrong_bytes(file, 0..8, cut), 0, "{is_long_ago}");
+    }
+}
+
+/// Without a hole, too: a write changes the pages that the file has, and the socket has others by then.
+#[test]
+fn pages_that_a_socket_holds_are_the_files_no_more_once_they_are_detached() {
+    for blocks in [4..12, BLOCKS - 4..BLOCKS] {
+        let (_dir, file) = filled();
+        let over = |file: Arc<CachedFile>| {
+            let mut file = Arc::into_inner(file).expect("nobody else has it");
+            assert!(file.detach_sent(std::slice::from_ref(&blocks), file.key.size).unwrap());
+            let bytes = bytes_of_blocks(blocks.clone(), file.key.size);
+            let there = file.read(bytes, false).unwrap();
+            assert!(
+                matches!(there, Some(ReadBack::Bytes(there)) if there.iter().all(|byte| *byte == 0x5a)),
+                "the bytes are as before"
+            );
+            assert_eq!(file.data.metadata().unwrap().len(), file.key.size);
+            file.data.write_all_at(&vec![0x77; bytes.length as usize], bytes.offset).unwrap();
+        };
+        assert_eq!(wrong_bytes(file, blocks.clone(), over), 0, "{blocks:?}");
+    }
 }
 
 #[test]

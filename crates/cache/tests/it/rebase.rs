@@ -1,7 +1,7 @@
 //! A version that follows another, of which the tier knows the bytes that differ.
 
 use bytes::Bytes;
-use cache::{CacheKey, WholeFile};
+use cache::{CacheKey, Lend, Piece, Source, WholeFile};
 use types::{BLOCK_SIZE, ByteRange};
 
 use crate::harness::*;
@@ -115,4 +115,31 @@ fn what_somebody_reads_is_not_written_to() {
     let before = content(&old, ByteRange::new(0, old.size));
     assert!(tier.run(lent.read(ByteRange::new(0, old.size))).unwrap() == before);
     assert_eq!(check_blocks(&tier, &new, &model(&before, &new, &written)), 11, "copied");
+}
+
+/// What is written over little of it is laid in where it is, and over much of it into another pair of files.
+#[test]
+fn what_was_sent_just_now_is_kept_and_what_is_read_again_has_what_was_written() {
+    for (length, next) in [(70_000, 2), (70_000, 1), (17 * MIB as usize, 2), (17 * MIB as usize, 1)] {
+        let dir = tempfile::tempdir().unwrap();
+        let tier = Tier::open(dir.path());
+        let (old, new) = (key(1, 1, 20 * MIB + 9), key(1, next, 20 * MIB + 9));
+        let source = TestSource::new();
+        tier.check_all(&source, &old);
+        let from: std::sync::Arc<dyn Source> = source;
+        for mib in 0..20 {
+            let range = ByteRange::new(mib * MIB, MIB);
+            let sent = tier.run(tier.cache().read(&old, range, &from, Lend::From(1))).unwrap();
+            assert!(sent.iter().any(|piece| matches!(piece, Piece::Extent(_))), "sent where it lies");
+        }
+        let written = [
+            (BLOCK_SIZE + 5, Bytes::from_static(b"some")),
+            (2 * BLOCK_SIZE, Bytes::from(vec![1; length])),
+            (new.size - 3, Bytes::from_static(b"end")),
+        ];
+        rebase(&tier, &old, &new, &written);
+        let before = content(&old, ByteRange::new(0, old.size));
+        let here = check_blocks(&tier, &new, &model(&before, &new, &written));
+        assert_eq!(here, 321, "{length} bytes, version {next}");
+    }
 }
