@@ -14,6 +14,7 @@ use bytes::Bytes;
 use tokio::task::spawn_blocking;
 use types::{BLOCK_SIZE, ByteRange, ErrorKind, FileId, Result, Version};
 
+use crate::block_bits::runs;
 use crate::file::{PIECE, ReadBack, load_entries};
 use crate::{Cache, CacheKey, format};
 
@@ -65,6 +66,18 @@ impl Cache {
             pieces.map(|piece| bits_of(&load_entries(&map, piece, blocks))).collect()
         });
         read.await.unwrap_or(nothing) // the runtime is being shut down
+    }
+
+    /// Those of these blocks that are neither here nor being fetched.
+    pub async fn lacking(self: &Arc<Self>, key: &CacheKey, blocks: Range<u64>) -> Vec<Range<u64>> {
+        let all = vec![blocks.clone()];
+        let Some(file) = self.open_existing(key).await else { return all };
+        let first = blocks.start;
+        let mut lacking = all;
+        file.with_absent(blocks, |absent| {
+            lacking = runs(absent.blocks().map(|block| first + block));
+        });
+        lacking
     }
 
     /// The versions of this file that are here, as far as they are on the books ([`Cache::is_counted`]).

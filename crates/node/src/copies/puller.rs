@@ -1,5 +1,6 @@
 //! Copies what this node lacks from the nodes that told of it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,36 +92,53 @@ impl Puller {
         let ours = ours.first().map_or_else(StripeBlocks::default, |words| StripeBlocks::from_words(*words));
         let first = index * STRIPE_BLOCKS;
         for run in theirs.without(&ours).runs(READ_BLOCKS) {
-            let range = bytes_of_blocks(first + run.start..first + run.end, key.size);
+            let run = first + run.start..first + run.end;
+            let range = bytes_of_blocks(run.clone(), key.size);
             if range.is_empty() {
                 return Ok(()); // beyond the file: it is the other node's mistake
             }
+            // A stripe takes long to copy, and this node's readers fetch some of it meanwhile.
+            if self.cache.lacking(&key, run.clone()).await.is_empty() {
+                continue;
+            }
             tokio::time::sleep(self.books.take(range.length)).await;
-            // While it waits its version may be replaced, and its room taken.
-            if !self.is_wanted(job) {
-                return Ok(());
+            for lacking in self.cache.lacking(&key, run).await {
+                if !self.copy(job, lacking).await? {
+                    return Ok(());
+                }
             }
-            if !self.cache.takes_fills() {
-                return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk takes nothing"));
-            }
-            let mut bytes = self.read(job, range).await?;
-            if self.reads.view.sabotage.is(Bug::CopyToWrongPlace) && range.length > BLOCK_SIZE {
-                // The bytes of the second block are kept as those of the first, and so on.
-                let mut moved = bytes.to_vec();
-                moved.rotate_left(BLOCK_SIZE as usize);
-                bytes = moved.into();
-            }
-            if !self.is_wanted(job) {
-                return Ok(());
-            }
-            if !self.cache.keep_copy(&key, range.blocks(), bytes).await {
-                return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk did not take it"));
-            }
-            // It may have been forgotten while the copy waited, when nothing of the file was here.
-            self.books.known().learn(key.file, job.junction);
-            self.reads.metrics.repair_bytes.inc_by(range.length);
         }
         Ok(())
+    }
+
+    /// `false`: the stripe is not wanted any more.
+    async fn copy(&self, job: &PullJob, blocks: Range<u64>) -> Result<bool> {
+        let key = &job.stripe.key;
+        let range = bytes_of_blocks(blocks.clone(), key.size);
+        // While it waited its version may have been replaced, and its room taken.
+        if !self.is_wanted(job) {
+            return Ok(false);
+        }
+        if !self.cache.takes_fills() {
+            return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk takes nothing"));
+        }
+        let mut bytes = self.read(job, range).await?;
+        if self.reads.view.sabotage.is(Bug::CopyToWrongPlace) && range.length > BLOCK_SIZE {
+            // The bytes of the second block are kept as those of the first, and so on.
+            let mut moved = bytes.to_vec();
+            moved.rotate_left(BLOCK_SIZE as usize);
+            bytes = moved.into();
+        }
+        if !self.is_wanted(job) {
+            return Ok(false);
+        }
+        if !self.cache.keep_copy(key, blocks, bytes).await {
+            return Err(Error::new(ErrorKind::NoSpace, "keep a copy:", "the disk did not take it"));
+        }
+        // It may have been forgotten while the copy waited, when nothing of the file was here.
+        self.books.known().learn(key.file, job.junction);
+        self.reads.metrics.repair_bytes.inc_by(range.length);
+        Ok(true)
     }
 
     /// By what is known now, this node keeps the stripe, the version is the file's, and there is room for it: a copy that no reader asked for pushes out nothing.

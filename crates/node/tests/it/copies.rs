@@ -226,6 +226,30 @@ async fn copies_take_no_more_than_their_share_of_each_node_that_makes_or_sends_t
     assert!(begun.elapsed() > Duration::from_secs(3), "it was bounded at all");
 }
 
+/// A stripe takes long to copy, and its readers do not wait for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_readers_fetch_while_its_stripe_is_copied_is_not_copied_once_more() {
+    let copying = CopyConfig { repair_rate: 4 * MIB, ..copying() };
+    let setup = Setup { copies: 2, copying: Some(copying), ..Setup::default() };
+    let cluster = TestCluster::start(setup).await;
+    let file = cluster.file("file", 24 * MIB).await;
+    let ranks = cluster.ranks(&file);
+    let copied = || cluster.nodes[ranks[1]].metrics.repair_bytes.get();
+    read_at(&cluster, ranks[0], std::slice::from_ref(&file)).await;
+    until(&cluster, "a copy is begun", async || copied() > 0).await;
+    read_at(&cluster, ranks[1], std::slice::from_ref(&file)).await;
+    // It goes on while the rate lets it, and no longer than a second.
+    let mut last = 0;
+    until(&cluster, "nothing is copied any more", async || {
+        let before = std::mem::replace(&mut last, copied());
+        sleep(Duration::from_secs(1)).await;
+        before == copied()
+    })
+    .await;
+    assert!(is_kept(&cluster, std::slice::from_ref(&file), 2, None).await);
+    assert!(copied() < 12 * MIB, "{} bytes were copied, and readers had fetched the rest", copied());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_node_takes_no_more_than_its_share_however_many_send() {
     let rate = 3 * MIB;
