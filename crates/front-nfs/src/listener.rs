@@ -107,7 +107,7 @@ impl NfsServer {
             match accepted {
                 Ok((stream, peer)) => {
                     let Some((slot, is_admitted)) = self.admit(peer) else { continue };
-                    send::prepare(&stream);
+                    socket_options::for_client(&stream);
                     let (shared, stop, open) = (self.shared.clone(), stop.clone(), open.clone());
                     tokio::spawn(async move {
                         shared.metrics.connections.inc();

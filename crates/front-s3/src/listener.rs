@@ -100,7 +100,7 @@ impl S3Server {
             match accepted {
                 Ok((stream, address)) => {
                     let Some(peer) = self.admit(address) else { continue };
-                    send::prepare(&stream);
+                    socket_options::for_client(&stream);
                     let (shared, stop, open) = (self.shared.clone(), stop.clone(), open.clone());
                     let (protocol, tls) = (protocol.clone(), self.tls.clone());
                     tokio::spawn(async move {

@@ -41,7 +41,6 @@ mod private_file;
 mod server;
 mod server_config;
 mod service;
-mod socket;
 
 pub use authority::{ClusterAuthority, NodeCertificate, Validity, make_authority};
 pub use client::{CheckedBytes, HeartbeatSource, PeerClient};

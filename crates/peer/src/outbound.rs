@@ -22,7 +22,6 @@ use crate::identity::{PeerIdentity, explain};
 use crate::message::{CALLED_NODE, CLAIMED_CLUSTER, CLAIMED_NODE};
 use crate::path::PeerPath;
 use crate::peer_name::PeerName;
-use crate::socket;
 
 const HEADERS_MAX: usize = 64;
 /// The most that is read at once; an answer's head is shorter.
@@ -60,7 +59,7 @@ impl Correspondents {
         let late = || self.unavailable(format!("{remote} takes no connection in time"));
         let connected = timeout(config.connect_timeout, connect(path)).await.map_err(|_| late())?;
         let stream = connected.map_err(|e| self.unavailable(format!("{remote}: {e}")))?;
-        socket::prepare(&stream, config.dead_after);
+        socket_options::for_node(&stream, config.dead_after);
         match self.us.connector() {
             None => self.begin(stream, remote).await,
             Some(tls) => {

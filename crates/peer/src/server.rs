@@ -19,13 +19,13 @@ use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 use types::{Error, ErrorKind, Result};
 
+use crate::answering;
 use crate::identity::{PeerIdentity, explain};
 use crate::inbound::{InboundConnection, PeerPort};
 use crate::message::{HEAD_MAX, ReadRole};
 use crate::peer_name::PeerName;
 use crate::server_config::PeerServerConfig;
 use crate::service::PeerService;
-use crate::{answering, socket};
 
 /// The pause after a failed accept (no descriptors left): other tasks may close theirs meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -120,7 +120,7 @@ async fn listen(port: Arc<PeerPort>, listener: TcpListener, mut stop: watch::Rec
         match accepted {
             Ok((stream, address)) => {
                 let Some(connection) = port.admit(address) else { continue };
-                socket::prepare(&stream, port.config.dead_after);
+                socket_options::for_node(&stream, port.config.dead_after);
                 connections.spawn(run(connection, stream, stop.clone()));
             }
             Err(e) => {

@@ -1,13 +1,13 @@
 //! Sends answers: pieces in memory in as few system calls as possible, and extents of cached files without a copy in
 //! our memory (zero-copy). For every front that speaks TCP; this crate knows no protocol.
 //!
-//! [`prepare`] sets a new connection's socket options. [`write_all`] sends a list of `vfs::Piece`s: runs of
+//! [`write_all`] sends a list of `vfs::Piece`s: runs of
 //! [`vfs::Piece::Bytes`] go out by one `sendmsg` of up to [`SLICES_MAX`] slices, a [`vfs::Piece::Extent`] by
 //! `sendfile` from the file that it pins; what the kernel drops from memory while the client is slow is copied, and checked again, a
 //! little at a time. [`Corked`] joins the packets of several `write_all` of one answer.
 //!
 //! Invariants: pieces go out in order, and each is dropped as soon as it is in the socket, which unpins its extent.
-//! What the kernel holds unsent of one connection is bounded. A client that is too slow by the caller's
+//! What the kernel holds unsent of one connection is bounded (crate `socket-options`). A client that is too slow by the caller's
 //! `fair::StallPolicy` ends with `TimedOut`. After an error nobody knows how much was sent: the connection is over.
 //!
 //! Begin with [`write_all`].
@@ -20,7 +20,6 @@ use bytes::{Buf, Bytes};
 use fair::{PeerPace, StallPolicy};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use types::ByteRange;
@@ -29,24 +28,8 @@ use vfs::{Extent, Piece};
 /// The most pieces of one system call.
 pub const SLICES_MAX: usize = 64;
 
-/// The most unsent bytes that the kernel holds of one connection. Without a bound a client that reads nothing makes
-/// it keep megabytes for each of its connections, and where TCP as a whole is short of memory all connections are
-/// slow. Bytes in flight are not counted: a long line is filled as before.
-const UNSENT_MAX: u32 = 512 << 10;
-
 /// The most bytes of an extent that are copied for one connection at a time: an extent is not in the budget of answers.
 const COPIED_MAX: u64 = types::BLOCK_SIZE;
-
-/// Sets the options of an accepted connection.
-pub fn prepare(stream: &TcpStream) {
-    let keepalive =
-        TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
-    let socket = SockRef::from(stream);
-    let set = socket.set_tcp_nodelay(true).and_then(|()| socket.set_tcp_keepalive(&keepalive));
-    if let Err(e) = set.and_then(|()| socket.set_tcp_notsent_lowat(UNSENT_MAX)) {
-        tracing::debug!("set socket options: {e}");
-    }
-}
 
 /// Sends all pieces in order, as long as the other end takes them at a pace that `patience` allows; otherwise it
 /// fails with `TimedOut`. After an error nobody knows how much was sent: the connection is over.
@@ -266,7 +249,7 @@ mod tests {
         client.set_nonblocking(true).unwrap();
         let mut client = TcpStream::from_std(client.into()).unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        prepare(&stream);
+        socket_options::for_client(&stream);
         let sending = tokio::spawn(async move {
             let patience = StallPolicy { stall: Duration::from_secs(60), share: None };
             write_all(&stream, pieces, patience).await
@@ -293,30 +276,5 @@ mod tests {
             sent_after(|data| data.write_all_at(&[0; 70_000], LENGTH - 70_000).expect("written")).await;
         assert_eq!(sent.expect_err("bad on the disk").kind(), ErrorKind::InvalidData);
         assert!(got.len() < right.len() && right.starts_with(&got), "{} bytes", got.len());
-    }
-
-    /// The bytes that the kernel takes of a connection whose other end reads nothing.
-    async fn taken(prepared: bool) -> usize {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        client.set_recv_buffer_size(4096).unwrap();
-        client.connect(&listener.local_addr().unwrap().into()).unwrap();
-        let (stream, _) = listener.accept().await.unwrap();
-        if prepared {
-            prepare(&stream);
-        }
-        let (bytes, mut taken) = (vec![0; 64 << 10], 0);
-        while let Ok(Ok(())) = tokio::time::timeout(Duration::from_millis(200), stream.writable()).await {
-            taken += stream.try_write(&bytes).unwrap_or(0);
-        }
-        taken
-    }
-
-    #[tokio::test]
-    async fn the_kernel_keeps_less_than_a_mebibyte_for_who_reads_nothing() {
-        let most = (1 << 20) + (64 << 10);
-        assert!(taken(false).await > most, "it would keep more");
-        let taken = taken(true).await;
-        assert!(taken > 64 << 10 && taken < most, "{taken}");
     }
 }
