@@ -6,7 +6,9 @@
 //! - [`Cache`]: all calls. `read.rs` answers reads, `rebase.rs` gives a file the name of its next version, `whole.rs` lends
 //!   complete files, `pins.rs` keeps files for an operator
 //! - `CachedFile` (`file.rs`): one version of one file on disk, with its map of blocks (`format.rs`); `open_files.rs`: those
-//!   that are open; `file/pages.rs`: what the kernel has of one in memory; `verified.rs`: blocks whose checksum was checked; [`Extent`]: a range of it that the kernel sends
+//!   that are open; `file/reading.rs`: its bytes are read and checked; `verified.rs`: blocks whose checksum was checked;
+//!   `file/pages.rs`: what the kernel has of one in memory; `file/sent.rs`: what went to sockets a short while ago;
+//!   [`Extent`]: a range of it that the kernel sends
 //! - `fetch.rs`: a task for each missing part, which all that want it wait for (`fetch_in_flight.rs`); [`Source`]: where the
 //!   bytes come from; `budgets.rs`: how many may be in flight
 //! - `unread.rs`: what was fetched ahead of readers (the crate `readahead` says what) and never read

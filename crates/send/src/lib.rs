@@ -14,7 +14,6 @@
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use fair::{PeerPace, StallPolicy};
@@ -187,6 +186,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
+    use std::time::Duration;
 
     use async_trait::async_trait;
     use cache::{Cache, CacheKey, Lend, Source};

@@ -5,9 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use bytes::Bytes;
 use types::BLOCK_SIZE;
-use types::range::bytes_of_blocks;
 
 use super::{CachedFile, changed_at, entry_offset, pages};
 use crate::CacheKey;
@@ -90,14 +88,5 @@ impl CachedFile {
         let mut state = self.lock();
         let here = blocks.filter(|block| state.entry(&self.map, *block).is_some());
         here.map(|block| crate::disk_usage::room_of_block(block, self.key.size)).sum()
-    }
-
-    /// A block that is here and good, from the disk.
-    pub fn read_block(&self, block: u64) -> Option<Bytes> {
-        let range = bytes_of_blocks(block..block + 1, self.key.size);
-        match self.read(range, false) {
-            Ok(Some(super::ReadBack::Bytes(bytes))) => Some(bytes),
-            _ => None,
-        }
     }
 }

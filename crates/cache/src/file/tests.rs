@@ -1,4 +1,4 @@
-use types::{FileId, Version};
+use types::{ByteRange, FileId, Version};
 
 use super::*;
 use crate::disk_usage::DISK_UNIT;
