@@ -24,7 +24,7 @@ use crate::{Cache, CacheKey};
 const TRIES_MAX: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Blocks copied out of a file in use: 64 MiB.
-const COPY_MAX: usize = 1024;
+pub const COPY_MAX: u64 = 1024;
 
 impl Cache {
     /// Version `new` of a file is `old` with `written` over it (in order, not overlapping); where `new` is longer than
@@ -111,10 +111,16 @@ impl Cache {
         }
         let before = before.or_else(|| self.files.open_existing(old));
         // Who has it open goes on. Nobody else has a use for it, and its version may come to mean other bytes.
-        self.drop_file(old.file, old.version);
+        let drop_old = || self.drop_file(old.file, old.version);
+        if old == new {
+            drop_old();
+        }
         let file = self.files.open(new).ok()?;
         if let Some(before) = before {
             self.copy(&before, &file, stale);
+        }
+        if old != new {
+            drop_old();
         }
         Some(file)
     }
@@ -122,7 +128,7 @@ impl Cache {
     fn copy(&self, from: &CachedFile, to: &CachedFile, stale: &[Range<u64>]) {
         let end = from.key.size.min(to.key.size).div_ceil(BLOCK_SIZE);
         let kept = (0..end).filter(|block| !stale.iter().any(|run| run.contains(block)));
-        let here = kept.filter(|block| from.room_in(*block..*block + 1) > 0).take(COPY_MAX);
+        let here = kept.filter(|block| from.room_in(*block..*block + 1) > 0).take(COPY_MAX as usize);
         for block in here {
             let Some(bytes) = from.read_block(block) else { continue };
             if !self.lay(to, &[(block, bytes)]) {

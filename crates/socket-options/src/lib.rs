@@ -19,6 +19,7 @@ pub fn for_client(stream: &TcpStream) {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
     note(set(stream, &keepalive));
+    note(congestion::suit_the_way(stream));
 }
 
 /// Sets the options of a connection between two nodes. One whose other end is gone without a word ends after `dead_after`, whether
@@ -27,16 +28,16 @@ pub fn for_client(stream: &TcpStream) {
 pub fn for_node(stream: &TcpStream, dead_after: Duration) {
     let probe = (dead_after / 3).max(Duration::from_secs(1));
     let keepalive = TcpKeepalive::new().with_time(probe).with_interval(probe).with_retries(2);
-    let set = set(stream, &keepalive);
-    note(set.and_then(|()| SockRef::from(stream).set_tcp_user_timeout(Some(dead_after))));
+    note(set(stream, &keepalive));
+    note(SockRef::from(stream).set_tcp_user_timeout(Some(dead_after)));
+    note(congestion::suit_the_way(stream));
 }
 
 fn set(stream: &TcpStream, keepalive: &TcpKeepalive) -> Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_keepalive(keepalive)?;
-    socket.set_tcp_notsent_lowat(UNSENT_MAX)?;
-    congestion::suit_the_way(stream)
+    socket.set_tcp_notsent_lowat(UNSENT_MAX)
 }
 
 /// A connection works without them.

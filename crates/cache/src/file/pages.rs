@@ -74,12 +74,27 @@ pub(super) fn detach(data: &File, blocks: Range<u64>, size: u64) -> std::io::Res
         fcntl_setfl(data, flags)?;
         is_detached &= written.is_ok();
     }
+    // The kernel may have written them by way of its memory after all.
+    let length = range.length.next_multiple_of(PAGE);
+    is_detached = is_detached && are_absent(data, range.offset, length);
     if data.metadata()?.len() > size {
         data.set_len(size)?;
     }
-    // The kernel may have written them by way of its memory after all. The last page of the file is a new one, which is cut.
-    let whole_pages = range.length / PAGE * PAGE;
-    Ok(is_detached && (whole_pages == 0 || pages_in_memory(data, range.offset, whole_pages) == Some(0)))
+    Ok(is_detached)
+}
+
+fn are_absent(data: &File, offset: u64, length: u64) -> bool {
+    match pages_in_memory(data, offset, length) {
+        Some(there) => there == 0,
+        None => (offset..offset + length).step_by(PAGE as usize).all(|at| !has_byte(data, at)),
+    }
+}
+
+/// If the kernel does not have it in memory, it begins to read its page.
+fn has_byte(data: &File, at: u64) -> bool {
+    let mut byte = [0];
+    let mut slices = [std::io::IoSliceMut::new(&mut byte)];
+    rustix::io::preadv2(data, &mut slices, at, ReadWriteFlags::NOWAIT) == Ok(1)
 }
 
 /// Pages of so many bytes from `offset` on that are in memory or being read. `None`: this kernel does not tell.
@@ -105,19 +120,15 @@ impl CachedFile {
         let pages = range.end().div_ceil(PAGE) - first;
         match pages_in_memory(&self.data, first * PAGE, pages * PAGE) {
             // Pages that are being read count, and they arrive in order.
-            Some(there) => there >= pages && self.has_byte(range.end() - 1),
+            Some(there) => there >= pages && has_byte(&self.data, range.end() - 1),
             // Linux before 6.5.
             None => range.blocks().all(|block| {
-                self.has_byte(bytes_of_blocks(block..block + 1, self.key.size).end().min(range.end()) - 1)
+                has_byte(
+                    &self.data,
+                    bytes_of_blocks(block..block + 1, self.key.size).end().min(range.end()) - 1,
+                )
             }),
         }
-    }
-
-    /// If the kernel does not have it in memory, it begins to read its page.
-    fn has_byte(&self, at: u64) -> bool {
-        let mut byte = [0];
-        let mut slices = [std::io::IoSliceMut::new(&mut byte)];
-        rustix::io::preadv2(&self.data, &mut slices, at, ReadWriteFlags::NOWAIT) == Ok(1)
     }
 
     /// As [`Self::is_resident`]. What is not there comes from the disk at its next use: its blocks count as not checked from now on, so

@@ -11,6 +11,7 @@ use super::{CachedFile, changed_at, entry_offset, pages};
 use crate::CacheKey;
 use crate::block_bits::runs;
 use crate::format;
+use crate::rebase::COPY_MAX;
 
 /// Blocks that are detached at once: 16 MiB, which are written to the disk once more.
 const DETACH_MAX: usize = 256;
@@ -25,7 +26,8 @@ fn touched(stale: &[Range<u64>], before: u64, after: u64) -> Vec<Range<u64>> {
 
 impl CachedFile {
     /// Before it is relabelled in the same way: blocks that go, or whose bytes will be others, are taken out of the kernel's memory where
-    /// sockets may hold their pages. `false`: the kernel does not do that here, and it cannot be relabelled for some time.
+    /// sockets may hold their pages. `false`: another pair costs less, or the kernel does not do that here and another pair can have all
+    /// that stays. Where it cannot, holes have to do.
     pub fn detach_sent(&mut self, stale: &[Range<u64>], size: u64) -> std::io::Result<bool> {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (now, is_ours) = (Instant::now(), state.left == changed_at(&self.data));
@@ -34,9 +36,12 @@ impl CachedFile {
         let mut is_sent = |block: u64| {
             state.sent_runs.may_be_in_sockets(block, now) && state.entry(&self.map, block).is_some()
         };
-        let here: Vec<u64> = blocks.filter(|block| is_sent(*block)).collect();
+        let here: Vec<u64> = blocks.filter(|block| is_sent(*block)).take(DETACH_MAX + 1).collect();
+        if here.is_empty() {
+            return Ok(true);
+        }
         let nothing_stays = touched.iter().map(|run| run.end - run.start).sum::<u64>() >= state.blocks;
-        let mut is_detached = here.is_empty() || here.len() <= DETACH_MAX && !nothing_stays;
+        let mut is_detached = !nothing_stays && here.len() <= DETACH_MAX;
         for run in runs(here.into_iter()) {
             is_detached = is_detached && pages::detach(&self.data, run.clone(), self.key.size)?;
             run.filter(|_| is_detached).for_each(|block| state.sent_runs.detached(block));
@@ -44,15 +49,15 @@ impl CachedFile {
         if is_ours {
             state.left = changed_at(&self.data);
         }
-        Ok(is_detached)
+        Ok(is_detached || !nothing_stays && state.blocks > COPY_MAX)
     }
 
     /// The same pair under `new`, without the blocks `stale` and what is behind its end. Nobody else has it, and the
     /// caller renames it.
     ///
     /// Entries first, then the header: a pair that was left in between has a header that is not its name's. What sockets hold of the
-    /// blocks that go is taken off the file, since it is cut and written over after this: by [`Self::detach_sent`] before, and what went
-    /// to them longer ago by a hole.
+    /// blocks that go is taken off the file, since it is cut and written over after this: by [`Self::detach_sent`] before, and what is
+    /// left by a hole.
     pub fn relabel(self, new: &CacheKey, stale: &[Range<u64>], opened: u64) -> std::io::Result<CachedFile> {
         let CachedFile { key, label, data, map, state, .. } = self;
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
