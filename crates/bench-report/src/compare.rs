@@ -152,7 +152,7 @@ fn ask(pairs: &[MeasurePair], config: &Config) -> Vec<Compared> {
         significance::smallest_p(pair.0.values.len(), pair.1.values.len()) * questions as f64 <= ALPHA
     };
     let test = |pair: &MeasurePair| {
-        significance::compare(&pair.0.values, &pair.1.values).filter(|_| could(pair, 1)).map(|c| c.p)
+        significance::mann_whitney(&pair.0.values, &pair.1.values).filter(|_| could(pair, 1))
     };
     let tests: Vec<Option<f64>> = pairs.iter().map(test).collect();
     let raw: Vec<f64> = tests.iter().copied().flatten().collect();
