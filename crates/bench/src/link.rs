@@ -28,6 +28,7 @@ pub use agent::LinkServer;
 pub use args::{LinkTestArgs, command};
 pub use wire::StreamDirection;
 
+pub use pair::all_of;
 use pair::wrong;
 
 use crate::args::typed;

@@ -6,9 +6,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use origin::{Change, DirCursor, Object, Origin, Reference};
 use origin_nfs::NfsOrigin;
+use relay::null_on_a_new_connection;
 use types::{ByteRange, CreateHow, Name, Result, SetAttr, Stability};
 
-use super::calls::null_on_a_new_connection;
+use super::calls::PATIENCE;
 use super::far::FarNfs;
 use super::objects::ProbeObjects;
 
@@ -75,8 +76,10 @@ impl FarNfs {
     ) -> Result<Option<f64>> {
         let start = Instant::now();
         match operation {
-            ProbeOperation::Connect => return Ok(Some(null_on_a_new_connection(self.nfs).await?.0)),
-            ProbeOperation::Null => return Ok(Some(null_on_a_new_connection(self.nfs).await?.1)),
+            ProbeOperation::Connect => {
+                return Ok(Some(null_on_a_new_connection(self.nfs, PATIENCE).await?.0));
+            }
+            ProbeOperation::Null => return Ok(Some(null_on_a_new_connection(self.nfs, PATIENCE).await?.1)),
             ProbeOperation::Getattr => drop(self.client.getattr(&objects.root).await?),
             ProbeOperation::Lookup => {
                 let Some((dir, name)) = objects.any_name() else { return Ok(None) };
