@@ -5,6 +5,7 @@
 //! time; the original's were.
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
@@ -15,6 +16,7 @@ use bench_report::{
     median, sanity,
 };
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use types::Result;
 
 use crate::{
@@ -50,8 +52,21 @@ enum RandomUnit {
     Blocks,
 }
 
+/// The four tests.
+static TESTS: LazyLock<[Test; 4]> = LazyLock::new(|| {
+    let tests: SobTests = toml::from_str(include_str!("../sob.toml")).expect("the file was read by a test");
+    tests.test
+});
+
+#[derive(Deserialize)]
+struct SobTests {
+    test: [Test; 4],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Test {
-    command: &'static str,
+    command: String,
     files: u64,
     file_bytes: u64,
     files_per_directory: u64,
@@ -61,48 +76,6 @@ struct Test {
     /// What "small" is of it: so much that a local disk needs a second.
     small: f64,
 }
-
-/// One file of which all bytes are written and then read.
-const LARGE_FILE: Test = Test {
-    command: "sob -rw -b 8m -s 10g",
-    files: 1,
-    file_bytes: 10 << 30,
-    files_per_directory: 0,
-    block_bytes: 8 << 20,
-    reads: true,
-    random_reads: 0,
-    small: 0.1,
-};
-
-const TESTS: [Test; 4] = [
-    LARGE_FILE,
-    Test {
-        command: "sob -w -b 64k -s 1m -n 500 -o 50",
-        files: 500,
-        file_bytes: 1 << 20,
-        files_per_directory: 50,
-        block_bytes: 64 << 10,
-        reads: false,
-        small: 1.0,
-        ..LARGE_FILE
-    },
-    Test {
-        command: "sob -w -R 5000 -n 50 -s 128m -b 64k",
-        files: 50,
-        file_bytes: 128 << 20,
-        block_bytes: 64 << 10,
-        reads: false,
-        random_reads: 5000,
-        ..LARGE_FILE
-    },
-    Test {
-        command: "sob -rw -b 128k -s 1g",
-        file_bytes: 1 << 30,
-        block_bytes: 128 << 10,
-        small: 1.0,
-        ..LARGE_FILE
-    },
-];
 
 impl Test {
     /// Files keep their number where that is what the test is about; the bytes shrink, down to a few blocks.
