@@ -102,12 +102,6 @@ impl TargetDir {
     /// `written`: bytes that will be there at once.
     pub async fn make(args: &TargetArgs, common: &CommonArgs, written: u64) -> Result<TargetDir> {
         args.check()?;
-        if args.url().starts_with("memory:") {
-            // Each process has memory of its own, and it lasts as long as one job.
-            return refuse(
-                "memory: is for the ceiling that each result tells; name a path, nfs://host/export, s3://bucket, az://account/container, gs://bucket or azfile://account/share",
-            );
-        }
         if written > common.byte_budget {
             return refuse(format!(
                 "{written} bytes would be written and the budget is {}; give a smaller --scale or a larger --byte-budget",

@@ -13,11 +13,11 @@ use bench_load::safety::RunDir;
 use bench_load::shape::{
     AccessOrder, Amount, ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit,
 };
-use bench_load::target::memory::MemoryTarget;
 use bench_load::target::{Client, Target, clients};
 use types::{Error, ErrorKind};
 
 use crate::faulty::{Fault, Faulty};
+use crate::memory::MemoryTarget;
 
 const KIB: u64 = 1024;
 
