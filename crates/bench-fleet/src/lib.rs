@@ -57,6 +57,7 @@ mod terminate;
 mod token;
 mod wire;
 
+pub use addresses::interface_of;
 pub use clock::{FleetInstant, Skew};
 pub use join::{CalledAgent, Fleet, Seat};
 pub use member::{Barrier, Member, said_by_rank_0};

@@ -99,23 +99,16 @@ impl std::fmt::Display for RankPlace {
 }
 
 /// A step that all ranks take together. They must be in the same step of the same round.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, strum::Display, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Collective {
+    #[strum(to_string = "the barrier \"{name}\"")]
     Barrier { name: String },
+    #[strum(to_string = "a gather")]
     Gather,
+    #[strum(to_string = "a broadcast")]
     Broadcast,
+    #[strum(to_string = "the end")]
     Finish,
-}
-
-impl std::fmt::Display for Collective {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Collective::Barrier { name } => write!(f, "the barrier \"{name}\""),
-            Collective::Gather => write!(f, "a gather"),
-            Collective::Broadcast => write!(f, "a broadcast"),
-            Collective::Finish => write!(f, "the end"),
-        }
-    }
 }
 
 impl Message {

@@ -6,7 +6,6 @@ mod counters;
 mod front;
 pub mod operator;
 mod process;
-mod usage;
 mod watch;
 
 use std::net::SocketAddr;
@@ -20,7 +19,6 @@ pub use counters::CounterPage;
 pub use front::BUCKET;
 use front::Keys;
 pub use process::ChildProcess;
-pub use usage::{Usage, relay_cpu_seconds};
 pub use watch::{LOOK, Watch};
 
 /// A plain NFS server over a directory, and where it answers. `limits`: those of a service in front of the directory.

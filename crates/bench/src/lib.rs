@@ -65,10 +65,10 @@ mod working_set;
 
 // What experiments are made of, under one roof.
 use args::{CommonArgs, OutputArgs, Scale, one_of, refuse};
-use budget::{Budget, TimeCut};
+use budget::Budget;
 use ceiling::MachineCeiling;
 use driver::{MeasuredStorage, RepeatedLoad, TargetLoad};
-use fixture::{CounterPage, TierProcess, Usage, Watch};
+use fixture::{CounterPage, TierProcess, Watch};
 use knee::{KneeArgs, KneeResult, KneeStep};
 use limit::LoadBounds;
 use mounts::{TargetMount, is_http_store};

@@ -18,8 +18,8 @@ use types::Result;
 
 use crate::fixture::TierConfig;
 use crate::{
-    CommonArgs, Ranks, ResultBuilder, TargetArgs, TargetDir, TargetLoad, TierProcess, driver, is_http_store,
-    refuse,
+    Budget, CommonArgs, Ranks, ResultBuilder, TargetArgs, TargetDir, TargetLoad, TierProcess, driver,
+    is_http_store, refuse,
 };
 use condition::{Shape, ShapeCondition, Sweep, sets, total_bytes};
 use run::{ShapeMeasurement, ShapeRuns};
@@ -121,7 +121,7 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<ShapeCondition>> {
         asked => asked.to_vec(),
     };
     if let Some(shape) = shapes.iter().find(|shape| shape.writes() && !args.target.is_writable()) {
-        return refuse(format!("{} writes, and the target cannot be written", shape.name()));
+        return refuse(format!("{shape} writes, and the target cannot be written"));
     }
     let sizes = if args.sizes.is_empty() {
         let most = args.common.scale.of(1 << 30, 4 << 20);
@@ -165,14 +165,15 @@ async fn measure(ranks: &Ranks, args: &ShapesArgs, conditions: &[ShapeCondition]
         ("workers", workers.into()),
     ]);
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes };
-    let measure = async |target_dir: &mut TargetDir| {
-        let direct = ShapeMeasurement::start(ranks, &args.common, target_dir).all(conditions).await?;
+    let measure = async |target_dir: &mut TargetDir, budget: &Budget| {
+        let common = &args.common;
+        let direct = ShapeMeasurement { ranks, common, target_dir, budget }.all(conditions).await?;
         if !args.through {
             return Ok((direct, None));
         }
         let tier = tier(args, bytes)?;
         target_dir.url.clone_from(&tier.url);
-        let through = ShapeMeasurement::start(ranks, &args.common, target_dir).all(conditions).await?;
+        let through = ShapeMeasurement { ranks, common, target_dir, budget }.all(conditions).await?;
         Ok((direct, Some(through)))
     };
     load.run(draft, measure, |draft, (direct, through), bounds| {

@@ -21,7 +21,7 @@ use types::Result;
 
 use crate::{
     Budget, CommonArgs, LoadBounds, LoadRow, MIB, Ranks, RepeatedLoad, ResultBuilder, Scale, TargetArgs,
-    TargetDir, TargetLoad, TimeCut, columns, driver, worker_phases,
+    TargetDir, TargetLoad, columns, driver, worker_phases,
 };
 
 const NODES: u32 = 3;
@@ -164,8 +164,7 @@ async fn measure(ranks: &Ranks, plan: &SobPlan) -> Result<ResultFile> {
         draft.parameter("random_reads_of", if args.random == RandomUnit::Files { "files" } else { "blocks" });
     }
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: *written };
-    let measure = async |target_dir: &mut TargetDir| {
-        let budget = Budget::start(args.common.time_budget);
+    let measure = async |target_dir: &mut TargetDir, budget: &Budget| {
         let job = async |repetition: u32| {
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
             let version = |phase: &LoadPhase| LoadPhase { version: repetition + 1, ..phase.clone() };
@@ -174,10 +173,9 @@ async fn measure(ranks: &Ranks, plan: &SobPlan) -> Result<ResultFile> {
             target_dir.check(&job, *written).await.map(|()| job)
         };
         let told = |number: u32| format!("sob {} ({number}/{repetitions})", args.test);
-        load.repeat(target_dir, &budget, *repetitions, told, job).await
+        load.repeat(target_dir, budget, *repetitions, told, job).await
     };
-    load.run(draft, measure, |draft, RepeatedLoad { runs, skew, cut }, bounds| {
-        TimeCut::tell(cut, draft, "repetitions");
+    load.run(draft, measure, |draft, RepeatedLoad { runs, skew }, bounds| {
         draft.note(format!("processes began a phase {:.2} ms apart at most", skew.as_secs_f64() * 1000.0));
         fill(draft, plan, &runs, bounds);
         if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
@@ -255,10 +253,7 @@ fn believed(rows: &[(&str, LoadRow, Vec<String>)]) -> Table {
 /// MiB/s, or why there is no such rate in one of the repetitions.
 fn refusable(rates: Vec<std::result::Result<f64, Refusal>>) -> Cell {
     let all: std::result::Result<Vec<f64>, Refusal> = rates.into_iter().collect();
-    all.map_or_else(
-        |why| Cell::missing(why.to_string()),
-        |rates| estimate(&rates.iter().map(|rate| rate / MIB).collect::<Vec<_>>()),
-    )
+    all.map_or_else(Cell::missing, |rates| estimate(&rates.iter().map(|rate| rate / MIB).collect::<Vec<_>>()))
 }
 
 /// Compares the medians: if random reads were faster, a cache that should have been empty served them.
@@ -278,12 +273,10 @@ fn replayed() -> Table {
             match phase {
                 Ok(phase) => cells.extend([
                     Cell::Number((phase.last_done_rate() / MIB * 10.0).round() / 10.0),
-                    phase
-                        .added_rates()
-                        .map_or_else(|why| Cell::missing(why.to_string()), |r| Cell::Number(r / MIB)),
+                    phase.added_rates().map_or_else(Cell::missing, |r| Cell::Number(r / MIB)),
                     Cell::Number((phase.overlap() * 100.0).round()),
                 ]),
-                Err(why) => cells.extend([0; 3].map(|_| Cell::missing(why.to_string()))),
+                Err(why) => cells.extend([0; 3].map(|_| Cell::missing(&why))),
             }
         }
         TableRow::new(cells)

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bench_load::data::SeededData;
 use bench_load::dataset::{self, Dataset};
 use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
+use bench_load::process::Usage;
 use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{ClientSet, Layout};
 use bench_load::target::{self, Client, from_url};
@@ -23,7 +24,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::fixture::{ChildProcess, TierConfig, start_nas};
 use crate::probe::far::Ports;
-use crate::{MeasuredStorage, ResultBuilder, TierProcess, Usage, refuse, unless_interrupted};
+use crate::{MeasuredStorage, ResultBuilder, TierProcess, refuse, unless_interrupted};
 
 use bucket::HttpStore;
 

@@ -7,7 +7,7 @@ use bench_report::{
 use serde_json::json;
 
 use super::{KneeArgs, KneeResult, Level};
-use crate::{ResultBuilder, TimeCut, columns, limit};
+use crate::{ResultBuilder, columns, limit};
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
 const KEPT_UP: f64 = 0.95;
@@ -26,7 +26,6 @@ pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &KneeResult, what
     draft.file.plots.extend(plots(found, what));
     histograms(draft, found);
     tell(draft, found, what);
-    TimeCut::tell(found.cut, draft, "repetitions of all steps: some have fewer");
 }
 
 fn steps(found: &KneeResult, what: &str) -> Table {

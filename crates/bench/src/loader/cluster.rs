@@ -18,28 +18,20 @@ use super::{Figure, LoaderPlan, epochs_table, mean_ms};
 use crate::fixture::forget_pages_below;
 use crate::nodes::{BenchCluster, BenchNode, ClusterStage, NodeCount, check_fio, fio_rate, local_percent};
 use crate::{
-    Budget, GIB, MIB, Ranks, ResultBuilder, TimeCut, columns, data_set, driver, limit, refuse, worker_phases,
+    Budget, GIB, MIB, Ranks, ResultBuilder, columns, data_set, driver, limit, refuse, worker_phases,
 };
 
 /// What a warm run may still read of the storage: nothing but what rounding makes of it.
 const WARM_EXTRA: f64 = 0.001;
 
 /// What the nodes have of the objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, PartialOrd, Ord)]
+#[strum(serialize_all = "lowercase")]
 enum ClusterState {
     Cold,
     Warm,
+    #[strum(to_string = "from the disks")]
     FromDisk,
-}
-
-impl ClusterState {
-    fn name(self) -> &'static str {
-        match self {
-            ClusterState::Cold => "cold",
-            ClusterState::Warm => "warm",
-            ClusterState::FromDisk => "from the disks",
-        }
-    }
 }
 
 struct ClusterEpoch {
@@ -53,7 +45,6 @@ struct ClusterEpochs {
     by_state: BTreeMap<ClusterState, Vec<ClusterEpoch>>,
     /// What fio read of each node's disk, by repetition, bytes per second; empty where there is none. And why not.
     fio: Vec<(Vec<f64>, Option<String>)>,
-    cut: Option<TimeCut>,
 }
 
 impl ClusterEpochs {
@@ -118,10 +109,9 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
     let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
-    let run = async |stage: &mut ClusterStage| all(ranks, stage, plan).await;
+    let run = async |stage: &mut ClusterStage, budget: &Budget| all(ranks, stage, plan, budget).await;
     driver::on_stage(Some(ranks), &args.common, draft, stage, run, async |draft, stage, _, epochs| {
         stage.cluster.tell(draft);
-        TimeCut::tell(epochs.cut, draft, "repetitions");
         plan.tell(draft);
         draft.parameter("junction", json!(junctions.first()));
         let link_rate = args.link_rate.map(|rate| rate.bytes_per_second());
@@ -132,8 +122,12 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
     .await
 }
 
-async fn all(ranks: &Ranks, stage: &ClusterStage, plan: &LoaderPlan) -> Result<ClusterEpochs> {
-    let budget = Budget::start(plan.args.common.time_budget);
+async fn all(
+    ranks: &Ranks,
+    stage: &ClusterStage,
+    plan: &LoaderPlan,
+    budget: &Budget,
+) -> Result<ClusterEpochs> {
     let junction = plan.args.nodes.junctions.first().map_or("/", String::as_str);
     let cluster = &stage.cluster;
     stage.await_seen(junction).await?;
@@ -142,15 +136,15 @@ async fn all(ranks: &Ranks, stage: &ClusterStage, plan: &LoaderPlan) -> Result<C
         let amount = Amount::Epochs(epochs);
         let work =
             LoadWork { block_bytes: plan.block, seed: plan.args.common.seed, amount, ..LoadWork::mfmr() };
-        let phase = LoadPhase { name: state.name().to_owned(), work, ..LoadPhase::default() };
+        let phase = LoadPhase { name: state.to_string(), work, ..LoadPhase::default() };
         let job = stage.files.job(plan.fleet, phase, budget.limits());
-        let told = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, state.name());
+        let told = format!("loader {}/{}, {state}", repetition + 1, plan.repetitions);
         let (outcome, nodes) = stage.load(ranks, &target, &job, &told).await?;
         Ok(ClusterEpoch { outcome, epochs, nodes })
     };
     let fio = vec![Default::default(); cluster.nodes.len()];
     let mut epochs = ClusterEpochs { fio, ..ClusterEpochs::default() };
-    let cut = budget.repeat(plan.repetitions, async |repetition| {
+    let repeated = budget.repeat(plan.repetitions, "repetitions", async |repetition| {
         stage.evict_everywhere(junction)?;
         epochs.add(ClusterState::Cold, take(ClusterState::Cold, 1, repetition).await?);
         // What the cluster still copies would be a load beside the clients'.
@@ -174,7 +168,7 @@ async fn all(ranks: &Ranks, stage: &ClusterStage, plan: &LoaderPlan) -> Result<C
         }
         Ok(())
     });
-    epochs.cut = cut.await?;
+    repeated.await?;
     Ok(epochs)
 }
 
@@ -239,12 +233,11 @@ impl ClusterAnswer<'_> {
         }
         for state in &states {
             let rates = self.epochs.each(*state, |epoch| epoch.rate() / GIB);
-            let measure =
-                Measure::new(format!("{} throughput", state.name()), "GiB/s", Better::Higher, rates);
+            let measure = Measure::new(format!("{state} throughput"), "GiB/s", Better::Higher, rates);
             draft.measure(measure, &self.invalid(*state));
         }
         let moved = states.iter().filter_map(|state| {
-            self.epochs.of(*state).first().map(|epoch| (state.name().to_owned(), &epoch.outcome.series))
+            self.epochs.of(*state).first().map(|epoch| (state.to_string(), &epoch.outcome.series))
         });
         draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
         let (nodes, links) = (self.cluster.nodes.len(), self.cluster.links().count());
@@ -280,9 +273,9 @@ impl ClusterAnswer<'_> {
         ];
         let invalid = states
             .iter()
-            .flat_map(|state| self.invalid(*state).into_iter().map(|why| format!("{}: {why}", state.name())));
+            .flat_map(|state| self.invalid(*state).into_iter().map(move |why| format!("{state}: {why}")));
         let measured: Vec<_> =
-            states.iter().map(|state| (state.name(), self.epochs.of(*state).iter().collect())).collect();
+            states.iter().map(|state| (state, self.epochs.of(*state).iter().collect())).collect();
         let mut notes = vec![format!(
             "{} clients of {} workers go round {} links of {} nodes; each reads every object once in an epoch, through its own link.",
             self.plan.fleet.clients,
@@ -316,7 +309,7 @@ impl ClusterAnswer<'_> {
                 ("warm, share of the link", &|(at, _)| {
                     let warm = median(&rates(ClusterState::Warm, *at));
                     let share = warm.zip(self.link_rate).map(|(warm, rate)| warm * MIB / rate);
-                    share.map_or_else(|| Cell::missing("--link-rate was not given"), Cell::Number)
+                    Cell::known(share, "--link-rate was not given")
                 }),
             ],
         )
@@ -378,7 +371,7 @@ impl ClusterAnswer<'_> {
                 }),
                 ("share of what fio reads", &|(at, _)| {
                     let share = median(&disk(*at)).zip(median(&fio(*at).0)).map(|(disk, fio)| disk / fio);
-                    share.map_or_else(|| Cell::missing("one of them is not known"), Cell::Number)
+                    Cell::known(share, "one of them is not known")
                 }),
             ],
         )

@@ -10,7 +10,7 @@ use super::curve::{self, ServedInterval};
 use super::tier_under_test::TierUnderTest;
 use super::{OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp};
 use crate::fixture::LOOK;
-use crate::{MIB, ResultBuilder, TimeCut, columns, limit};
+use crate::{MIB, ResultBuilder, columns, limit};
 
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
@@ -22,7 +22,6 @@ pub fn fill(
     measured: &SweepRuns,
 ) {
     parameters(draft, plan, tier_under_test);
-    TimeCut::tell(measured.cut, draft, "repetitions");
     if plan.args.tier.is_some() && !plan.args.may_evict {
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
     }
@@ -51,7 +50,7 @@ fn parameters(draft: &mut ResultBuilder, plan: &SweepPlan, tier_under_test: &Tie
     draft.parameter("clients", plan.fleet.clients);
     draft.parameter("workers", plan.fleet.workers);
     draft.parameter("factors", plan.factors.clone());
-    draft.parameter("orders", args.orders.iter().map(|order| order.name()).collect::<Vec<_>>());
+    draft.parameter("orders", args.orders.iter().map(OrderName::to_string).collect::<Vec<_>>());
     draft.parameter("zipf_theta", args.theta);
     draft.parameter("running_tier", args.tier.is_some());
     if tier_under_test.line().is_some() {
@@ -317,7 +316,7 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
                 ("spared", "%", size.later.values(PassAccount::spared_percent)),
                 ("rate", "MiB/s", size.later.values(rate)),
             ] {
-                let name = format!("{what}, {}, {} x cache", order.name(), size.factor);
+                let name = format!("{what}, {order}, {} x cache", size.factor);
                 draft.measure(Measure::new(name, unit, Better::Higher, values), &size.invalid);
             }
         }
@@ -327,9 +326,9 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
             believed().filter_map(|size| Some((size.factor, median(&spared(size))?))).collect();
         cliff(draft, *order, &medians);
         let points = believed().filter_map(|size| point(size.factor, &spared(size)));
-        spared_lines.push(Series::ours(order.name(), points.collect()));
+        spared_lines.push(Series::ours(order.to_string(), points.collect()));
         let points = believed().filter_map(|size| point(size.factor, &size.later.values(rate)));
-        rate_lines.push(Series::ours(order.name(), points.collect()));
+        rate_lines.push(Series::ours(order.to_string(), points.collect()));
         rows.extend(sizes);
     }
     let unkept: u64 = measured.sweeps.iter().flatten().map(|c| c.first.unkept + c.later.unkept).sum();
@@ -355,7 +354,7 @@ fn how_large(plan: &SweepPlan, rows: &[SweptSize]) -> Table {
         rows,
         |row| row.invalid.clone(),
         &[
-            ("Order", &|row| Cell::text(row.order.name())),
+            ("Order", &|row| Cell::text(row.order.to_string())),
             ("data set / cache", &|row| Cell::Number(row.factor)),
             ("data set MiB", &|row| Cell::Number((data_set(row.factor) * 10.0).round() / 10.0)),
             ("passes", &|row| row.later.of(|a| a.passes as f64)),
@@ -391,15 +390,14 @@ fn how_large(plan: &SweepPlan, rows: &[SweptSize]) -> Table {
 
 /// `spared`: of the rows that may be believed.
 fn cliff(draft: &mut ResultBuilder, order: OrderName, spared: &[(f64, f64)]) {
-    let name = order.name();
     let (Some(first), Some(last)) = (spared.first(), spared.last()) else { return };
     match curve::cliff(spared) {
         Some(cliff) => draft.verdict(format!(
-            "{name}: the eviction cliff is between {} and {} times the cache: of the bytes read, the storage is spared {:.0} % before it and {:.0} % behind it",
+            "{order}: the eviction cliff is between {} and {} times the cache: of the bytes read, the storage is spared {:.0} % before it and {:.0} % behind it",
             cliff.from.0, cliff.to.0, cliff.from.1, cliff.to.1
         )),
         None if spared.len() > 1 => draft.verdict(format!(
-            "{name}: no eviction cliff from {} to {} times the cache: the storage is spared {:.0} and {:.0} % of the bytes",
+            "{order}: no eviction cliff from {} to {} times the cache: the storage is spared {:.0} and {:.0} % of the bytes",
             first.0, last.0, first.1, last.1
         )),
         None => {}

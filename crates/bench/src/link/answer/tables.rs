@@ -112,20 +112,14 @@ fn extended(conditions: &[LinkCondition], here: &Here) -> Table {
     ])
 }
 
-fn rounded(value: f64) -> Cell {
-    Cell::Number(format::round(value, 3))
-}
-
 fn middle(values: &[f64]) -> Cell {
-    median(values).map_or_else(|| Cell::missing("not measured"), rounded)
+    Cell::known(median(values).map(|value| format::round(value, 3)), "not measured")
 }
 
 fn p99(sorted: &[f64]) -> Cell {
     let at = (sorted.len() as f64 * 0.99).ceil() as usize;
-    match sorted.get(at.saturating_sub(1)) {
-        Some(value) if sorted.len() >= 100 => rounded(*value),
-        _ => Cell::missing("fewer than 100 pings"),
-    }
+    let value = sorted.get(at.saturating_sub(1)).filter(|_| sorted.len() >= 100);
+    Cell::known(value.map(|value| format::round(*value, 3)), "fewer than 100 pings")
 }
 
 fn fairness(condition: &LinkCondition, at: usize) -> Cell {
