@@ -36,6 +36,7 @@ pub mod cli;
 mod columns;
 mod cost;
 mod driver;
+mod entries;
 pub mod fingerprint;
 pub mod fixture;
 mod knee;

@@ -15,7 +15,7 @@ use serde_json::json;
 use types::Result;
 
 use super::{Figure, LoaderPlan, epochs_table, mean_ms};
-use crate::fixture::forget_pages_below;
+use crate::entries::forget_pages_below;
 use crate::nodes::{BenchCluster, BenchNode, ClusterStage, NodeCount, check_fio, fio_rate, local_percent};
 use crate::{
     Budget, GIB, MIB, Ranks, ResultBuilder, columns, data_set, driver, limit, refuse, worker_phases,
@@ -155,7 +155,10 @@ async fn all(
         }
         epochs.add(ClusterState::Warm, warm);
         if cluster.nodes.iter().any(|node| node.way.disk.is_some()) {
-            forget_pages(cluster).await?;
+            // Of the caches that are on this machine.
+            for dir in cluster.nodes.iter().filter_map(|node| node.way.disk.clone()) {
+                forget_pages_below(dir).await?;
+            }
             epochs.add(ClusterState::FromDisk, take(ClusterState::FromDisk, 1, repetition).await?);
             for (node, found) in cluster.nodes.iter().zip(&mut epochs.fio) {
                 let Some(dir) = node.way.disk.clone() else { continue };
@@ -170,17 +173,6 @@ async fn all(
     });
     repeated.await?;
     Ok(epochs)
-}
-
-/// Of the caches that are on this machine.
-async fn forget_pages(cluster: &BenchCluster) -> Result<()> {
-    for dir in cluster.nodes.iter().filter_map(|node| node.way.disk.clone()) {
-        let name = dir.display().to_string();
-        let forgotten = tokio::task::spawn_blocking(move || forget_pages_below(&dir)).await;
-        let forgotten = forgotten.map_err(std::io::Error::other).flatten();
-        forgotten.map_err(|e| types::Error::io("drop the page cache of", name, e))?;
-    }
-    Ok(())
 }
 
 /// Why the epochs of a state must not be believed.
