@@ -65,7 +65,7 @@ mod workflow;
 mod working_set;
 
 // What experiments are made of, under one roof.
-use args::{CommonArgs, OutputArgs, Scale, one_of, refuse};
+use args::{CommonArgs, OutputArgs, Scale, block_size, one_of, refuse};
 use budget::Budget;
 use ceiling::MachineCeiling;
 use driver::{MeasuredStorage, RepeatedLoad, TargetLoad};

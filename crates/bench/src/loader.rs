@@ -14,8 +14,8 @@ use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
 use bench_report::format::{self, capital, fixed};
 use bench_report::{
-    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, Table,
-    TableRow, estimate, median, sanity,
+    Axis, Better, Cell, Histogram, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, Table, TableRow,
+    estimate, median, sanity,
 };
 use clap::Args;
 use origin::emulated::ServiceLimits;
@@ -25,10 +25,11 @@ use types::Result;
 
 use crate::cost::CostArgs;
 use crate::nodes::NodeListArgs;
+use crate::testbed::LaidOut;
 use crate::{
     Budget, CacheMode, CommonArgs, GIB, KneeArgs, KneeResult, KneeStep, Line, PriceArgs, Ranks,
-    ResultBuilder, Sample, Testbed, Triple, Watch, data_set, driver, is_http_store, knee, limit, refuse,
-    sample, worker_phases,
+    ResultBuilder, Sample, Testbed, Triple, Watch, block_size, data_set, driver, is_http_store, knee, limit,
+    refuse, sample, worker_phases,
 };
 
 /// The study's: clients, workers of each, bytes of an object, objects of the remote bucket (20 TiB).
@@ -84,7 +85,7 @@ pub struct LoaderArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
     /// Bytes of one read [default: 1MiB; of a bucket or share a whole object, at most 64MiB]
-    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block: Option<u64>,
     #[command(flatten)]
     knee: KneeArgs,
@@ -132,17 +133,12 @@ impl LoaderPlan {
         let layout =
             Layout { files: objects, sizes: Sizes::Equal(bytes), files_per_directory: 1000, private: false };
         layout.check()?;
-        if bytes == 0 || layout.total_bytes() > args.common.byte_budget {
-            return refuse(format!(
-                "loader: {} objects of {bytes} bytes; the budget is {} bytes (--byte-budget)",
-                objects, args.common.byte_budget
-            ));
+        if bytes == 0 {
+            return refuse("loader: objects have at least 1 byte");
         }
+        args.common.check_bytes(layout.total_bytes())?;
         let by_s3 = !args.is_cluster() && args.origin.as_deref().is_some_and(is_http_store);
         let block = args.block.unwrap_or(if by_s3 { bytes.min(GET_MAX) } else { 1 << 20 });
-        if block == 0 || block > 1 << 30 {
-            return refuse("loader: --block is from 1 byte to 1GiB");
-        }
         Ok(LoaderPlan {
             args: args.clone(),
             block,
@@ -152,12 +148,13 @@ impl LoaderPlan {
         })
     }
 
-    fn job(&self, testbed: &Testbed, mode: CacheMode, epochs: u64, budget: &Budget) -> LoadJob {
+    /// So many epochs of a state.
+    fn job(&self, files: &LaidOut, state: impl Display, epochs: u64, budget: &Budget) -> LoadJob {
         let amount = Amount::Epochs(epochs);
         let work =
             LoadWork { block_bytes: self.block, seed: self.args.common.seed, amount, ..LoadWork::mfmr() };
-        let phase = LoadPhase { name: mode.to_string(), work, ..LoadPhase::default() };
-        testbed.files.job(self.fleet, phase, budget.limits())
+        let phase = LoadPhase { name: state.to_string(), work, ..LoadPhase::default() };
+        files.job(self.fleet, phase, budget.limits())
     }
 
     fn tell(&self, draft: &mut ResultBuilder) {
@@ -276,7 +273,7 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, budget: &Budge
     let repeated = budget.repeat(plan.repetitions, "repetitions", async |repetition| {
         let run = async |mode: CacheMode, epochs: u64, url: &str, tier| {
             let what = format!("loader {}/{}, {mode}", repetition + 1, plan.repetitions);
-            let job = plan.job(testbed, mode, epochs, budget);
+            let job = plan.job(&testbed.files, mode, epochs, budget);
             sample::take(ranks, testbed, &line, url, &job, tier, &what).await
         };
         let direct = run(CacheMode::Direct, 1, &line.url, None).await?;
@@ -299,7 +296,7 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, budget: &Budge
     if plan.args.knee.knee {
         // Of a tier that an epoch has filled before.
         let tier = testbed.tier(&epochs.line)?;
-        let job = || plan.job(testbed, CacheMode::Warm, 1, budget);
+        let job = || plan.job(&testbed.files, CacheMode::Warm, 1, budget);
         ranks.load(&tier.url, &job(), "loader: filling a tier").await?;
         let step = async |step: KneeStep, what: &str| {
             ranks.load(&tier.url, &step.of(job()), what).await?.outcome.into_first()
@@ -346,11 +343,8 @@ fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
 
 fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan) {
     plan.tell(draft);
-    draft.parameters([
-        ("rtt_ms", json!(plan.args.rtt.as_secs_f64() * 1000.0)),
-        ("limits", json!(plan.args.limits.map_or("none".to_owned(), |limits| limits.to_string()))),
-        ("rate_bytes_per_second", json!(plan.args.rate.map_or(0, |rate| rate.bytes_per_second()))),
-    ]);
+    draft.line(plan.args.rtt, plan.args.rate);
+    draft.parameter("limits", plan.args.limits.map_or("none".to_owned(), |limits| limits.to_string()));
     if let Some(limits) = plan.args.limits {
         draft.note(format!("the storage was given the limits of a service: {limits}"));
     }
@@ -420,7 +414,7 @@ fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: 
     draft.file.tables.push(PUBLISHED.aistore.results.table());
     for mode in CacheMode::ALL {
         let (name, rates) = (format!("{mode} throughput"), sample::values(triples, mode, rate));
-        draft.measure(Measure::new(name, "GiB/s", Better::Higher, rates), invalid);
+        draft.measure(name, "GiB/s", Better::Higher, rates, invalid);
         let first = triples.first().map(|triple| in_flight(triple.of(mode)));
         let why = first.and_then(|(per_second, seconds)| sanity::little(per_second, seconds, workers));
         if let Some(why) = why {

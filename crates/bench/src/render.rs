@@ -108,13 +108,7 @@ impl RenderPlan {
         let nodes = args.nodes.map_or(scale.of(NODES, NODES_MIN), u64::from);
         // The study's time goes as the frames' does.
         let study_stagger = Stagger { group: STAGGER_NODES, every_s: STAGGER_SECONDS * scale.factor() };
-        if layout.total_bytes() > args.common.byte_budget {
-            return refuse(format!(
-                "the scene has {} and the budget is {}; give a smaller --scale or a larger --byte-budget",
-                format::bytes(layout.total_bytes()),
-                format::bytes(args.common.byte_budget)
-            ));
-        }
+        args.common.check_bytes(layout.total_bytes())?;
         Ok(RenderPlan {
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             layout,

@@ -4,16 +4,17 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bench_load::outcome::Verification;
 use bench_load::safety::Cleanup;
 use bench_report::bottleneck::Bottleneck;
 use bench_report::model::SCHEMA;
 use bench_report::{
-    Finding, Measure, ResultFile, Severity, compare, csv, html, json as json_file, markdown, report,
+    Better, Finding, Measure, ResultFile, Severity, compare, csv, html, json as json_file, markdown, report,
 };
 use clap::Args;
+use quantity::ByteRate;
 use serde_json::{Value, json};
 use types::{Error, Result};
 
@@ -122,12 +123,26 @@ impl ResultBuilder {
     }
 
     /// For comparisons, unless its row must not be believed.
-    pub fn measure(&mut self, measure: Measure, invalid: &[String]) {
+    pub fn measure(
+        &mut self,
+        name: impl Into<String>,
+        unit: &str,
+        better: Better,
+        values: Vec<f64>,
+        invalid: &[String],
+    ) {
+        let measure = Measure::new(name, unit, better, values);
         if invalid.is_empty() {
             self.file.measures.push(measure);
         } else {
             self.note(format!("{}: INVALID, so nothing can be compared with it", measure.name));
         }
+    }
+
+    /// The line to the storage that is asked for.
+    pub fn line(&mut self, rtt: Duration, rate: Option<ByteRate>) {
+        self.parameter("rtt_ms", rtt.as_secs_f64() * 1000.0);
+        self.parameter("rate_bytes_per_second", rate.map_or(0, |rate| rate.bytes_per_second()));
     }
 
     pub fn finish(mut self) -> ResultFile {

@@ -12,8 +12,8 @@ use bench_load::outcome::PhaseOutcome;
 use bench_load::process::memory_bytes;
 use bench_load::shape::{Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_report::{
-    Better, Cell, Measure, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, format,
-    median, sanity,
+    Better, Cell, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, format, median,
+    sanity,
 };
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
@@ -200,7 +200,7 @@ fn fill(draft: &mut ResultBuilder, plan: &SobPlan, runs: &[Vec<PhaseOutcome>], b
         let exceeded = if args.test == 4 { None } else { bounds.exceeded(&row.runs) };
         let invalid = row.reasons(&row.each(PhaseSpans::last_done_seconds), exceeded);
         let measure = format!("{}, bytes / last finisher", phase.name);
-        draft.measure(Measure::new(measure, "MiB/s", Better::Higher, row.rates()), &invalid);
+        draft.measure(measure, "MiB/s", Better::Higher, row.rates(), &invalid);
         for (call, latencies) in row.merged_by(|run| &run.service) {
             draft.file.histograms.push(latencies.to_named(format!("{}: {call}", phase.name)));
         }
@@ -244,10 +244,6 @@ fn believed(rows: &[(&str, LoadRow, Vec<String>)]) -> Table {
             ("slowest / fastest", &|(_, row, _)| estimate(&row.each(PhaseSpans::fairness))),
         ],
     )
-    .noted([
-        "MiB = 2^20 bytes (sob prints them as MB). The sum of node rates is what the original printed; it stands here \
-         only if the nodes worked at the same time for 95 % of it.",
-    ])
 }
 
 /// MiB/s, or why there is no such rate in one of the repetitions.

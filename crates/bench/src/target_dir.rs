@@ -102,12 +102,7 @@ impl TargetDir {
     /// `written`: bytes that will be there at once.
     pub async fn make(args: &TargetArgs, common: &CommonArgs, written: u64) -> Result<TargetDir> {
         args.check()?;
-        if written > common.byte_budget {
-            return refuse(format!(
-                "{written} bytes would be written and the budget is {}; give a smaller --scale or a larger --byte-budget",
-                common.byte_budget
-            ));
-        }
+        common.check_bytes(written)?;
         let writable = from_url(args.lay_out_at.as_deref().unwrap_or(args.url()))?;
         let writers = target::clients(&writable, 0, CLEANERS).await?;
         let id = args.id.clone().unwrap_or_else(|| std::process::id().to_string());

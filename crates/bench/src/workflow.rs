@@ -17,8 +17,8 @@ use bench_load::process::{cpu_seconds, relay_cpu_seconds};
 use bench_load::shape::{Layout, Sizes};
 use bench_load::target::{self, Client, from_url};
 use bench_report::{
-    Axis, Better, Cell, Measure, PUBLISHED, Plot, PlotKind, ResultFile, Series, coefficient_of_variation,
-    estimate, format, median, point, sanity,
+    Axis, Better, Cell, PUBLISHED, Plot, PlotKind, ResultFile, Series, coefficient_of_variation, estimate,
+    format, median, point, sanity,
 };
 use clap::Args;
 use quantity::ByteRate;
@@ -133,12 +133,7 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
     }
     let graph = graph(&args)?;
     let repetitions = args.common.repetitions(1);
-    if graph.bytes() > args.common.byte_budget {
-        return refuse(format!(
-            "workflow: {} of input are more than --byte-budget",
-            format::bytes(graph.bytes())
-        ));
-    }
+    args.common.check_bytes(graph.bytes())?;
     let graph = Arc::new(graph);
     let told = || {
         let runs = partitions(args.nodes).len() as u32 * repetitions * 2;
@@ -180,8 +175,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         ResultBuilder::new("workflow", "A workflow over a near and a far site", &args.common, repetitions);
     draft.parameter("nodes", args.nodes);
     draft.parameter("tasks", graph.tasks.len());
-    draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
-    draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
+    draft.line(args.rtt, args.rate);
     let layout = layout(&graph)?;
     let data = data_set(layout.clone(), args.common.seed);
     let content = data.content;
@@ -369,8 +363,7 @@ fn fill(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition]
             let runs = &partition.runs[way as usize];
             if !runs.is_empty() {
                 let name = format!("makespan, {}, {way}", partition.name);
-                let measure = Measure::new(name, "s", Better::Lower, partition.makespans(way));
-                draft.measure(measure, &invalid(runs));
+                draft.measure(name, "s", Better::Lower, partition.makespans(way), &invalid(runs));
             }
         }
     }

@@ -148,15 +148,7 @@ impl SweepPlan {
                 format::bytes(CACHE_MIN)
             ));
         }
-        let (largest, budget) = (plan.largest().total_bytes(), args.common.byte_budget);
-        if largest > budget {
-            return refuse(format!(
-                "working-set: the largest data set has {} and the budget is {}; give smaller --factors, a \
-                 smaller --cache-size or a larger --byte-budget",
-                format::bytes(largest),
-                format::bytes(budget)
-            ));
-        }
+        args.common.check_bytes(plan.largest().total_bytes())?;
         Ok(plan)
     }
 

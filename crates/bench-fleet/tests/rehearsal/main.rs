@@ -140,7 +140,7 @@ fn parse() -> Result<(FleetOptions, Play)> {
             "--coordinator" => options.launch.coordinator = Some(value.clone()),
             "--rendezvous" => options.launch.rendezvous = Some(value.clone().into()),
             "--site" => options.launch.site = Some(value.clone()),
-            "--ssh" => options.launch.ssh = value.clone(),
+            "--ssh" => options.launch.ssh = Some(value.clone()),
             "--join-seconds" => options.join_deadline = seconds()?,
             "--silence-seconds" => options.silence_max = seconds()?,
             "--bytes" => play.bytes = number()? as usize,

@@ -10,7 +10,7 @@ use types::Result;
 
 use super::words::{parse_operation, parse_order, parse_sizes};
 use crate::render::parse_stagger;
-use crate::{Budget, CommonArgs, KneeArgs, TargetArgs, TargetDir, driver, one_of, refuse};
+use crate::{Budget, CommonArgs, KneeArgs, TargetArgs, TargetDir, block_size, driver, one_of, refuse};
 
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
@@ -50,7 +50,7 @@ pub struct LoadArgs {
     #[arg(long)]
     pub private: bool,
     /// Bytes of one read or write
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = block_size)]
     pub block: u64,
     /// Nodes, each with connections of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]

@@ -4,13 +4,9 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{Amount, LoadWork};
 use bench_report::format::fixed;
-use bench_report::{
-    Better, Cell, Measure, PUBLISHED, ResultFile, Table, estimate, estimate_or, median, sanity,
-};
+use bench_report::{Better, Cell, PUBLISHED, ResultFile, Table, estimate, estimate_or, median, sanity};
 use serde_json::json;
 use types::Result;
 
@@ -133,11 +129,7 @@ async fn all(
     stage.await_seen(junction).await?;
     let target = BenchCluster::target(junction, cluster.links().map(|(_, link)| link));
     let take = async |state: ClusterState, epochs: u64, repetition: u32| -> Result<ClusterEpoch> {
-        let amount = Amount::Epochs(epochs);
-        let work =
-            LoadWork { block_bytes: plan.block, seed: plan.args.common.seed, amount, ..LoadWork::mfmr() };
-        let phase = LoadPhase { name: state.to_string(), work, ..LoadPhase::default() };
-        let job = stage.files.job(plan.fleet, phase, budget.limits());
+        let job = plan.job(&stage.files, state, epochs, budget);
         let told = format!("loader {}/{}, {state}", repetition + 1, plan.repetitions);
         let (outcome, nodes) = stage.load(ranks, &target, &job, &told).await?;
         Ok(ClusterEpoch { outcome, epochs, nodes })
@@ -225,8 +217,13 @@ impl ClusterAnswer<'_> {
         }
         for state in &states {
             let rates = self.epochs.each(*state, |epoch| epoch.rate() / GIB);
-            let measure = Measure::new(format!("{state} throughput"), "GiB/s", Better::Higher, rates);
-            draft.measure(measure, &self.invalid(*state));
+            draft.measure(
+                format!("{state} throughput"),
+                "GiB/s",
+                Better::Higher,
+                rates,
+                &self.invalid(*state),
+            );
         }
         let moved = states.iter().filter_map(|state| {
             self.epochs.of(*state).first().map(|epoch| (state.to_string(), &epoch.outcome.series))
@@ -305,7 +302,6 @@ impl ClusterAnswer<'_> {
                 }),
             ],
         )
-        .noted(["To clients, over what its own clients took; what nodes send to each other goes over the same links."])
     }
 
     /// MiB a second that a node moved in each epoch in which it told.
@@ -335,7 +331,6 @@ impl ClusterAnswer<'_> {
                 }),
             ],
         )
-        .noted(["By the nodes' own counters."])
     }
 
     fn of_disks(&self) -> Table {
@@ -367,10 +362,6 @@ impl ClusterAnswer<'_> {
                 }),
             ],
         )
-        .noted([
-            "fio reads the largest files of the cache in order, several at once, past the page cache, with no other load, after the epoch. \
-             Nodes whose caches share a disk share what fio reads of it.",
-        ])
     }
 }
 

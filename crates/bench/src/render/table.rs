@@ -5,8 +5,8 @@ use bench_report::bottleneck::Bottleneck;
 use bench_report::fit::{self, FittedLine};
 use bench_report::format::{fixed, round};
 use bench_report::{
-    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Series, Table, estimate, median,
-    noise_floor, point,
+    Axis, Better, Cell, Histogram, PUBLISHED, Plot, PlotKind, Series, Table, estimate, median, noise_floor,
+    point,
 };
 use relay::Profile;
 
@@ -145,11 +145,6 @@ fn faithful(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
             ("Warm Forebay (s)", &|row| from_last_start(row, CacheMode::Warm)),
         ],
     )
-    .noted([
-        "Seconds from the start (of the last nodes, if they do not start together) to the last frame; the median of the repetitions and its 95 % interval. The round \
-         trip is as measured through the line.",
-        "Frames are read and not written.",
-    ])
 }
 
 fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
@@ -178,16 +173,12 @@ fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
             ("origin GiB D/C/W", &|row| {
                 row.three(|s| s.origin_bytes as f64 / GIB, |gib| format!("{gib:.4}"))
             }),
-            ("amplification D/C/W", &|row| {
-                row.three(Sample::amplification, rounded(3))
-            }),
+            ("amplification D/C/W", &|row| row.three(Sample::amplification, rounded(3))),
             ("origin req D/C/W", &|row| row.three(|s| s.origin_calls as f64, rounded(0))),
             ("coalescing", &|row| row.coalescing()),
             ("p99 frame s D/C/W", &|row| row.three(p99_frame, rounded(2))),
             ("CPU-s/GiB D/C/W", &|row| row.three(Sample::cpu_per_gib, |cpu| format!("{cpu:.1}"))),
-            ("switches/call, clients D/C/W", &|row| {
-                row.three(|s| per_call(s.phase.switches, s), rounded(2))
-            }),
+            ("switches/call, clients D/C/W", &|row| row.three(|s| per_call(s.phase.switches, s), rounded(2))),
             ("switches/call, tier C/W", &|row| {
                 row.side_by_side(&cold_warm, tier_switches, |n| format!("{n:.2}"))
             }),
@@ -195,17 +186,6 @@ fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
             ("valid", &|row| Cell::text(if row.invalid.is_empty() { "yes" } else { "INVALID" })),
         ],
     )
-    .noted([
-        "Origin bytes and requests: payload and NFS calls, from the tier's own counters; direct, from the clients'. \
-         D/C/W: direct, cold, warm.",
-        "Amplification: bytes from the storage for each byte that a node read.",
-        "Coalescing: reads that waited for absent bytes, for each READ at the storage.",
-        "CPU: user and system seconds of clients, tier and storage for each GiB that the clients read; the line's own \
-         work is not in it.",
-        "Switches: how often a thread of the clients (of the tier) left the processor, voluntarily or not, for each NFS call \
-         of the clients. Wire: bytes that came down the line for each byte of payload from the storage.",
-        "Valid: direct if all bytes came over the line, cold if the storage gave the scene once, warm if it gave nothing.",
-    ])
 }
 
 fn against_rtt(distances: &[RenderDistance]) -> Plot {
@@ -222,7 +202,7 @@ fn measures(draft: &mut ResultBuilder, distances: &[RenderDistance]) {
     for row in distances {
         for mode in CacheMode::ALL {
             let name = format!("{mode} time, rtt {} ms", row.nominal_ms());
-            draft.measure(Measure::new(name, "s", Better::Lower, row.makespans(mode)), &row.invalid);
+            draft.measure(name, "s", Better::Lower, row.makespans(mode), &row.invalid);
             let mut all = Histogram::new();
             let reads = row.triples.iter().filter_map(|triple| triple.of(mode).phase.service.get("read"));
             reads.for_each(|reads| all.merge(reads));
@@ -245,7 +225,7 @@ fn slopes(draft: &mut ResultBuilder, distances: &[RenderDistance]) {
     if distances.len() >= DISTANCES_MIN && !values.is_empty() {
         let name = "serial round trips in a frame, direct";
         let invalid: Vec<String> = distances.iter().flat_map(|row| row.invalid.clone()).collect();
-        draft.measure(Measure::new(name, "round trips", Better::Lower, values), &invalid);
+        draft.measure(name, "round trips", Better::Lower, values, &invalid);
     }
 }
 

@@ -6,8 +6,8 @@ use bench_load::outcome::PhaseOutcome;
 use bench_report::format::{self, fixed};
 use bench_report::published::Printed;
 use bench_report::{
-    Axis, Better, Cell, Measure, PUBLISHED, Plot, PlotKind, Point, Series, Table, TableRow, estimate,
-    estimate_or, median, point,
+    Axis, Better, Cell, PUBLISHED, Plot, PlotKind, Point, Series, Table, TableRow, estimate, estimate_or,
+    median, point,
 };
 
 use super::measure::{CopyCondition, CopyState, GatewayPass, ReplicasFound, SettledCopies};
@@ -106,7 +106,7 @@ pub fn fill(draft: &mut ResultBuilder, file_bytes: u64, block: u64, found: &Repl
     draft.file.plots.push(against_gateways(&rows));
     draft.file.plots.extend(rows.iter().filter(|row| row.state == CopyState::Lost).filter_map(during_repair));
     for row in &rows {
-        draft.measure(Measure::new(row.name(), "MiB/s", Better::Higher, row.rates.clone()), &row.invalid);
+        draft.measure(row.name(), "MiB/s", Better::Higher, row.rates.clone(), &row.invalid);
     }
     say(draft, &rows, least, single);
 }
@@ -240,10 +240,6 @@ fn repairs(conditions: &[CopyCondition]) -> Table {
             }),
         ],
     )
-    .noted([
-        "An alarm is due at once where a node does not answer, and after 30 s where it answers and lacks a copy. Seen five times a \
-         second.",
-    ])
 }
 
 fn placement(settled: &SettledCopies) -> Table {

@@ -4,8 +4,8 @@ use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::TouchUnit;
 use bench_report::bottleneck::BUSY;
 use bench_report::{
-    Axis, Better, Cell, Measure, PUBLISHED, PhaseSpans, Plot, PlotKind, Series, Table, estimate, estimate_or,
-    median, point,
+    Axis, Better, Cell, PUBLISHED, PhaseSpans, Plot, PlotKind, Series, Table, estimate, estimate_or, median,
+    point,
 };
 use origin::emulated::ServiceLimits;
 
@@ -214,7 +214,7 @@ fn invalid(row: &ShapeRuns, bounds: &LoadBounds) -> Vec<String> {
 /// `way`: how the target was reached, behind the condition's name.
 fn measure(draft: &mut ResultBuilder, row: &ShapeRuns, way: &str, bounds: &LoadBounds) {
     let name = format!("{}{way}", row.condition.name());
-    draft.measure(Measure::new(name, "MiB/s", Better::Higher, row.row().rates()), &invalid(row, bounds));
+    draft.measure(name, "MiB/s", Better::Higher, row.row().rates(), &invalid(row, bounds));
 }
 
 #[cfg(test)]

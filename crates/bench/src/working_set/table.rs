@@ -2,7 +2,7 @@
 //! large a cache must be, and the cliff.
 
 use bench_report::{
-    Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table, estimate, median, point, sanity,
+    Axis, Better, Cell, Plot, PlotKind, Point, Series, Table, estimate, median, point, sanity,
 };
 
 use super::account::PassAccount;
@@ -54,8 +54,7 @@ fn parameters(draft: &mut ResultBuilder, plan: &SweepPlan, tier_under_test: &Tie
     draft.parameter("zipf_theta", args.theta);
     draft.parameter("running_tier", args.tier.is_some());
     if tier_under_test.line().is_some() {
-        draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
-        draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
+        draft.line(args.rtt, args.rate);
     }
 }
 
@@ -172,7 +171,7 @@ fn time_to_warm(
         }
         let middle = median(&times).filter(|_| percent == 90.0);
         let name = format!("time to {percent} % hits");
-        draft.measure(Measure::new(name, "s", Better::Lower, times), invalid);
+        draft.measure(name, "s", Better::Lower, times, invalid);
         if let Some(time) = middle {
             draft.verdict(format!("an empty cache serves 90 % from what it has after {time:.1} s"));
         }
@@ -211,10 +210,6 @@ fn sources(states: &[WarmUpState]) -> Table {
             ("waited for the storage %", &|state| state.passes.of(PassAccount::waited_percent)),
         ],
     )
-    .noted([
-        "Disk: what the tier's process had block devices read (read_bytes of /proc/PID/io), at most the hits. The kernel reads \
-         ahead, so that this is an upper bound; the rest of the hits came from the page cache.",
-    ])
 }
 
 fn storage(plan: &SweepPlan, states: &[WarmUpState]) -> Table {
@@ -248,12 +243,6 @@ fn storage(plan: &SweepPlan, states: &[WarmUpState]) -> Table {
             ("revalidations per open", &|state| state.passes.of(PassAccount::revalidations_per_open)),
         ],
     )
-    .noted([
-        "From the tier's counters. Twice: bytes beyond the data set's and beyond what was read \
-         ahead for nobody, such as files beside the data set. Amplification: bytes from the storage for each byte that a \
-         client read. Coalescing: reads that waited, for each READ. Revalidations: GETATTR calls for each file that a client \
-         opened. Nothing is written through this version's tier, so that there is no write amplification.",
-    ])
 }
 
 /// A data set that is read in one order: the conditions of all repetitions.
@@ -317,7 +306,7 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
                 ("rate", "MiB/s", size.later.values(rate)),
             ] {
                 let name = format!("{what}, {order}, {} x cache", size.factor);
-                draft.measure(Measure::new(name, unit, Better::Higher, values), &size.invalid);
+                draft.measure(name, unit, Better::Higher, values, &size.invalid);
             }
         }
         let believed = || sizes.iter().filter(|size| size.invalid.is_empty());

@@ -91,9 +91,7 @@ fn extended(conditions: &[LinkCondition], here: &Here) -> Table {
         &[
             ("Pair", &|row| Cell::text(arrow(row.pair, row.condition.first.way))),
             ("Streams", &|row| Cell::text(streams(row.condition.first.streams))),
-            ("At once", &|row| {
-                Cell::text(if row.condition.first.together { "all pairs" } else { "alone" })
-            }),
+            ("At once", &|row| Cell::text(if row.condition.first.together { "all pairs" } else { "alone" })),
             ("Sender (Mbit/s)", &|row| value(&row.sent.0, row.sent.1.clone())),
             ("Receiver (Mbit/s)", &|row| row.received(|mbit| mbit)),
             ("Receiver (MiB/s)", &|row| row.received(in_mib)),
@@ -105,11 +103,6 @@ fn extended(conditions: &[LinkCondition], here: &Here) -> Table {
             ("Retransmits", &|row| retransmits(row.condition, row.at)),
         ],
     )
-    .noted([
-        "Sender: what its socket took. Receiver: what came out at the other end.",
-        "RTT: one byte there and back on a connection of its own, before the streams and beside them. Retransmits: \
-         segments, of all streams and repetitions, as the sender's kernel counts them.",
-    ])
 }
 
 fn middle(values: &[f64]) -> Cell {
