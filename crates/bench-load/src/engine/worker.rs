@@ -387,11 +387,7 @@ impl LoadWorker<'_> {
                 span.progress.push((at.as_secs_f64(), span.bytes));
             }
             if span.progress.len() >= PROGRESS_MAX {
-                let mut index = 0;
-                span.progress.retain(|_| {
-                    index += 1;
-                    index % 2 == 0
-                });
+                span.progress = span.progress.iter().copied().skip(1).step_by(2).collect();
                 thinned = true;
             }
         });
