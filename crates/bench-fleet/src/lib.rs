@@ -52,7 +52,6 @@ mod protocol;
 mod rendezvous;
 mod rounds;
 mod search;
-mod site;
 mod terminate;
 mod token;
 mod wire;

@@ -34,9 +34,6 @@ pub struct LaunchArgs {
     /// A directory that all machines see, for finding each other
     #[arg(long, value_name = "DIR")]
     pub rendezvous: Option<PathBuf>,
-    /// A label for this process, or for each: 0-1=north,2-3=south
-    #[arg(long, value_name = "LABELS")]
-    pub site: Option<String>,
     /// The command that reaches a host of --hosts, with its options [default: ssh]
     #[arg(long, value_name = "COMMAND")]
     pub ssh: Option<String>,

@@ -82,13 +82,11 @@ pub struct Hello {
     pub proof: Proof,
 }
 
-/// A rank, with its host, site and process.
+/// A rank, with its host and process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankPlace {
     pub rank: u32,
     pub host: String,
-    /// A label by which reports tell sites apart; the host's name if none was given.
-    pub site: String,
     pub process: u32,
 }
 
@@ -189,9 +187,7 @@ mod tests {
 
     #[test]
     fn damaged_messages_never_panic() {
-        let good =
-            Message::Roster(vec![RankPlace { rank: 1, host: "a".into(), site: "north".into(), process: 4 }])
-                .encode();
+        let good = Message::Roster(vec![RankPlace { rank: 1, host: "a".into(), process: 4 }]).encode();
         let mut random = relay::SplitMix::new(1);
         for _ in 0..20_000 {
             let mut bytes = good.to_vec();

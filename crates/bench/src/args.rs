@@ -22,9 +22,6 @@ pub struct OutputArgs {
     /// Print JSON instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Exit with 1 if a row is INVALID
-    #[arg(long)]
-    pub strict: bool,
 }
 
 /// What all experiments take.

@@ -157,8 +157,7 @@ impl Ranks {
     pub fn tell(&self, draft: &mut ResultBuilder) {
         draft.parameter("processes", self.processes());
         if self.processes() > 1 {
-            let names: Vec<String> =
-                self.places().iter().map(|place| format!("{place} at {}", place.site)).collect();
+            let names: Vec<String> = self.places().iter().map(RankPlace::to_string).collect();
             draft.file.fingerprint.insert("processes".to_owned(), names.join("; "));
         }
         draft.wrong_bytes(&self.wrong.lock().unwrap_or_else(PoisonError::into_inner));

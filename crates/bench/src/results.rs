@@ -154,7 +154,8 @@ impl ResultBuilder {
             let validity = report::validity(&self.file);
             self.file.answer.push(validity);
         }
-        if has_invalid_rows(&self.file) {
+        let mut rows = self.file.tables.iter().flat_map(|table| &table.rows);
+        if rows.any(|row| !row.invalid.is_empty()) {
             for finding in self.file.findings.iter_mut().filter(|f| f.severity == Severity::Verdict) {
                 finding.text = format!("with INVALID rows, so not proved: {}", finding.text);
             }
@@ -191,11 +192,7 @@ fn label_emulated(file: &mut ResultFile) {
     file.plots.iter_mut().for_each(|plot| plot.title.push_str(EMULATED));
 }
 
-fn has_invalid_rows(file: &ResultFile) -> bool {
-    file.tables.iter().flat_map(|table| &table.rows).any(|row| !row.invalid.is_empty())
-}
-
-/// Print it and write its files. The exit code is 1 if the result must not be believed; with --strict, if a row must not.
+/// Print it and write its files. The exit code is 1 if the result must not be believed.
 pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
     let written = output.out.as_deref().map_or(Ok(Vec::new()), |dir| write(file, dir));
     // Also if the files could not be written: it may have taken hours.
@@ -204,8 +201,7 @@ pub fn publish(file: &ResultFile, output: &OutputArgs) -> Result<ExitCode> {
         eprintln!("wrote {path}");
     }
     let invalid = file.findings.iter().any(|finding| finding.severity == Severity::Invalid);
-    let doubted = invalid || (output.strict && has_invalid_rows(file));
-    Ok(if doubted { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if invalid { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// A reader that stops early, as `head` or a pager, has had what it wanted.
