@@ -28,6 +28,15 @@ pub fn ways_in(port: u16) -> Vec<String> {
     ways
 }
 
+/// The interface that has this address, if it is this machine's.
+pub fn interface_of(own: IpAddr) -> Option<String> {
+    let name_of = |it: InterfaceAddress| {
+        let name = it.interface_name.clone();
+        (address_of(it)? == own).then_some(name)
+    };
+    getifaddrs().ok()?.find_map(name_of)
+}
+
 fn address_of(interface: InterfaceAddress) -> Option<IpAddr> {
     let address = interface.address?;
     let ipv4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));

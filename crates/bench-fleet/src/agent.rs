@@ -28,7 +28,8 @@ const AFTER_RANK_0: Duration = Duration::from_millis(200);
 const ABORT_WAIT: Duration = Duration::from_secs(2);
 
 /// Why a run ended early; the same on all ranks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{why}")]
 pub struct RunEnded {
     why: Arc<str>,
     /// Rank 0 is there, knows it, and says it itself.
@@ -41,14 +42,6 @@ impl RunEnded {
         RunEnded { why: reason.replace(char::is_control, " ").into(), said_by_rank_0 }
     }
 }
-
-impl std::fmt::Display for RunEnded {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for RunEnded {}
 
 /// What the member asks of its agent.
 pub enum MemberRequest {

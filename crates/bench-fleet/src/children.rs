@@ -100,7 +100,7 @@ fn local(rank: u32, orders: &Orders<'_>) -> Result<Child> {
 }
 
 fn remote(rank: u32, host: &str, orders: &Orders<'_>) -> Result<Child> {
-    let mut ssh = orders.options.launch.ssh.split_whitespace();
+    let mut ssh = orders.options.launch.ssh.as_deref().unwrap_or("ssh").split_whitespace();
     let Some(program) = ssh.next() else {
         return Err(Error::new(ErrorKind::Config, "--ssh", "is no command"));
     };

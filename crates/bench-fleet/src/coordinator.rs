@@ -177,7 +177,7 @@ impl FleetCoordinator {
         let hello = &candidate.hello;
         let (place, build) = (&hello.place, &self.options.build);
         let readable = |text: &str| text.len() <= 255 && !text.contains(char::is_control);
-        if !readable(&place.host) || !readable(&place.site) || !readable(&hello.build) {
+        if !readable(&place.host) || !readable(&hello.build) {
             self.refuse(candidate, "its name is none");
             return Ok(());
         }

@@ -22,7 +22,6 @@ use crate::options::FleetOptions;
 use crate::protocol::{Message, PAYLOAD_MAX, RankPlace};
 use crate::rendezvous::Left;
 use crate::search::{Given, SSH_CLIENT, find_rank_0};
-use crate::site::site_of;
 use crate::token::RunToken;
 use crate::wire::{Arrival, QUEUE, write_all};
 
@@ -72,8 +71,7 @@ impl Fleet {
         let launch = detect(&options, &host)?;
         let rank = launch.as_ref().map_or(0, |launch| launch.rank);
         let host = node_name(&options.environment).map_or(host, str::to_owned);
-        let site = site_of(options.launch.site.as_deref(), &host, rank)?;
-        let place = RankPlace { rank, host, site, process: std::process::id() };
+        let place = RankPlace { rank, host, process: std::process::id() };
         let Some(Launch { size, meeting, .. }) = launch else { return Ok(Member::alone(place)) };
         let play = async move |role: ProcessRole| match rank {
             0 => role.lead(&meeting).await,
@@ -109,7 +107,7 @@ impl Fleet {
     }
 
     fn called_place(rank: u32, name: String) -> RankPlace {
-        RankPlace { rank, host: name.clone(), site: name, process: std::process::id() }
+        RankPlace { rank, host: name, process: std::process::id() }
     }
 
     /// Has `play` played on a thread of its own; an error of it is one from before this rank was in the run.

@@ -52,11 +52,11 @@ mod protocol;
 mod rendezvous;
 mod rounds;
 mod search;
-mod site;
 mod terminate;
 mod token;
 mod wire;
 
+pub use addresses::interface_of;
 pub use clock::{FleetInstant, Skew};
 pub use join::{CalledAgent, Fleet, Seat};
 pub use member::{Barrier, Member, said_by_rank_0};

@@ -81,7 +81,7 @@ impl Member {
         self.rank == 0
     }
 
-    /// All ranks in order: where they are, and on which site.
+    /// All ranks in order, and where they are.
     pub fn roster(&self) -> &[RankPlace] {
         &self.roster
     }

@@ -18,7 +18,7 @@ pub const RANKS_MAX: u32 = 4096;
 pub struct Environment(BTreeMap<String, String>);
 
 /// Run on several processes or machines. Under mpirun and srun nothing of this is needed.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct LaunchArgs {
     /// So many processes on this machine
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -34,19 +34,9 @@ pub struct LaunchArgs {
     /// A directory that all machines see, for finding each other
     #[arg(long, value_name = "DIR")]
     pub rendezvous: Option<PathBuf>,
-    /// A label for this process, or for each: 0-1=north,2-3=south
-    #[arg(long, value_name = "LABELS")]
-    pub site: Option<String>,
-    /// The command that reaches a host of --hosts, with its options
-    #[arg(long, value_name = "COMMAND", default_value = "ssh")]
-    pub ssh: String,
-}
-
-impl Default for LaunchArgs {
-    fn default() -> LaunchArgs {
-        let ssh = "ssh".to_owned();
-        LaunchArgs { procs: None, hosts: None, coordinator: None, rendezvous: None, site: None, ssh }
-    }
+    /// The command that reaches a host of --hosts, with its options [default: ssh]
+    #[arg(long, value_name = "COMMAND")]
+    pub ssh: Option<String>,
 }
 
 #[derive(Clone, Debug)]

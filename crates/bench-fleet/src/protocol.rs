@@ -82,13 +82,11 @@ pub struct Hello {
     pub proof: Proof,
 }
 
-/// A rank, with its host, site and process.
+/// A rank, with its host and process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankPlace {
     pub rank: u32,
     pub host: String,
-    /// A label by which reports tell sites apart; the host's name if none was given.
-    pub site: String,
     pub process: u32,
 }
 
@@ -99,23 +97,16 @@ impl std::fmt::Display for RankPlace {
 }
 
 /// A step that all ranks take together. They must be in the same step of the same round.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, strum::Display, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Collective {
+    #[strum(to_string = "the barrier \"{name}\"")]
     Barrier { name: String },
+    #[strum(to_string = "a gather")]
     Gather,
+    #[strum(to_string = "a broadcast")]
     Broadcast,
+    #[strum(to_string = "the end")]
     Finish,
-}
-
-impl std::fmt::Display for Collective {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Collective::Barrier { name } => write!(f, "the barrier \"{name}\""),
-            Collective::Gather => write!(f, "a gather"),
-            Collective::Broadcast => write!(f, "a broadcast"),
-            Collective::Finish => write!(f, "the end"),
-        }
-    }
 }
 
 impl Message {
@@ -196,9 +187,7 @@ mod tests {
 
     #[test]
     fn damaged_messages_never_panic() {
-        let good =
-            Message::Roster(vec![RankPlace { rank: 1, host: "a".into(), site: "north".into(), process: 4 }])
-                .encode();
+        let good = Message::Roster(vec![RankPlace { rank: 1, host: "a".into(), process: 4 }]).encode();
         let mut random = relay::SplitMix::new(1);
         for _ in 0..20_000 {
             let mut bytes = good.to_vec();

@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use types::{Error, ErrorKind, Result};
 
-use crate::token::{RunToken, random_bytes};
+use crate::token::RunToken;
 
 /// The largest file: more than all addresses of a machine take.
 const FILE_MAX: u64 = 64 << 10;
@@ -34,21 +34,15 @@ impl Left {
     pub fn new(path: &Path, addresses: Vec<String>, token: &RunToken) -> Result<Left> {
         let rendezvous = Rendezvous { addresses, token: token.reveal().to_owned() };
         let json = serde_json::to_vec(&rendezvous).expect("strings are always JSON");
-        let random = u128::from_be_bytes(random_bytes()?);
-        let partial = path.with_extension(format!("{random:x}"));
-        let options = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
         let failed = |e| {
             let what =
                 format!("{} (--rendezvous DIR or --coordinator HOST:PORT says otherwise)", path.display());
             Error::io("leave the address of rank 0 in", what, e)
         };
-        let mut file = options.open(&partial).map_err(failed)?;
-        // Renamed, so that it is seen whole or not at all, whatever was there before.
-        let put = file.write_all(&json).and_then(|()| file.sync_all());
-        if let Err(e) = put.and_then(|()| std::fs::rename(&partial, path)) {
-            let _ = std::fs::remove_file(&partial);
-            return Err(failed(e));
-        }
+        // Renamed, so that it is seen whole or not at all, whatever was there before; and this user's alone from the first.
+        let mut file = tempfile::NamedTempFile::new_in(directory_of(path)).map_err(failed)?;
+        file.write_all(&json).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
+        file.persist(path).map_err(|e| failed(e.error))?;
         Ok(Left { path: path.to_owned() })
     }
 }
@@ -59,11 +53,16 @@ impl Drop for Left {
     }
 }
 
+/// The directory that a file is in.
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// The file, if it is there. An error for one that must not be trusted.
 pub fn find(path: &Path) -> Result<Option<Rendezvous>> {
     // An NFS client remembers for up to a minute that a name was not there, unless the directory is opened, which by
     // close-to-open makes it ask.
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let dir = directory_of(path);
     std::fs::read_dir(dir).map_err(|e| Error::io("look for rank 0 in", dir.display(), e))?;
     let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0);
     let file = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {

@@ -1,4 +1,4 @@
-//! What the engine can do over memory, and how late an open loop starts:
+//! What the engine can do over memory, and how late an open loop over a directory starts:
 //! `cargo run --release -p bench-load --example ceilings`
 
 use std::sync::Arc;
@@ -20,7 +20,8 @@ async fn main() -> types::Result<()> {
             told.blocks_per_second
         );
     }
-    let target = from_url("memory:")?;
+    let place = tempfile::tempdir().map_err(|e| types::Error::io("make", "a temporary directory", e))?;
+    let target = from_url(&place.path().to_string_lossy())?;
     let one = clients(&target, 0, 1).await?;
     let dir = RunDir::create(&*one[0], "ceilings").await?;
     for per_second in [100.0, 1000.0, 5000.0] {

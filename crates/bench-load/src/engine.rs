@@ -10,14 +10,14 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use relay::RelayClock;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Barrier;
+use tokio::sync::{Barrier, SetOnce};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use types::{Error, ErrorKind, Result};
@@ -155,7 +155,6 @@ impl LoadJob {
         let limits = self.limits;
         let time = |seconds: f64| (0.001..=31e6).contains(&seconds);
         let times = time(limits.seconds) && time(limits.interval_s) && (0.0..=31e6).contains(&limits.grace_s);
-        let compressible = self.content.compressible_percent;
         let refused = [
             // Of a fleet that is smaller than the number of processes some have none, and meet the others all the same.
             (
@@ -164,7 +163,6 @@ impl LoadJob {
             ),
             (!times, "time limits should be 1 ms to a year"),
             (limits.bytes == 0, "a byte budget of 0 allows nothing"),
-            (compressible > 99, "compressibility should be 0 to 99 percent"),
             (self.phases.is_empty(), "there are no phases"),
         ];
         if let Some((_, why)) = refused.into_iter().find(|(is_so, _)| *is_so) {
@@ -225,7 +223,7 @@ struct GroupRun {
     start: Instant,
     deadline: Instant,
     /// Why it is to end before its work is done. The first reason stands.
-    stop: OnceLock<Stop>,
+    stop: SetOnce<Stop>,
     /// Wakes whoever waits for a scheduled start to some ten microseconds: the runtime's own timer rounds up to the next
     /// millisecond, which would be the largest part of a fast target's response time.
     clock: Option<Arc<RelayClock>>,
@@ -332,7 +330,7 @@ async fn run_group(
         job: Arc::clone(job),
         progress: Arc::clone(progress),
         start,
-        stop: OnceLock::new(),
+        stop: SetOnce::new(),
         errors: AtomicU64::new(0),
         phases: group.iter().map(|phase| PhaseRun::new(job, phase, clients)).collect(),
     });

@@ -1,7 +1,7 @@
 //! Load: what emulated clients do to a target, and what was measured of it.
 //!
 //! # Cast
-//! - A [`target::Target`] is storage by its URL: a directory, an NFS server, a bucket, a share, memory, or one of these with a
+//! - A [`target::Target`] is storage by its URL: a directory, an NFS server, a bucket, a share, or one of these with a
 //!   service's limits in front. It makes [`target::Client`]s, each of which is one machine to the storage.
 //! - A [`shape::LoadWork`] says which client touches which bytes of a [`shape::Layout`] in which order; a [`pace::LoadPace`] says when.
 //! - A [`engine::LoadJob`] is phases of work for a set of clients; [`engine::run`] does it. A [`engine::PhaseGate`] lets processes begin a

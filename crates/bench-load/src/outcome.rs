@@ -133,18 +133,20 @@ pub struct Located {
     pub expected_version: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The time was over after which it was to end: no fault.
+    /// No fault.
+    #[strum(to_string = "the time that was asked for was over")]
     Asked,
-    /// The time budget was used up.
+    #[strum(to_string = "the time budget was used up")]
     Time,
-    /// The byte budget was used up.
+    #[strum(to_string = "the byte budget was used up")]
     Bytes,
-    /// Too many errors.
+    #[strum(to_string = "too many calls failed")]
     Errors,
-    /// Calls did not come back when the time was over; they were given up.
+    /// They were given up.
+    #[strum(to_string = "calls were still without an answer when time was over")]
     Hung,
 }
 
@@ -300,18 +302,6 @@ impl Verification {
         self.misplaced = self.misplaced.saturating_add(other.misplaced);
         self.told.extend(other.told);
         self.told.truncate(TOLD_MAX);
-    }
-}
-
-impl std::fmt::Display for Stop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Stop::Asked => "the time that was asked for was over",
-            Stop::Time => "the time budget was used up",
-            Stop::Bytes => "the byte budget was used up",
-            Stop::Errors => "too many calls failed",
-            Stop::Hung => "calls were still without an answer when time was over",
-        })
     }
 }
 

@@ -7,7 +7,6 @@
 mod layout;
 mod permutation;
 mod sequence;
-mod zipf;
 
 use serde::{Deserialize, Serialize};
 

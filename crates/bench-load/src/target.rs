@@ -6,7 +6,6 @@
 
 pub mod guarded;
 pub mod limited;
-pub mod memory;
 pub mod object;
 pub mod posix;
 pub mod spread;
@@ -196,7 +195,7 @@ pub(crate) fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 }
 
 /// The names on the way to a file; `Config` for a path that would leave the target.
-pub(crate) fn components(path: &str) -> Result<impl Iterator<Item = &str>> {
+pub fn components(path: &str) -> Result<impl Iterator<Item = &str>> {
     let bad = |name: &str| matches!(name, "." | "..") || name.contains('\0') || name.len() > 255;
     if path.starts_with('/') || path.len() > 4096 || path.split('/').any(bad) {
         let reason = format!("{path:?}: expected a path below the target, without '.' and '..'");
@@ -206,7 +205,7 @@ pub(crate) fn components(path: &str) -> Result<impl Iterator<Item = &str>> {
 }
 
 /// The directory of a path, empty for a name directly in the target, and the last name.
-pub(crate) fn split_last(path: &str) -> (&str, &str) {
+pub fn split_last(path: &str) -> (&str, &str) {
     let path = path.trim_end_matches('/');
     path.rsplit_once('/').unwrap_or(("", path))
 }

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use strum::VariantArray;
+
 /// A part at this fraction of its capacity is the limit.
 pub const BUSY: f64 = 0.85;
 /// A run that waits for round trips half of its time is limited by them: nothing else can be more.
@@ -13,23 +15,31 @@ pub const WAITING: f64 = 0.5;
 
 pub const WORDS: &str = "limited by:";
 
-/// A part of the path, and what its pressure is a fraction of. Of several nodes the busiest counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A part of the path, in its order, and what its pressure is a fraction of. Of several nodes the busiest counts.
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, strum::VariantArray)]
 pub enum LimitingPart {
     /// CPU seconds of the load generator over wall seconds x cores it may use; of its busiest thread if that is more.
+    #[strum(to_string = "client CPU")]
     ClientCpu,
     /// Bytes moved over what the client's link carries.
+    #[strum(to_string = "client NIC")]
     ClientNic,
     /// The tier's CPU seconds over wall seconds x cores.
+    #[strum(to_string = "cache CPU")]
     CacheCpu,
+    #[strum(to_string = "cache NIC")]
     CacheNic,
     /// The tier's disk: busy time over wall time.
+    #[strum(to_string = "cache disk")]
     CacheDisk,
     /// Serial round trips x RTT over the time of the job.
+    #[strum(to_string = "WAN RTT")]
     WanRtt,
     /// Bytes between tier (or client, if direct) and origin over what that link carries.
+    #[strum(to_string = "WAN bandwidth")]
     WanBandwidth,
     /// The origin's CPU or disk, the busier of the two.
+    #[strum(to_string = "origin")]
     Origin,
 }
 
@@ -37,27 +47,8 @@ pub enum LimitingPart {
 pub type Pressure = (LimitingPart, Option<f64>);
 
 impl LimitingPart {
-    /// All of them, in the order of the path.
-    const NAMED: [(LimitingPart, &str); LimitingPart::Origin as usize + 1] = [
-        (LimitingPart::ClientCpu, "client CPU"),
-        (LimitingPart::ClientNic, "client NIC"),
-        (LimitingPart::CacheCpu, "cache CPU"),
-        (LimitingPart::CacheNic, "cache NIC"),
-        (LimitingPart::CacheDisk, "cache disk"),
-        (LimitingPart::WanRtt, "WAN RTT"),
-        (LimitingPart::WanBandwidth, "WAN bandwidth"),
-        (LimitingPart::Origin, "origin"),
-    ];
-
     fn is_client(self) -> bool {
         matches!(self, LimitingPart::ClientCpu | LimitingPart::ClientNic)
-    }
-}
-
-impl fmt::Display for LimitingPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = LimitingPart::NAMED.iter().find(|(part, _)| part == self);
-        f.write_str(named.map_or("", |(_, name)| name))
     }
 }
 
@@ -86,12 +77,12 @@ impl fmt::Display for Bottleneck {
 
 pub fn bottleneck(measured: &[Pressure]) -> Bottleneck {
     let (mut known, mut unknown) = (Vec::new(), Vec::new());
-    for (limit, name) in LimitingPart::NAMED {
+    for &limit in LimitingPart::VARIANTS {
         let pressures =
             measured.iter().filter(|(part, _)| *part == limit).filter_map(|(_, pressure)| *pressure);
         match pressures.filter(|pressure| pressure.is_finite()).max_by(f64::total_cmp) {
             Some(pressure) => known.push(BusyPart { limit, pressure }),
-            None => unknown.push(name),
+            None => unknown.push(limit.to_string()),
         }
     }
     let busiest = |of: &dyn Fn(LimitingPart) -> bool| {
@@ -154,15 +145,15 @@ mod tests {
     #[test]
     fn each_part_can_be_the_limit() {
         let pressures = [0.2, 0.3, 0.1, 0.3, 0.4, 0.1, 0.2, 0.5];
-        let parts = LimitingPart::NAMED.map(|(part, _)| part);
+        let parts = LimitingPart::VARIANTS;
         let with = |busy: Option<LimitingPart>| {
             let one = |(part, low)| (part, Some(if busy == Some(part) { 0.95 } else { low }));
-            bottleneck(&parts.into_iter().zip(pressures).map(one).collect::<Vec<_>>())
+            bottleneck(&parts.iter().copied().zip(pressures).map(one).collect::<Vec<_>>())
         };
         assert_eq!(with(None).limit, None);
         let twice = [(LimitingPart::Origin, Some(0.1)), (LimitingPart::Origin, Some(0.95))];
         assert_eq!(bottleneck(&twice).limit, Some(LimitingPart::Origin), "the busiest counts");
-        for limit in parts {
+        for &limit in parts {
             let found = with(Some(limit));
             assert_eq!(found.limit, Some(limit));
             assert!(found.to_string().starts_with(&format!("limited by: {limit} (")), "{found}");

@@ -22,12 +22,16 @@ pub struct Config {
     pub smallest_change: f64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, strum::Display, PartialEq)]
 pub enum ResultVerdict {
+    #[strum(to_string = "no significant difference")]
     Same,
+    #[strum(to_string = "B is better")]
     Better,
+    #[strum(to_string = "B is worse")]
     Worse,
     /// Nothing can be said, and why.
+    #[strum(to_string = "not comparable: {0}")]
     NotComparable(String),
 }
 
@@ -38,17 +42,6 @@ impl ResultVerdict {
             ResultVerdict::Same | ResultVerdict::Better => 0,
             ResultVerdict::Worse => 1,
             ResultVerdict::NotComparable(_) => 2,
-        }
-    }
-}
-
-impl std::fmt::Display for ResultVerdict {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ResultVerdict::Same => f.write_str("no significant difference"),
-            ResultVerdict::Better => f.write_str("B is better"),
-            ResultVerdict::Worse => f.write_str("B is worse"),
-            ResultVerdict::NotComparable(why) => write!(f, "not comparable: {why}"),
         }
     }
 }
@@ -152,7 +145,7 @@ fn ask(pairs: &[MeasurePair], config: &Config) -> Vec<Compared> {
         significance::smallest_p(pair.0.values.len(), pair.1.values.len()) * questions as f64 <= ALPHA
     };
     let test = |pair: &MeasurePair| {
-        significance::compare(&pair.0.values, &pair.1.values).filter(|_| could(pair, 1)).map(|c| c.p)
+        significance::mann_whitney(&pair.0.values, &pair.1.values).filter(|_| could(pair, 1))
     };
     let tests: Vec<Option<f64>> = pairs.iter().map(test).collect();
     let raw: Vec<f64> = tests.iter().copied().flatten().collect();

@@ -51,48 +51,26 @@ pub struct DistanceModel {
     pub n: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit {
-    TooFewPoints,
-    /// All points were measured at the same distance and size.
-    NothingVaries,
-    /// Round trip and bytes varied together, so that their shares cannot be told apart.
-    NotSeparable,
-    NotFinite,
+/// None of fewer than two points, of points at the same x, and of what is not finite.
+pub fn line(points: &[(f64, f64)]) -> Option<FittedLine> {
+    let (x, y): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
+    let fitted = least_squares(&[&x], &y).filter(|_| varies(&x))?;
+    let slope = fitted.slopes.first().copied()?;
+    Some(FittedLine { intercept: fitted.intercept, slope, r2: fitted.r2, n: points.len() })
 }
 
-pub fn line(points: &[(f64, f64)]) -> Result<FittedLine, Unfit> {
-    let x: Vec<f64> = points.iter().map(|p| p.0).collect();
-    let y: Vec<f64> = points.iter().map(|p| p.1).collect();
-    if points.len() < 2 {
-        return Err(Unfit::TooFewPoints);
-    }
-    if !varies(&x) {
-        return Err(finite(&x, Unfit::NothingVaries));
-    }
-    let fitted = least_squares(&[&x], &y)?;
-    let slope = fitted.slopes.first().copied().ok_or(Unfit::NothingVaries)?;
-    Ok(FittedLine { intercept: fitted.intercept, slope, r2: fitted.r2, n: points.len() })
-}
-
-/// The fit with three terms; two where only one of round trip and bytes varied.
-pub fn distance(observations: &[Observation]) -> Result<DistanceModel, Unfit> {
+/// The fit with three terms; two where only one of round trip and bytes varied. None if neither did, if both did so together that
+/// their shares cannot be told apart, of too few observations and of what is not finite.
+pub fn distance(observations: &[Observation]) -> Option<DistanceModel> {
     let column = |of: fn(&Observation) -> f64| observations.iter().map(of).collect::<Vec<_>>();
     let (rtt, bytes, seconds) = (column(|o| o.rtt_seconds), column(|o| o.bytes), column(|o| o.seconds));
     let (rtt_varies, bytes_vary) = (varies(&rtt), varies(&bytes));
     let mut predictors: Vec<&[f64]> = Vec::new();
-    if rtt_varies {
-        predictors.push(&rtt);
-    }
-    if bytes_vary {
-        predictors.push(&bytes);
-    }
-    if predictors.is_empty() {
-        return Err(finite(&rtt, finite(&bytes, Unfit::NothingVaries)));
-    }
+    predictors.extend(rtt_varies.then_some(&rtt[..]));
+    predictors.extend(bytes_vary.then_some(&bytes[..]));
     let fitted = least_squares(&predictors, &seconds)?;
     let mut slopes = fitted.slopes.into_iter();
-    Ok(DistanceModel {
+    Some(DistanceModel {
         fixed: fitted.intercept,
         round_trips: if rtt_varies { slopes.next() } else { None },
         seconds_per_byte: if bytes_vary { slopes.next() } else { None },
@@ -151,15 +129,15 @@ struct Fitted {
 
 /// Least squares for one or two predictors, centred, so that round trips of milliseconds and bytes by the billion lose no
 /// digits.
-fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Result<Fitted, Unfit> {
+fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Option<Fitted> {
     let n = y.len();
-    let freedom = n.checked_sub(predictors.len() + 1).ok_or(Unfit::TooFewPoints)?;
+    let freedom = n.checked_sub(predictors.len() + 1)?;
     let (inverse, slopes) = solve(predictors, y)?;
     let means: Vec<f64> = predictors.iter().map(|x| mean(x)).collect();
     let intercept = mean(y) - slopes.iter().zip(&means).map(|(b, m)| b * m).sum::<f64>();
     let residuals = residuals(predictors, y, intercept, &slopes);
     if !intercept.is_finite() || !residuals.is_finite() {
-        return Err(Unfit::NotFinite);
+        return None;
     }
     let variance = (freedom > 0).then(|| residuals / freedom as f64);
     // Of the mean, and of the slopes carried to x = 0.
@@ -169,7 +147,7 @@ fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Result<Fitted, Unfit> {
     }
     let diagonal = inverse.iter().enumerate().map(|(i, row)| row.get(i).copied().unwrap_or(f64::NAN));
     let total = product(y, y);
-    Ok(Fitted {
+    Some(Fitted {
         intercept: Coefficient::new(intercept, variance, carried, freedom),
         slopes: slopes
             .iter()
@@ -182,24 +160,24 @@ fn least_squares(predictors: &[&[f64]], y: &[f64]) -> Result<Fitted, Unfit> {
 }
 
 /// The inverse of the matrix of the predictors' products, and the slopes.
-fn solve(predictors: &[&[f64]], y: &[f64]) -> Result<(Vec<Vec<f64>>, Vec<f64>), Unfit> {
+fn solve(predictors: &[&[f64]], y: &[f64]) -> Option<(Vec<Vec<f64>>, Vec<f64>)> {
     match predictors {
         [x] => {
             let xx = product(x, x);
-            Ok((vec![vec![xx.recip()]], vec![product(x, y) / xx]))
+            Some((vec![vec![xx.recip()]], vec![product(x, y) / xx]))
         }
         [x, z] => {
             let (xx, zz, xz) = (product(x, x), product(z, z), product(x, z));
             let determinant = xx * zz - xz * xz;
             if determinant.is_nan() || determinant < SEPARATE_MIN * xx * zz {
-                return Err(if determinant.is_nan() { Unfit::NotFinite } else { Unfit::NotSeparable });
+                return None;
             }
             let (xy, zy) = (product(x, y), product(z, y));
             let inverse =
                 vec![vec![zz / determinant, -xz / determinant], vec![-xz / determinant, xx / determinant]];
-            Ok((inverse, vec![(zz * xy - xz * zy) / determinant, (xx * zy - xz * xy) / determinant]))
+            Some((inverse, vec![(zz * xy - xz * zy) / determinant, (xx * zy - xz * xy) / determinant]))
         }
-        _ => Err(Unfit::NothingVaries),
+        _ => None,
     }
 }
 
@@ -223,10 +201,6 @@ fn product(a: &[f64], b: &[f64]) -> f64 {
 fn varies(values: &[f64]) -> bool {
     let (low, high) = extremes(values.iter().copied());
     high - low > VARIATION_MIN * high.abs().max(low.abs())
-}
-
-fn finite(values: &[f64], otherwise: Unfit) -> Unfit {
-    if values.iter().all(|v| v.is_finite()) { otherwise } else { Unfit::NotFinite }
 }
 
 #[cfg(test)]

@@ -1,17 +1,12 @@
 //! Latencies: an HDR histogram of microseconds with three digits, that can be merged and carried in a result file.
 //!
-//! The carried form is the uncompressed V2 encoding of the HdrHistogram family in base64. It is written here: the library's own needs four more packages, and decodes damaged input of any size. Ours is bounded before it is read.
-//!
-//! ```text
-//! 0  u32  cookie 0x1c849313     8  u32  normalizing offset, 0   16  u64  lowest, 1        32  f64  ratio, 1.0
-//! 4  u32  bytes from 40 on     12  u32  digits, 3               24  u64  highest          40  counts
-//! ```
-//!
-//! Counts are ZigZag LEB128 in the order of their values; a negative one skips so many empty values.
+//! The carried form is the uncompressed V2 encoding of the HdrHistogram family in base64. It comes from files and from other processes:
+//! its length and its header are checked before the library reads its counts.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use hdrhistogram::Histogram as Hdr;
+use hdrhistogram::serialization::{Deserializer as HdrReader, Serializer as _, V2Serializer};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use types::{Error, ErrorKind, Result};
@@ -161,22 +156,8 @@ impl Histogram {
     }
 
     pub fn encode(&self) -> String {
-        let mut counts = Vec::new();
-        let mut empty: i64 = 0;
-        for value in self.counts.iter_all() {
-            match value.count_at_value() {
-                0 => empty += 1,
-                count => {
-                    write_zeros(&mut counts, std::mem::take(&mut empty));
-                    write_zigzag(&mut counts, i64::try_from(count).unwrap_or(i64::MAX));
-                }
-            }
-        }
-        let words = [COOKIE, counts.len() as u32, 0, u32::from(DIGITS)];
-        let longs = [1, MICROSECONDS_MAX, 1f64.to_bits()];
-        let mut bytes: Vec<u8> = words.into_iter().flat_map(u32::to_be_bytes).collect();
-        bytes.extend(longs.into_iter().flat_map(u64::to_be_bytes));
-        bytes.extend(counts);
+        let mut bytes = Vec::new();
+        V2Serializer::new().serialize(&self.counts, &mut bytes).expect("counts are below 2^63");
         BASE64.encode(&bytes)
     }
 
@@ -197,87 +178,33 @@ impl Histogram {
         if word(4) as usize != counts.len() {
             return Err(damaged("its length is not the one in its header"));
         }
-        let ratio = f64::from_bits(long(32));
-        if word(8) != 0 || word(12) != u32::from(DIGITS) || long(16) != 1 || ratio != 1.0 {
+        if word(8) != 0 || word(12) != u32::from(DIGITS) || long(16) != 1 {
             return Err(damaged("not of three digits from 1 on"));
         }
         if !(2..=MICROSECONDS_MAX).contains(&long(24)) {
             return Err(damaged("its range is longer than a day"));
         }
-        decode_counts(counts).ok_or_else(|| damaged("its counts do not fit its range"))
+        let unfit = || damaged("its counts do not fit its range");
+        // A number of 2^62 or more is no count, and as one of empty values it is too large for the library, too.
+        if counts.windows(9).any(|number| number == [0xff; 9]) {
+            return Err(unfit());
+        }
+        let read = HdrReader::new().deserialize(&mut &bytes[..]).ok();
+        read.and_then(Histogram::of).ok_or_else(unfit)
     }
-}
 
-fn decode_counts(mut bytes: &[u8]) -> Option<Histogram> {
-    let mut histogram = Histogram::new();
-    let last = histogram.counts.lowest_equivalent(MICROSECONDS_MAX);
-    let mut total = 0u64;
-    let mut value = 0u64;
-    while !bytes.is_empty() {
-        let number = read_zigzag(&mut bytes)?;
-        // Beyond the last value there is nothing to count or to skip.
-        if value > last {
-            return None;
-        }
-        let values = if number < 0 {
-            number.unsigned_abs()
-        } else {
-            total = total.checked_add(number.unsigned_abs())?;
-            histogram.record_microseconds(value, number.unsigned_abs());
-            1
-        };
-        if values > VALUES_MAX as u64 {
-            return None;
-        }
-        for _ in 0..values {
-            value = histogram.counts.next_non_equivalent(value);
-        }
+    /// None if the samples are more than can be counted.
+    fn of(counts: Hdr<u64>) -> Option<Histogram> {
+        let recorded = counts.iter_recorded();
+        let all = recorded.map(|value| value.count_at_value()).try_fold(0, u64::checked_add)?;
+        let mut histogram = Histogram::new();
+        histogram.merge(&Histogram { counts, samples: all });
+        Some(histogram)
     }
-    Some(histogram)
 }
 
 fn be_u32(bytes: &[u8], at: usize) -> u32 {
     bytes.iter().skip(at).take(4).fold(0, |word, byte| word << 8 | u32::from(*byte))
-}
-
-fn write_zeros(out: &mut Vec<u8>, empty: i64) {
-    match empty {
-        0 => {}
-        // A single zero is a count of zero in this encoding, as the family's own writers have it.
-        1 => write_zigzag(out, 0),
-        _ => write_zigzag(out, -empty),
-    }
-}
-
-/// LEB128 of at most nine bytes: the ninth has eight bits.
-fn write_zigzag(out: &mut Vec<u8>, number: i64) {
-    let mut rest = ((number << 1) ^ (number >> 63)) as u64;
-    for _ in 0..8 {
-        if rest < 0x80 {
-            out.push(rest as u8);
-            return;
-        }
-        out.push(rest as u8 | 0x80);
-        rest >>= 7;
-    }
-    out.push(rest as u8);
-}
-
-fn read_zigzag(bytes: &mut &[u8]) -> Option<i64> {
-    let mut number = 0u64;
-    for i in 0..9 {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        if i == 8 {
-            number |= u64::from(*byte) << 56;
-            break;
-        }
-        number |= u64::from(byte & 0x7f) << (7 * i);
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    Some((number >> 1) as i64 ^ -((number & 1) as i64))
 }
 
 /// One row for each histogram, in milliseconds. Percentiles that so few samples cannot tell are missing, with the

@@ -232,6 +232,11 @@ impl Cell {
     pub fn missing(why: impl Into<String>) -> Cell {
         Cell::Missing(why.into())
     }
+
+    /// A number if there is one, and why not otherwise.
+    pub fn known(number: Option<f64>, why_not: &str) -> Cell {
+        number.map_or_else(|| Cell::missing(why_not), Cell::Number)
+    }
 }
 
 impl TableRow {

@@ -4,7 +4,7 @@
 //! storage never had (the Tryggve study added 90.2 MB/s where 62.4 were moved), so there is no way to add them here:
 //! below 95 % overlap one gets a [`Refusal`] with the reason. Always true is all bytes over the last finisher.
 
-use std::fmt;
+use std::ops::Range;
 
 use crate::distribution::extremes;
 use crate::sanity;
@@ -25,28 +25,7 @@ pub struct Span {
 }
 
 /// A number that must not be printed, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
-    pub reason: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TimeWindow {
-    pub start: f64,
-    pub end: f64,
-}
-
-impl TimeWindow {
-    pub fn seconds(&self) -> f64 {
-        self.end - self.start
-    }
-}
+pub type Refusal = String;
 
 /// The spans of one phase, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,10 +84,10 @@ impl PhaseSpans {
     /// Refused if there is no worker, or one that took no time.
     pub fn new(spans: Vec<Span>) -> Result<PhaseSpans, Refusal> {
         if spans.is_empty() {
-            return Err(Refusal { reason: "no worker finished".to_owned() });
+            return Err("no worker finished".to_owned());
         }
         match spans.iter().find_map(Span::problem) {
-            Some(reason) => Err(Refusal { reason }),
+            Some(reason) => Err(reason),
             None => Ok(PhaseSpans { spans }),
         }
     }
@@ -129,19 +108,19 @@ impl PhaseSpans {
         extremes(self.spans.iter().map(|span| span.end))
     }
 
-    pub fn whole(&self) -> TimeWindow {
-        TimeWindow { start: self.starts().0, end: self.ends().1 }
+    pub fn whole(&self) -> Range<f64> {
+        self.starts().0..self.ends().1
     }
 
     /// In which all workers worked: from the last start to the first end. None if there is no such moment.
-    pub fn common(&self) -> Option<TimeWindow> {
+    pub fn common(&self) -> Option<Range<f64>> {
         let (start, end) = (self.starts().1, self.ends().0);
-        (end > start).then_some(TimeWindow { start, end })
+        (end > start).then_some(start..end)
     }
 
     /// The part of the phase in which all worked, 0 to 1.
     pub fn overlap(&self) -> f64 {
-        self.common().map_or(0.0, |common| common.seconds() / self.whole().seconds())
+        self.common().map_or(0.0, |common| seconds(&common) / seconds(&self.whole()))
     }
 
     pub fn first_done_seconds(&self) -> f64 {
@@ -149,7 +128,7 @@ impl PhaseSpans {
     }
 
     pub fn last_done_seconds(&self) -> f64 {
-        self.whole().seconds()
+        seconds(&self.whole())
     }
 
     /// All bytes over the last finisher, bytes a second: true whatever the overlap.
@@ -159,9 +138,8 @@ impl PhaseSpans {
 
     /// Bytes a second in the window in which all worked.
     pub fn common_rate(&self) -> Result<f64, Refusal> {
-        let never =
-            || Refusal { reason: "no common-window rate: the workers never all worked at once".to_owned() };
-        self.rate_in(self.common().ok_or_else(never)?, "common-window rate")
+        let never = "no common-window rate: the workers never all worked at once";
+        self.rate_in(self.common().ok_or(never)?, "common-window rate")
     }
 
     pub fn added_rates(&self) -> Result<f64, Refusal> {
@@ -177,25 +155,30 @@ impl PhaseSpans {
         sanity::fairness(&rates).unwrap_or(1.0)
     }
 
-    fn rate_in(&self, window: TimeWindow, what: &str) -> Result<f64, Refusal> {
+    fn rate_in(&self, window: Range<f64>, what: &str) -> Result<f64, Refusal> {
         let measured = self.spans.iter().all(|s| !s.progress.is_empty());
         if !measured && self.overlap() < OVERLAP_MIN {
             return Err(self.refusal(what));
         }
         let moved: f64 = self.spans.iter().map(|s| s.bytes_at(window.end) - s.bytes_at(window.start)).sum();
-        Ok(moved / window.seconds())
+        Ok(moved / seconds(&window))
     }
 
     fn refusal(&self, what: &str) -> Refusal {
         let workers = self.spans.len();
-        let whole = self.whole().seconds();
+        let whole = seconds(&self.whole());
         let together = match self.common() {
-            Some(common) => format!("the {workers} workers shared {:.1} s of {whole:.1} s", common.seconds()),
+            Some(common) => format!("the {workers} workers shared {:.1} s of {whole:.1} s", seconds(&common)),
             None => format!("the {workers} workers never all worked at once in {whole:.1} s"),
         };
         let overlap = self.overlap() * 100.0;
-        Refusal { reason: format!("no {what}: {together} (overlap {overlap:.0} %, needed 95 %)") }
+        format!("no {what}: {together} (overlap {overlap:.0} %, needed 95 %)")
     }
+}
+
+/// Of a stretch of time.
+pub fn seconds(window: &Range<f64>) -> f64 {
+    window.end - window.start
 }
 
 #[cfg(test)]

@@ -10,19 +10,6 @@ const EXACT_MAX: usize = 50;
 /// So many order statistics stand for all of a larger sample when pairs are formed: a million pairs are enough.
 const PAIRED_MAX: usize = 1000;
 
-/// Mann-Whitney's test, and Hodges-Lehmann's shift.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Comparison {
-    /// Pairs (a, b) with b > a, ties counting half.
-    pub u: f64,
-    pub p: f64,
-    pub exact: bool,
-    /// The median of all differences b - a.
-    pub shift: f64,
-    /// 95 %; None where so few values have none.
-    pub shift_interval: Option<(f64, f64)>,
-}
-
 /// b / a - 1: +0.1 is ten percent more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
@@ -30,18 +17,20 @@ pub struct Effect {
     pub interval: Option<(f64, f64)>,
 }
 
-/// None if a side is empty or has a value that is not finite.
-pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
+/// Mann-Whitney's test: the two-sided probability of a difference so large by chance. None if a side is empty or has a value
+/// that is not finite.
+pub fn mann_whitney(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.is_empty() || b.is_empty() || a.iter().chain(b).any(|v| !v.is_finite()) {
         return None;
     }
     let ranks = doubled_ranks(a, b);
     let rank_sum: u64 = ranks.iter().skip(a.len()).sum();
-    let u = rank_sum as f64 / 2.0 - (b.len() * (b.len() + 1)) as f64 / 2.0;
     let exact = a.len() + b.len() <= EXACT_MAX;
-    let p = if exact { exact_p(&ranks, b.len(), rank_sum) } else { normal_p(&ranks, a.len(), b.len(), u) };
-    let (shift, shift_interval) = hodges_lehmann(a, b)?;
-    Some(Comparison { u, p, exact, shift, shift_interval })
+    Some(if exact {
+        exact_p(&ranks, b.len(), rank_sum)
+    } else {
+        normal_p(&ranks, a.len(), b.len(), rank_sum)
+    })
 }
 
 /// The effect as a ratio: the Hodges-Lehmann shift of the logarithms, or, where a value is not positive, the shift
@@ -182,9 +171,11 @@ fn ways_by_sum(ranks: impl IntoIterator<Item = usize>, chosen: usize, total: usi
 }
 
 /// Normal approximation with the correction for ties and for continuity.
-fn normal_p(doubled: &[u64], n: usize, m: usize, u: f64) -> f64 {
+fn normal_p(doubled: &[u64], n: usize, m: usize, rank_sum: u64) -> f64 {
     let values: Vec<f64> = doubled.iter().map(|r| *r as f64).collect();
     let (n, m) = (n as f64, m as f64);
+    // Pairs (a, b) with b > a, ties counting half.
+    let u = rank_sum as f64 / 2.0 - m * (m + 1.0) / 2.0;
     let pooled = n + m;
     let ties: f64 = tie_groups(&values).iter().map(|t| t * t * t - t).sum();
     let variance = n * m / 12.0 * (pooled + 1.0 - ties / (pooled * (pooled - 1.0)));

@@ -22,9 +22,6 @@ pub struct OutputArgs {
     /// Print JSON instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Exit with 1 if a row is INVALID
-    #[arg(long)]
-    pub strict: bool,
 }
 
 /// What all experiments take.
@@ -85,6 +82,17 @@ impl CommonArgs {
         (once < least).then(|| (wanted / once.max(1e-3)).ceil() as u64)
     }
 
+    /// Before anything is written.
+    pub fn check_bytes(&self, bytes: u64) -> Result<()> {
+        if bytes <= self.byte_budget {
+            return Ok(());
+        }
+        let [bytes, budget] = [bytes, self.byte_budget].map(bench_report::format::bytes);
+        refuse(format!(
+            "{bytes} would be written and the budget is {budget}; give a smaller --scale or a larger --byte-budget"
+        ))
+    }
+
     /// `study`: how often the original ran it.
     pub fn repetitions(&self, study: u32) -> u32 {
         self.repetitions.unwrap_or(if self.faithful { study } else { REPETITIONS })
@@ -131,6 +139,13 @@ pub fn typed<A: Args>(words: &[&str]) -> std::result::Result<A, clap::Error> {
 /// Wrong usage: one line, exit code 2.
 pub fn refuse<T>(message: impl std::fmt::Display) -> Result<T> {
     Err(Error::new(ErrorKind::Config, "bench:", message))
+}
+
+/// A parser of the bytes of one read or write.
+pub fn block_size(text: &str) -> std::result::Result<u64, String> {
+    let bytes = quantity::size(text)?;
+    let good = (1..=1 << 30).contains(&bytes);
+    if good { Ok(bytes) } else { Err(format!("{text}: a block has from 1 byte to 1GiB")) }
 }
 
 /// A parser of one of these names, which are those of `T` in JSON.

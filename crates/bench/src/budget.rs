@@ -2,7 +2,7 @@
 //! time for one as long as the longest so far, the first in any case. What is cut off in spite of that is INVALID, by
 //! the engine's own word.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
 use bench_load::engine::LoadLimits;
@@ -19,19 +19,20 @@ pub struct Budget {
     longest: Cell<Duration>,
     /// When the one under way was begun.
     last: Cell<Option<Instant>>,
-}
-
-/// The time was over when so many were done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimeCut {
-    done: u32,
-    of: u32,
+    /// What was not done, as the time was over.
+    cuts: RefCell<Vec<String>>,
 }
 
 impl Budget {
     /// Counts from now on.
     pub fn start(time: Duration) -> Budget {
-        Budget { begin: Instant::now(), time, longest: Cell::default(), last: Cell::default() }
+        Budget {
+            begin: Instant::now(),
+            time,
+            longest: Cell::default(),
+            last: Cell::default(),
+            cuts: RefCell::default(),
+        }
     }
 
     pub fn is_over(&self) -> bool {
@@ -45,52 +46,52 @@ impl Budget {
         LoadLimits { seconds: left.max(SECONDS_MIN), bytes: u64::MAX, ..LoadLimits::default() }
     }
 
-    /// `work` for each of `of` repetitions, by number from 0, while there is time; what was cut off, if anything.
+    /// `work` for each of `of` repetitions, by number from 0, while there is time. `what`: their name, as `repetitions`.
     pub async fn repeat(
         &self,
         of: u32,
+        what: &str,
         mut work: impl AsyncFnMut(u32) -> Result<()>,
-    ) -> Result<Option<TimeCut>> {
-        self.sweep(&mut [()], of, async |_, (), repetition| work(repetition).await).await
+    ) -> Result<()> {
+        self.sweep(&mut [()], of, what, async |_, (), repetition| work(repetition).await).await.map(drop)
     }
 
     /// `work` for all rows, by place and repetition, then for all again: what changes meanwhile changes all of them alike. Each row
-    /// is measured once in any case.
+    /// is measured once in any case. Whether there was time for all.
     pub async fn sweep<R>(
         &self,
         rows: &mut [R],
         repetitions: u32,
+        what: &str,
         mut work: impl AsyncFnMut(usize, &mut R, u32) -> Result<()>,
-    ) -> Result<Option<TimeCut>> {
+    ) -> Result<bool> {
         let (mut done, of) = (0, u32::try_from(rows.len()).unwrap_or(u32::MAX).saturating_mul(repetitions));
         for repetition in 0..repetitions {
             for (at, row) in rows.iter_mut().enumerate() {
-                if let Some(cut) = self.cut(done, of).filter(|_| repetition > 0) {
-                    return Ok(Some(cut));
+                if !self.has_time(done) && repetition > 0 {
+                    let cut = format!("the time budget ended it after {done} of {of} {what}");
+                    self.cuts.borrow_mut().push(cut);
+                    return Ok(false);
                 }
                 done += 1;
                 work(at, row, repetition).await?;
             }
         }
-        Ok(None)
+        Ok(true)
     }
 
-    /// Before each of `of` equal parts of a run, of which so many are done: why no other one is begun.
-    pub fn cut(&self, done: u32, of: u32) -> Option<TimeCut> {
+    /// Before each of several equal parts of a run, of which so many are done: whether another one is begun.
+    fn has_time(&self, done: u32) -> bool {
         let now = Instant::now();
         if let Some(before) = self.last.replace(Some(now)) {
             self.longest.set(self.longest.get().max(now - before));
         }
-        (done > 0 && now - self.begin + self.longest.get() > self.time).then_some(TimeCut { done, of })
+        done == 0 || now - self.begin + self.longest.get() <= self.time
     }
-}
 
-impl TimeCut {
-    /// `what`: the parts' name, as `repetitions`.
-    pub fn tell(cut: Option<TimeCut>, draft: &mut ResultBuilder, what: &str) {
-        if let Some(TimeCut { done, of }) = cut {
-            draft.warning(format!("the time budget ended it after {done} of {of} {what}"));
-        }
+    /// Warns of what was not done.
+    pub fn tell(self, draft: &mut ResultBuilder) {
+        self.cuts.into_inner().into_iter().for_each(|cut| draft.warning(cut));
     }
 }
 
@@ -102,13 +103,12 @@ mod tests {
     fn the_first_is_begun_in_any_case_and_another_one_only_if_it_fits() {
         let none = Budget::start(Duration::ZERO);
         assert!(none.is_over());
-        assert_eq!(none.cut(0, 3), None);
-        assert_eq!(none.cut(1, 3), Some(TimeCut { done: 1, of: 3 }));
+        assert!(none.has_time(0) && !none.has_time(1));
         let hour = Budget::start(Duration::from_secs(3600));
-        assert_eq!((hour.cut(0, 3), hour.cut(1, 3)), (None, None));
+        assert!(hour.has_time(0) && hour.has_time(1));
         hour.longest.set(Duration::from_secs(4000));
         assert!(!hour.is_over());
-        assert_eq!(hour.cut(2, 3), Some(TimeCut { done: 2, of: 3 }), "it would not be done in time");
+        assert!(!hour.has_time(2), "it would not be done in time");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use bench_report::ResultFile;
 use types::Result;
 
 use crate::{
-    Budget, CommonArgs, LoadBounds, MachineCeiling, Ranks, ResultBuilder, TargetArgs, TargetDir, TimeCut,
-    ceiling, publish, ranks, unless_interrupted,
+    Budget, CommonArgs, LoadBounds, MachineCeiling, Ranks, ResultBuilder, TargetArgs, TargetDir, ceiling,
+    publish, ranks, unless_interrupted,
 };
 
 /// Rank 0 runs the experiment and publishes what it found; the other ranks carry out its orders. Or only the plan is told.
@@ -44,7 +44,6 @@ pub struct RepeatedLoad {
     pub runs: Vec<Vec<PhaseOutcome>>,
     /// How far apart the processes began a phase at most.
     pub skew: Duration,
-    pub cut: Option<TimeCut>,
 }
 
 /// A job on files in the target's directory, by so many nodes of so many workers each.
@@ -71,22 +70,22 @@ impl TargetLoad<'_> {
         job: impl AsyncFn(u32) -> Result<LoadJob>,
     ) -> Result<RepeatedLoad> {
         let (mut runs, mut skew) = (Vec::new(), Duration::ZERO);
-        let cut = budget.repeat(repetitions, async |repetition| {
+        let repeated = budget.repeat(repetitions, "repetitions", async |repetition| {
             let job = job(repetition).await?;
             let loaded = self.ranks.load(&target_dir.url, &job, &told(repetition + 1)).await?;
             skew = skew.max(loaded.skew);
             runs.push(loaded.outcome.phases);
             Ok(())
         });
-        let cut = cut.await?;
-        Ok(RepeatedLoad { runs, skew, cut })
+        repeated.await?;
+        Ok(RepeatedLoad { runs, skew })
     }
 
     /// In a directory that is made there; the result is filled within the bounds of this machine and of the way to the target.
     pub async fn run<T>(
         &self,
         mut draft: ResultBuilder,
-        measure: impl AsyncFnOnce(&mut TargetDir) -> Result<T>,
+        measure: impl AsyncFnOnce(&mut TargetDir, &Budget) -> Result<T>,
         fill: impl FnOnce(&mut ResultBuilder, T, &LoadBounds),
     ) -> Result<ResultFile> {
         self.target.check_ranks(self.ranks)?;
@@ -110,21 +109,24 @@ pub trait MeasuredStorage {
     async fn clean_up(self) -> Result<Option<Cleanup>>;
 }
 
-/// The frame of a measurement: what was written is removed however it ends, and what was measured is filled into the result.
+/// The frame of a measurement: it has the time that the user gives it, what was written is removed however it ends, and what was
+/// measured is filled into the result.
 pub async fn on_stage<S: MeasuredStorage, T>(
     ranks: Option<&Ranks>,
     common: &CommonArgs,
     mut draft: ResultBuilder,
     stage: impl Future<Output = Result<S>>,
-    measure: impl AsyncFnOnce(&mut S) -> Result<T>,
+    measure: impl AsyncFnOnce(&mut S, &Budget) -> Result<T>,
     fill: impl AsyncFnOnce(&mut ResultBuilder, &S, &MachineCeiling, T),
 ) -> Result<ResultFile> {
     let ceiling = ceiling::measure(common.row_time).await?;
     let mut stage = stage.await?;
-    let measured = unless_interrupted(measure(&mut stage)).await;
+    let budget = Budget::start(common.time_budget);
+    let measured = unless_interrupted(measure(&mut stage, &budget)).await;
     let failed = match measured {
         Ok(measured) => {
             fill(&mut draft, &stage, &ceiling, measured).await;
+            budget.tell(&mut draft);
             Ok(())
         }
         Err(error) => {

@@ -6,7 +6,6 @@ mod counters;
 mod front;
 pub mod operator;
 mod process;
-mod usage;
 mod watch;
 
 use std::net::SocketAddr;
@@ -16,11 +15,12 @@ use std::process::Stdio;
 use origin::emulated::ServiceLimits;
 use types::{Error, Result};
 
+use crate::entries::forget_pages_below;
+
 pub use counters::CounterPage;
 pub use front::BUCKET;
 use front::Keys;
 pub use process::ChildProcess;
-pub use usage::{Usage, relay_cpu_seconds};
 pub use watch::{LOOK, Watch};
 
 /// A plain NFS server over a directory, and where it answers. `limits`: those of a service in front of the directory.
@@ -93,31 +93,10 @@ impl TierProcess {
         CounterPage::of(self.admin)
     }
 
-    /// Asks the kernel to forget the pages of the cache's files, so that the next reads come from the disk. Whether it
-    /// did is for the counters to say: a file system in memory keeps them.
+    /// The next reads of what is cached come from the disk.
     pub async fn forget_pages(&self) -> Result<()> {
-        let dir = self.cache.path().to_owned();
-        let forgotten = tokio::task::spawn_blocking(move || forget_pages_below(&dir)).await;
-        let forgotten = forgotten.map_err(std::io::Error::other).flatten();
-        forgotten.map_err(|e| Error::io("drop the page cache of", self.cache.path().display(), e))
+        forget_pages_below(self.cache.path().to_owned()).await
     }
-}
-
-/// Only clean pages are dropped, so each file is written first. Files that leave meanwhile have no pages.
-pub fn forget_pages_below(dir: &Path) -> std::io::Result<()> {
-    let mut dirs = vec![dir.to_owned()];
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                dirs.push(entry.path());
-            } else if let Ok(file) = std::fs::File::open(entry.path()) {
-                file.sync_data()?;
-                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// What the tier's own command says, which knows how an operator proves who he is.

@@ -13,7 +13,7 @@ use bench_report::{Histogram, median};
 use clap::Args;
 use types::Result;
 
-use crate::{Budget, MIB, TimeCut, one_of};
+use crate::{Budget, MIB, one_of};
 
 pub use answer::fill;
 
@@ -31,6 +31,8 @@ const WORKERS_IN_ALL_MAX: u64 = 65_536;
 const UNDER_WAY: u32 = 4;
 /// Touches that an open loop should have, for its p99 to be one.
 const TOUCHES: f64 = 200.0;
+/// What is told if the time was over before all was measured as often as was wanted.
+const CUT: &str = "repetitions of all steps: some have fewer";
 /// An open loop takes so many times as long at most, to have that many touches.
 const STRETCH: f64 = 5.0;
 
@@ -120,7 +122,6 @@ pub struct KneeResult {
     pub open: Vec<Level>,
     /// What the most workers did in the last closed loop.
     pub last: PhaseOutcome,
-    pub cut: Option<TimeCut>,
 }
 
 impl KneeResult {
@@ -196,10 +197,10 @@ pub async fn find(
         }
         workers = more;
     };
-    let mut found = KneeResult { nodes, steps, knee: 0, reached: false, open: Vec::new(), last, cut: None };
+    let mut found = KneeResult { nodes, steps, knee: 0, reached: false, open: Vec::new(), last };
     // All levels, again and again, until the time is over; once in any case.
     let mut all = async |what: &str, levels: &mut [Level], last: &mut PhaseOutcome| {
-        let cut = budget.sweep(levels, repetitions, async |at, level, repetition| {
+        let measured = budget.sweep(levels, repetitions, CUT, async |at, level, repetition| {
             let told = format!("{what} {} {}/{repetitions}", at + 1, repetition + 1);
             let outcome = run(KneeStep { number, ..level.step }, &told).await?;
             level.add(&outcome);
@@ -209,14 +210,14 @@ pub async fn find(
             }
             Ok(())
         });
-        cut.await
+        measured.await
     };
-    found.cut = all("knee", &mut found.steps, &mut found.last).await?;
+    let in_time = all("knee", &mut found.steps, &mut found.last).await?;
     let readings: Vec<KneeReading> = found.steps.iter().map(Level::reading).collect();
     let (at, past) = knee(&readings);
     (found.knee, found.reached) = (at, past > 0);
     let capacity = readings.get(at).map_or(0.0, |reading| reading.rate);
-    if capacity > 0.0 && found.cut.is_none() {
+    if capacity > 0.0 && in_time {
         let level = |percent: &f64| {
             let per_second = (capacity * percent / 100.0).clamp(0.001, 1e6);
             let step = KneeStep {
@@ -228,7 +229,7 @@ pub async fn find(
             Level { step, percent: *percent, due: per_second, ..Level::default() }
         };
         found.open = args.open_percent.iter().map(level).collect();
-        found.cut = all("open loop", &mut found.open, &mut found.last).await?;
+        all("open loop", &mut found.open, &mut found.last).await?;
     }
     Ok(found)
 }

@@ -36,6 +36,7 @@ pub mod cli;
 mod columns;
 mod cost;
 mod driver;
+mod entries;
 pub mod fingerprint;
 pub mod fixture;
 mod knee;
@@ -64,11 +65,11 @@ mod workflow;
 mod working_set;
 
 // What experiments are made of, under one roof.
-use args::{CommonArgs, OutputArgs, Scale, one_of, refuse};
-use budget::{Budget, TimeCut};
+use args::{CommonArgs, OutputArgs, Scale, block_size, one_of, refuse};
+use budget::Budget;
 use ceiling::MachineCeiling;
 use driver::{MeasuredStorage, RepeatedLoad, TargetLoad};
-use fixture::{CounterPage, TierProcess, Usage, Watch};
+use fixture::{CounterPage, TierProcess, Watch};
 use knee::{KneeArgs, KneeResult, KneeStep};
 use limit::LoadBounds;
 use mounts::{TargetMount, is_http_store};

@@ -265,7 +265,7 @@ pub fn invalid_samples(
             let sample = triple.of(mode);
             let faults = sample.phase.faults().into_iter().chain(sanity::too_short(sample.makespan()));
             let faults = faults.chain(sample_exceeded(sample, mode, rate, ceiling));
-            reasons.extend(faults.map(|why| format!("{}: {why}", mode.name())));
+            reasons.extend(faults.map(|why| format!("{mode}: {why}")));
         }
         reasons.extend(sample::unproved(triple, unique, all));
     }

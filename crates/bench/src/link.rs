@@ -20,6 +20,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
+use bench_load::process::cpu_seconds;
 use bench_report::ResultFile;
 use clap::builder::RangedU64ValueParser;
 use types::Result;
@@ -28,10 +29,11 @@ pub use agent::LinkServer;
 pub use args::{LinkTestArgs, command};
 pub use wire::StreamDirection;
 
+pub use pair::all_of;
 use pair::wrong;
 
+use crate::Nic;
 use crate::args::typed;
-use crate::{Nic, Usage};
 
 /// Two agents, one of which opens the connections.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,9 +150,9 @@ impl Config {
 pub async fn run(config: Config) -> Result<ResultFile> {
     config.check()?;
     let (started, start) = (SystemTime::now(), Instant::now());
-    let before = Usage::of_us();
+    let before = cpu_seconds();
     let runs = schedule::run(&config).await?;
-    let cpu_seconds = (Usage::of_us() - before).cpu_seconds;
+    let cpu_seconds = cpu_seconds() - before;
     let here = answer::Here { cpu_seconds, nics: nics(&config.pairs).await };
     let mut file = answer::of(&config, &runs, &here);
     file.started = crate::fingerprint::timestamp(started);

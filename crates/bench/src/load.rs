@@ -14,8 +14,8 @@ use serde_json::json;
 use types::Result;
 
 use crate::{
-    Budget, KneeResult, KneeStep, Ranks, RepeatedLoad, ResultBuilder, TargetDir, TargetLoad, TimeCut, driver,
-    knee, refuse,
+    Budget, KneeResult, KneeStep, Ranks, RepeatedLoad, ResultBuilder, TargetDir, TargetLoad, driver, knee,
+    refuse,
 };
 pub use args::LoadArgs;
 
@@ -24,7 +24,6 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
     args.layout().check()?;
     args.work().check()?;
     args.pace().check()?;
-    args.check_knee()?;
     if args.common.faithful {
         return refuse("load: there is no original to be faithful to; leave --faithful out");
     }
@@ -59,13 +58,10 @@ async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
         draft.parameter("workers", args.workers);
     }
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: args.bytes() };
-    let measure = async |target_dir: &mut TargetDir| {
-        target_dir.content.compressible_percent = args.compressible;
-        all(&load, args, target_dir).await
-    };
+    let measure =
+        async |target_dir: &mut TargetDir, budget: &Budget| all(&load, args, target_dir, budget).await;
     load.run(draft, measure, |draft, measured, bounds| match measured {
-        LoadRuns::Runs(RepeatedLoad { runs, cut, .. }) => {
-            TimeCut::tell(cut, draft, "repetitions");
+        LoadRuns::Runs(RepeatedLoad { runs, .. }) => {
             answer::fill(draft, args, &runs.into_iter().flatten().collect::<Vec<_>>(), bounds);
         }
         LoadRuns::Knee(found) => {
@@ -81,12 +77,16 @@ enum LoadRuns {
     Knee(Box<KneeResult>),
 }
 
-async fn all(load: &TargetLoad<'_>, args: &LoadArgs, target_dir: &TargetDir) -> Result<LoadRuns> {
-    let budget = Budget::start(args.common.time_budget);
+async fn all(
+    load: &TargetLoad<'_>,
+    args: &LoadArgs,
+    target_dir: &TargetDir,
+    budget: &Budget,
+) -> Result<LoadRuns> {
     let only_writes = matches!(args.operation, LoadOperation::Write);
     let trees = if args.private { args.nodes } else { 1 };
     // Who only writes makes a new version each time; a mixture goes on with the one that lies there.
-    let job = |number: u32| args.job(target_dir, if only_writes { number + 1 } else { 1 }, &budget);
+    let job = |number: u32| args.job(target_dir, if only_writes { number + 1 } else { 1 }, budget);
     target_dir.check(&job(0), args.bytes()).await?;
     if !only_writes {
         let dataset = Dataset { layout: args.layout(), content: target_dir.content, version: 1, trees };
@@ -97,12 +97,12 @@ async fn all(load: &TargetLoad<'_>, args: &LoadArgs, target_dir: &TargetDir) -> 
     if !args.knee.knee {
         let told = |number: u32| format!("load {number}/{repetitions}");
         let job = async |repetition: u32| Ok(job(repetition));
-        return load.repeat(target_dir, &budget, repetitions, told, job).await.map(LoadRuns::Runs);
+        return load.repeat(target_dir, budget, repetitions, told, job).await.map(LoadRuns::Runs);
     }
     let step = async |step: KneeStep, what: &str| {
         let job = step.of(job(step.number));
         load.ranks.load(&target_dir.url, &job, what).await?.outcome.into_first()
     };
-    let found = knee::find(&args.knee, repetitions, args.nodes, &budget, step).await?;
+    let found = knee::find(&args.knee, repetitions, args.nodes, budget, step).await?;
     Ok(LoadRuns::Knee(Box::new(found)))
 }

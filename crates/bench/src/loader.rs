@@ -5,6 +5,7 @@
 mod bucket;
 mod cluster;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use bench_load::engine::{LoadJob, LoadPhase};
 use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
 use bench_report::format::{self, capital, fixed};
 use bench_report::{
-    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, Table,
-    TableRow, estimate, median, sanity,
+    Axis, Better, Cell, Histogram, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, Table, TableRow,
+    estimate, median, sanity,
 };
 use clap::Args;
 use origin::emulated::ServiceLimits;
@@ -24,9 +25,10 @@ use types::Result;
 
 use crate::cost::CostArgs;
 use crate::nodes::NodeListArgs;
+use crate::testbed::LaidOut;
 use crate::{
     Budget, CacheMode, CommonArgs, GIB, KneeArgs, KneeResult, KneeStep, Line, PriceArgs, Ranks,
-    ResultBuilder, Sample, Testbed, TimeCut, Triple, Watch, data_set, driver, is_http_store, knee, limit,
+    ResultBuilder, Sample, Testbed, Triple, Watch, block_size, data_set, driver, is_http_store, knee, limit,
     refuse, sample, worker_phases,
 };
 
@@ -83,7 +85,7 @@ pub struct LoaderArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     object_size: Option<u64>,
     /// Bytes of one read [default: 1MiB; of a bucket or share a whole object, at most 64MiB]
-    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
     block: Option<u64>,
     #[command(flatten)]
     knee: KneeArgs,
@@ -131,17 +133,12 @@ impl LoaderPlan {
         let layout =
             Layout { files: objects, sizes: Sizes::Equal(bytes), files_per_directory: 1000, private: false };
         layout.check()?;
-        if bytes == 0 || layout.total_bytes() > args.common.byte_budget {
-            return refuse(format!(
-                "loader: {} objects of {bytes} bytes; the budget is {} bytes (--byte-budget)",
-                objects, args.common.byte_budget
-            ));
+        if bytes == 0 {
+            return refuse("loader: objects have at least 1 byte");
         }
+        args.common.check_bytes(layout.total_bytes())?;
         let by_s3 = !args.is_cluster() && args.origin.as_deref().is_some_and(is_http_store);
         let block = args.block.unwrap_or(if by_s3 { bytes.min(GET_MAX) } else { 1 << 20 });
-        if block == 0 || block > 1 << 30 {
-            return refuse("loader: --block is from 1 byte to 1GiB");
-        }
         Ok(LoaderPlan {
             args: args.clone(),
             block,
@@ -151,12 +148,13 @@ impl LoaderPlan {
         })
     }
 
-    fn job(&self, testbed: &Testbed, mode: CacheMode, epochs: u64, budget: &Budget) -> LoadJob {
+    /// So many epochs of a state.
+    fn job(&self, files: &LaidOut, state: impl Display, epochs: u64, budget: &Budget) -> LoadJob {
         let amount = Amount::Epochs(epochs);
         let work =
             LoadWork { block_bytes: self.block, seed: self.args.common.seed, amount, ..LoadWork::mfmr() };
-        let phase = LoadPhase { name: mode.name().to_owned(), work, ..LoadPhase::default() };
-        testbed.files.job(self.fleet, phase, budget.limits())
+        let phase = LoadPhase { name: state.to_string(), work, ..LoadPhase::default() };
+        files.job(self.fleet, phase, budget.limits())
     }
 
     fn tell(&self, draft: &mut ResultBuilder) {
@@ -208,7 +206,7 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     driver::command(&args.common, told, async |ranks| measure(ranks, &plan).await).await
 }
 
-impl std::fmt::Display for LoaderPlan {
+impl Display for LoaderPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (ClientSet { clients, workers, .. }, objects) = (self.fleet, self.layout.files);
         let (bytes, times) = (format::bytes(self.layout.total_bytes()), self.repetitions);
@@ -231,39 +229,32 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
             other => Testbed::limited(other.map(PathBuf::from), data, plan.args.limits).await,
         }
     };
-    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan).await;
-    driver::on_stage(
-        Some(ranks),
-        &plan.args.common,
-        draft,
-        testbed,
-        measure,
-        async |draft, testbed, ceiling, epochs| {
-            let triples = &epochs.triples;
-            TimeCut::tell(epochs.cut, draft, "repetitions");
-            parameters(draft, plan);
-            let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
-            let invalid = limit::invalid_samples(triples, unique, all, plan.args.rate, ceiling);
-            fill(draft, plan, &epochs, &invalid);
-            if testbed.is_bucket() {
-                bucket::gets(draft, plan, triples, &invalid);
+    let measure = async |testbed: &mut Testbed, budget: &Budget| all(ranks, testbed, plan, budget).await;
+    let common = &plan.args.common;
+    driver::on_stage(Some(ranks), common, draft, testbed, measure, async |draft, testbed, ceiling, epochs| {
+        let triples = &epochs.triples;
+        parameters(draft, plan);
+        let (unique, all) = (plan.layout.total_bytes(), plan.demanded());
+        let invalid = limit::invalid_samples(triples, unique, all, plan.args.rate, ceiling);
+        fill(draft, plan, &epochs, &invalid);
+        if testbed.is_bucket() {
+            bucket::gets(draft, plan, triples, &invalid);
+        }
+        limits(draft, plan, testbed, &epochs);
+        if let Some(found) = &epochs.knee {
+            draft.note("the knee and the open loops are those of a warm tier");
+            knee::fill(draft, &plan.args.knee, found, "objects");
+        }
+        sample::worth(draft, triples, prices.as_ref());
+        if let Some(first) = triples.first() {
+            if let Some(costs) = &costs {
+                bucket::costs(draft, plan, costs, first);
             }
-            limits(draft, plan, testbed, &epochs);
-            if let Some(found) = &epochs.knee {
-                draft.note("the knee and the open loops are those of a warm tier");
-                knee::fill(draft, &plan.args.knee, found, "objects");
-            }
-            sample::worth(draft, triples, prices.as_ref());
-            if let Some(first) = triples.first() {
-                if let Some(costs) = &costs {
-                    bucket::costs(draft, plan, costs, first);
-                }
-                let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).phase.series));
-                draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
-            }
-            draft.file.plots.push(uptick(plan, &epochs.curve));
-        },
-    )
+            let moved = CacheMode::ALL.map(|mode| (mode.to_string(), &first.of(mode).phase.series));
+            draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
+        }
+        draft.file.plots.push(uptick(plan, &epochs.curve));
+    })
     .await
 }
 
@@ -274,17 +265,15 @@ struct Epochs {
     curve: Vec<(f64, (u64, u64))>,
     /// Of a warm tier.
     knee: Option<KneeResult>,
-    cut: Option<TimeCut>,
 }
 
-async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan) -> Result<Epochs> {
-    let budget = Budget::start(plan.args.common.time_budget);
+async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan, budget: &Budget) -> Result<Epochs> {
     let line = testbed.line(plan.args.rtt, plan.args.rate).await?;
     let (mut triples, mut curve) = (Vec::new(), Vec::new());
-    let cut = budget.repeat(plan.repetitions, async |repetition| {
+    let repeated = budget.repeat(plan.repetitions, "repetitions", async |repetition| {
         let run = async |mode: CacheMode, epochs: u64, url: &str, tier| {
-            let what = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, mode.name());
-            let job = plan.job(testbed, mode, epochs, &budget);
+            let what = format!("loader {}/{}, {mode}", repetition + 1, plan.repetitions);
+            let job = plan.job(&testbed.files, mode, epochs, budget);
             sample::take(ranks, testbed, &line, url, &job, tier, &what).await
         };
         let direct = run(CacheMode::Direct, 1, &line.url, None).await?;
@@ -302,17 +291,17 @@ async fn all(ranks: &Ranks, testbed: &Testbed, plan: &LoaderPlan) -> Result<Epoc
         triples.push(Triple { direct, cold, warm });
         Ok(())
     });
-    let cut = cut.await?;
-    let mut epochs = Epochs { line, triples, curve, knee: None, cut };
+    repeated.await?;
+    let mut epochs = Epochs { line, triples, curve, knee: None };
     if plan.args.knee.knee {
         // Of a tier that an epoch has filled before.
         let tier = testbed.tier(&epochs.line)?;
-        let job = || plan.job(testbed, CacheMode::Warm, 1, &budget);
+        let job = || plan.job(&testbed.files, CacheMode::Warm, 1, budget);
         ranks.load(&tier.url, &job(), "loader: filling a tier").await?;
         let step = async |step: KneeStep, what: &str| {
             ranks.load(&tier.url, &step.of(job()), what).await?.outcome.into_first()
         };
-        let found = knee::find(&plan.args.knee, plan.repetitions, plan.fleet.clients, &budget, step).await?;
+        let found = knee::find(&plan.args.knee, plan.repetitions, plan.fleet.clients, budget, step).await?;
         epochs.knee = Some(found);
     }
     Ok(epochs)
@@ -329,9 +318,9 @@ fn limits(draft: &mut ResultBuilder, plan: &LoaderPlan, testbed: &Testbed, epoch
         let serial = objects * trips / plan.fleet.workers_in_all().max(1) as f64;
         let serial = (mode == CacheMode::Direct).then_some(serial);
         let told = limit::of_sample(first.of(mode), mode, &epochs.line, plan.args.rate, serial);
-        draft.limit(mode.name(), &told);
+        draft.limit(mode, &told);
         if told.is_client() {
-            draft.warning(format!("{}: the bench itself was the limit", mode.name()));
+            draft.warning(format!("{mode}: the bench itself was the limit"));
         }
     }
 }
@@ -354,11 +343,8 @@ fn uptick(plan: &LoaderPlan, curve: &[(f64, (u64, u64))]) -> Plot {
 
 fn parameters(draft: &mut ResultBuilder, plan: &LoaderPlan) {
     plan.tell(draft);
-    draft.parameters([
-        ("rtt_ms", json!(plan.args.rtt.as_secs_f64() * 1000.0)),
-        ("limits", json!(plan.args.limits.map_or("none".to_owned(), |limits| limits.to_string()))),
-        ("rate_bytes_per_second", json!(plan.args.rate.map_or(0, |rate| rate.bytes_per_second()))),
-    ]);
+    draft.line(plan.args.rtt, plan.args.rate);
+    draft.parameter("limits", plan.args.limits.map_or("none".to_owned(), |limits| limits.to_string()));
     if let Some(limits) = plan.args.limits {
         draft.note(format!("the storage was given the limits of a service: {limits}"));
     }
@@ -381,8 +367,9 @@ fn mean_ms(latencies: &Histogram) -> f64 {
 type Figure<'a, E> = (&'a str, &'a dyn Fn(&E) -> f64);
 
 /// A row for each figure, and a column for each state, whose epochs are named by repetition.
-fn epochs_table<E>(states: &[(&str, Vec<&E>)], figures: &[Figure<E>], invalid: &[String]) -> Table {
-    let heads = ["Metric".to_owned()].into_iter().chain(states.iter().map(|(name, _)| capital(name)));
+fn epochs_table<S: Display, E>(states: &[(S, Vec<&E>)], figures: &[Figure<E>], invalid: &[String]) -> Table {
+    let head = |(state, _): &(S, Vec<&E>)| capital(&state.to_string());
+    let heads = ["Metric".to_owned()].into_iter().chain(states.iter().map(head));
     let row = |(name, value): &Figure<E>| {
         let of = |epochs: &[&E]| estimate(&epochs.iter().map(|epoch| value(epoch)).collect::<Vec<_>>());
         let cells = [Cell::text(*name)].into_iter().chain(states.iter().map(|(_, epochs)| of(epochs)));
@@ -416,8 +403,7 @@ fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: 
     let all_several = triples.iter().all(several_blocks);
     let figures: Vec<_> =
         figures.into_iter().filter(|(name, _)| all_several || *name != FIRST_BLOCK).collect();
-    let states =
-        CacheMode::ALL.map(|mode| (mode.name(), triples.iter().map(|triple| triple.of(mode)).collect()));
+    let states = CacheMode::ALL.map(|mode| (mode, triples.iter().map(|triple| triple.of(mode)).collect()));
     let table = epochs_table(&states, &figures, invalid);
     let workers = plan.fleet.workers_in_all();
     draft.file.tables.push(table.noted([format!(
@@ -427,12 +413,12 @@ fn fill(draft: &mut ResultBuilder, plan: &LoaderPlan, epochs: &Epochs, invalid: 
     )]));
     draft.file.tables.push(PUBLISHED.aistore.results.table());
     for mode in CacheMode::ALL {
-        let (name, rates) = (format!("{} throughput", mode.name()), sample::values(triples, mode, rate));
-        draft.measure(Measure::new(name, "GiB/s", Better::Higher, rates), invalid);
+        let (name, rates) = (format!("{mode} throughput"), sample::values(triples, mode, rate));
+        draft.measure(name, "GiB/s", Better::Higher, rates, invalid);
         let first = triples.first().map(|triple| in_flight(triple.of(mode)));
         let why = first.and_then(|(per_second, seconds)| sanity::little(per_second, seconds, workers));
         if let Some(why) = why {
-            draft.warning(format!("{}: {why}", mode.name()));
+            draft.warning(format!("{mode}: {why}"));
         }
     }
     let middle = |mode| median(&sample::values(triples, mode, rate));

@@ -1,6 +1,6 @@
 //! This machine's network links: which one leads to an address, and what it carries.
 
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -30,11 +30,7 @@ impl Nic {
         if address.is_loopback() || from == address {
             return None;
         }
-        let name = match address {
-            IpAddr::V4(to) => interface_v4(&std::fs::read_to_string("/proc/net/route").ok()?, to),
-            IpAddr::V6(_) => interface_v6(&std::fs::read_to_string("/proc/net/if_inet6").ok()?, from),
-        };
-        name.map(Nic::named)
+        bench_fleet::interface_of(from).map(Nic::named)
     }
 
     fn named(name: String) -> Nic {
@@ -68,53 +64,17 @@ fn rate(speed: &str) -> Option<f64> {
     (mbit > 0).then(|| mbit as f64 * 1e6 / 8.0)
 }
 
-/// By the lines of `/proc/net/route`, where addresses are hexadecimal in the machine's byte order: the longest mask
-/// that fits, and of those the least metric.
-fn interface_v4(table: &str, to: Ipv4Addr) -> Option<String> {
-    let to = u32::from_ne_bytes(to.octets());
-    let routes = table.lines().skip(1).filter_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let hex = |at: usize| u32::from_str_radix(words.get(at)?, 16).ok();
-        let (destination, mask) = (hex(1)?, hex(7)?);
-        let metric: u32 = words.get(6)?.parse().ok()?;
-        (to & mask == destination).then(|| {
-            (mask.count_ones(), std::cmp::Reverse(metric), (*words.first().unwrap_or(&"")).to_owned())
-        })
-    });
-    routes.max_by_key(|(bits, metric, _)| (*bits, *metric)).map(|(_, _, name)| name)
-}
-
-/// The interface that has this address, by the lines of `/proc/net/if_inet6`.
-fn interface_v6(table: &str, own: IpAddr) -> Option<String> {
-    let IpAddr::V6(own) = own else { return None };
-    let own: String = own.octets().iter().map(|byte| format!("{byte:02x}")).collect();
-    let line = table.lines().find(|line| line.starts_with(&own))?;
-    line.split_whitespace().last().map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
-    fn the_longest_route_that_fits_tells_the_link() {
-        // 0.0.0.0/0 by eth0, 192.168.1.0/24 by eth1, and by eth2 at a higher metric.
-        let word = |address: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(address));
-        let line = |name: &str, to, mask, metric: u32| {
-            format!("{name}\t{}\t00000000\t0001\t0\t0\t{metric}\t{}\t0\t0\t0\n", word(to), word(mask))
-        };
-        let table = format!(
-            "Iface\tDestination\n{}{}{}",
-            line("eth0", [0; 4], [0; 4], 0),
-            line("eth1", [192, 168, 1, 0], [255, 255, 255, 0], 100),
-            line("eth2", [192, 168, 1, 0], [255, 255, 255, 0], 200)
-        );
-        assert_eq!(interface_v4(&table, Ipv4Addr::new(192, 168, 1, 7)).as_deref(), Some("eth1"));
-        assert_eq!(interface_v4(&table, Ipv4Addr::new(8, 8, 8, 8)).as_deref(), Some("eth0"));
-        assert_eq!(interface_v4("Iface\nnonsense x y\n", Ipv4Addr::LOCALHOST), None);
-        let own = "fe80::1".parse().expect("an address");
-        let table = "fe800000000000000000000000000001 02 40 20 80     eth3\n";
-        assert_eq!(interface_v6(table, own).as_deref(), Some("eth3"));
+    fn an_address_of_this_machine_tells_the_link() {
+        let of = |address: &str| bench_fleet::interface_of(address.parse().expect("an address"));
+        assert_eq!(of("127.0.0.1").as_deref(), Some("lo"));
+        assert_eq!(of("192.0.2.1"), None, "of no machine");
     }
 
     #[test]

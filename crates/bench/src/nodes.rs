@@ -16,8 +16,7 @@ mod fio;
 mod repair;
 mod stage;
 
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -240,25 +239,6 @@ pub async fn wait_until(what: &str, patience: Duration, mut is_so: impl FnMut() 
         tokio::time::sleep(LOOK).await;
     }
     Ok(())
-}
-
-/// The regular files below a directory of which all is on the disk, the largest first. Those that leave meanwhile are left out.
-fn whole_files_below(dir: &Path) -> Vec<(u64, PathBuf)> {
-    let (mut dirs, mut files) = (vec![dir.to_owned()], Vec::new());
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
-            match entry.metadata() {
-                Ok(meta) if meta.is_dir() => dirs.push(entry.path()),
-                // The kernel counts in units of 512 bytes. A hole costs no disk anything.
-                Ok(meta) if meta.is_file() && meta.blocks().saturating_mul(512) >= meta.len() => {
-                    files.push((meta.len(), entry.path()));
-                }
-                _ => {}
-            }
-        }
-    }
-    files.sort_by(|a, b| b.cmp(a));
-    files
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! carry out what comes, until the order to end. So an experiment is written once, as if it were alone.
 
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use bench_load::target::{self, from_url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
 
@@ -94,26 +94,20 @@ pub fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> impl Futu
 
 /// Returns once the process was told to end, and at once from then on: what is told between two pieces of work counts.
 async fn told_to_end() {
-    static TOLD: OnceLock<watch::Receiver<bool>> = OnceLock::new();
-    let mut told = TOLD
-        .get_or_init(|| {
-            let (tell, told) = watch::channel(false);
-            tokio::spawn(async move {
-                match signalled() {
-                    Ok(signalled) => {
-                        signalled.await;
-                        let _ = tell.send(true);
-                    }
-                    Err(e) => tracing::warn!("signals are not heard: {e}"),
+    static TOLD: SetOnce<()> = SetOnce::const_new();
+    static LISTENING: Once = Once::new();
+    LISTENING.call_once(|| {
+        tokio::spawn(async {
+            match signalled() {
+                Ok(signalled) => {
+                    signalled.await;
+                    let _ = TOLD.set(());
                 }
-                tell.closed().await;
-            });
-            told
-        })
-        .clone();
-    if told.wait_for(|told| *told).await.is_err() {
-        std::future::pending().await
-    }
+                Err(e) => tracing::warn!("signals are not heard: {e}"),
+            }
+        });
+    });
+    TOLD.wait().await;
 }
 
 /// Ctrl-C, or SIGTERM, with which batch systems and launchers end a job: heard from the call on, not only while it is waited for.
@@ -163,8 +157,7 @@ impl Ranks {
     pub fn tell(&self, draft: &mut ResultBuilder) {
         draft.parameter("processes", self.processes());
         if self.processes() > 1 {
-            let names: Vec<String> =
-                self.places().iter().map(|place| format!("{place} at {}", place.site)).collect();
+            let names: Vec<String> = self.places().iter().map(RankPlace::to_string).collect();
             draft.file.fingerprint.insert("processes".to_owned(), names.join("; "));
         }
         draft.wrong_bytes(&self.wrong.lock().unwrap_or_else(PoisonError::into_inner));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use quantity::ByteRate;
-use relay::{Config, Drops, LineMeasurement, Profile, Relay, RoundTrips, calibrate, measure_null};
+use relay::{Config, LineMeasurement, Profile, Relay, RoundTrips, calibrate, measure_null};
 use types::{Error, ErrorKind, Result};
 
 use crate::signalled;
@@ -27,30 +27,12 @@ pub struct RelayArgs {
     /// Round trip that is added, for example 70ms.
     #[arg(long, value_parser = quantity::duration)]
     pub rtt: Option<Duration>,
-    /// Width of the variation of the round trip.
-    #[arg(long, value_parser = quantity::duration)]
-    pub jitter: Option<Duration>,
     /// Bandwidth of each direction, shared by all connections, for example 1Gbit.
     #[arg(long)]
     pub rate: Option<ByteRate>,
-    /// Bandwidth of each direction of one connection.
-    #[arg(long, value_name = "RATE")]
-    pub rate_per_connection: Option<ByteRate>,
     /// Most bytes of one connection on the line in one direction; it carries this much in a round trip.
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     pub window: Option<u64>,
-    /// Connections at once; more are turned away.
-    #[arg(long, value_name = "NUMBER")]
-    pub connections: Option<usize>,
-    /// Cut all connections every so often, for example 30s.
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
-    pub drop_every: Option<Duration>,
-    /// Cut one connection, chosen at random, so many times an hour.
-    #[arg(long, value_name = "TIMES")]
-    pub drop_per_hour: Option<f64>,
-    /// Cut each connection when it has carried so much.
-    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
-    pub drop_after: Option<u64>,
 }
 
 impl RelayArgs {
@@ -58,16 +40,8 @@ impl RelayArgs {
         let base = self.profile.map_or_else(Config::default, |p| p.config());
         Config {
             rtt: self.rtt.unwrap_or(base.rtt),
-            jitter: self.jitter.unwrap_or(base.jitter),
             rate: self.rate.or(base.rate),
-            rate_per_connection: self.rate_per_connection,
             window: self.window,
-            connections_max: self.connections.unwrap_or(base.connections_max),
-            drops: Drops {
-                every: self.drop_every,
-                per_hour: self.drop_per_hour,
-                after_bytes: self.drop_after,
-            },
             ..base
         }
     }

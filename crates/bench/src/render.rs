@@ -23,8 +23,8 @@ use quantity::ByteRate;
 use types::Result;
 
 use crate::{
-    Budget, CacheMode, CommonArgs, Line, PriceArgs, Ranks, ResultBuilder, Testbed, TierProcess, TimeCut,
-    Triple, data_set, driver, fingerprint, limit, refuse, sample,
+    Budget, CacheMode, CommonArgs, Line, PriceArgs, Ranks, ResultBuilder, Testbed, TierProcess, Triple,
+    data_set, driver, fingerprint, limit, refuse, sample,
 };
 
 /// The study's: nodes, serial round trips of a frame, seconds of a frame that do not depend on the distance.
@@ -108,13 +108,7 @@ impl RenderPlan {
         let nodes = args.nodes.map_or(scale.of(NODES, NODES_MIN), u64::from);
         // The study's time goes as the frames' does.
         let study_stagger = Stagger { group: STAGGER_NODES, every_s: STAGGER_SECONDS * scale.factor() };
-        if layout.total_bytes() > args.common.byte_budget {
-            return refuse(format!(
-                "the scene has {} and the budget is {}; give a smaller --scale or a larger --byte-budget",
-                format::bytes(layout.total_bytes()),
-                format::bytes(args.common.byte_budget)
-            ));
-        }
+        args.common.check_bytes(layout.total_bytes())?;
         Ok(RenderPlan {
             nodes: u32::try_from(nodes).unwrap_or(u32::MAX),
             layout,
@@ -159,7 +153,7 @@ impl RenderPlan {
             ..LoadWork::default()
         };
         let pace = LoadPace::Closed { think_s, stagger: self.stagger };
-        LoadPhase { name: mode.name().to_owned(), work, pace, ..LoadPhase::default() }
+        LoadPhase { name: mode.to_string(), work, pace, ..LoadPhase::default() }
     }
 
     fn job(&self, testbed: &Testbed, mode: CacheMode, budget: &Budget) -> LoadJob {
@@ -192,26 +186,19 @@ async fn measure(ranks: &Ranks, plan: &RenderPlan) -> Result<ResultFile> {
         draft.described("origin directory", fingerprint::of_directory(Path::new(dir)));
     }
     let testbed = Testbed::at(plan.args.origin.as_deref(), data);
-    let measure = async |testbed: &mut Testbed| all(ranks, testbed, plan).await;
-    driver::on_stage(
-        Some(ranks),
-        &plan.args.common,
-        draft,
-        testbed,
-        measure,
-        async |draft, _, ceiling, measured| {
-            let RenderRuns { mut distances, tier, cut } = measured;
-            TimeCut::tell(cut, draft, "repetitions");
-            draft.described("tier", tier);
-            for distance in &mut distances {
-                let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
-                distance.invalid =
-                    limit::invalid_samples(&distance.triples, unique, all, plan.args.rate, ceiling);
-            }
-            table::fill(draft, plan, &distances, prices.as_ref());
-            draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());
-        },
-    )
+    let measure = async |testbed: &mut Testbed, budget: &Budget| all(ranks, testbed, plan, budget).await;
+    let common = &plan.args.common;
+    driver::on_stage(Some(ranks), common, draft, testbed, measure, async |draft, _, ceiling, measured| {
+        let (mut distances, tier) = measured;
+        draft.described("tier", tier);
+        for distance in &mut distances {
+            let (unique, all) = (plan.layout.total_bytes(), demanded(plan));
+            distance.invalid =
+                limit::invalid_samples(&distance.triples, unique, all, plan.args.rate, ceiling);
+        }
+        table::fill(draft, plan, &distances, prices.as_ref());
+        draft.file.answer = answer::ten_lines(plan, &distances, prices.as_ref());
+    })
     .await
 }
 
@@ -222,29 +209,28 @@ struct RenderDistance {
     invalid: Vec<String>,
 }
 
-struct RenderRuns {
-    distances: Vec<RenderDistance>,
-    /// How the last of the tiers was configured, by its own word.
-    tier: Option<String>,
-    cut: Option<TimeCut>,
-}
-
-async fn all(ranks: &Ranks, testbed: &Testbed, plan: &RenderPlan) -> Result<RenderRuns> {
+/// Of each distance what was measured; and how the last of the tiers was configured, by its own word.
+async fn all(
+    ranks: &Ranks,
+    testbed: &Testbed,
+    plan: &RenderPlan,
+    budget: &Budget,
+) -> Result<(Vec<RenderDistance>, Option<String>)> {
     let mut distances = Vec::new();
     for rtt in &plan.args.rtt {
         let line = testbed.line(*rtt, plan.args.rate).await?;
         distances.push(RenderDistance { line, triples: Vec::new(), invalid: Vec::new() });
     }
-    let (budget, mut tier) = (Budget::start(plan.args.common.time_budget), None);
+    let mut tier = None;
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
-    let cut = budget.repeat(plan.repetitions, async |repetition| {
+    let repeated = budget.repeat(plan.repetitions, "repetitions", async |repetition| {
         for RenderDistance { line, triples, .. } in &mut distances {
-            triples.push(triple(ranks, testbed, plan, line, (repetition, &budget), &mut tier).await?);
+            triples.push(triple(ranks, testbed, plan, line, (repetition, budget), &mut tier).await?);
         }
         Ok(())
     });
-    let cut = cut.await?;
-    Ok(RenderRuns { distances, tier, cut })
+    repeated.await?;
+    Ok((distances, tier))
 }
 
 /// Direct, cold and warm, one after the other, as the study did.
@@ -258,7 +244,7 @@ async fn triple(
 ) -> Result<Triple> {
     let what = |mode: CacheMode| {
         let (n, all) = (repetition + 1, plan.repetitions);
-        format!("render {n}/{all}, {:.1} ms, {}", line.nominal.as_secs_f64() * 1000.0, mode.name())
+        format!("render {n}/{all}, {:.1} ms, {mode}", line.nominal.as_secs_f64() * 1000.0)
     };
     let run = async |mode: CacheMode, url: &str, tier| {
         sample::take(ranks, testbed, line, url, &plan.job(testbed, mode, budget), tier, &what(mode)).await

@@ -16,7 +16,7 @@ use clap::Args;
 use types::Result;
 
 use crate::nodes::{CopyLoss, NodeListArgs};
-use crate::{CommonArgs, ResultBuilder, alone, driver, publish, refuse};
+use crate::{CommonArgs, ResultBuilder, alone, block_size, driver, publish, refuse};
 
 /// The study's file, bytes.
 const FILE_BYTES: u64 = 10 << 30;
@@ -41,7 +41,7 @@ pub struct ReplicasArgs {
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     file_size: Option<u64>,
     /// Bytes of one read
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = block_size)]
     block: u64,
     /// How a node loses its copies: a command of the shell, with the node's name in NODE, that ends when the node serves again
     /// [default: they are evicted]
@@ -65,15 +65,10 @@ impl ReplicasPlan {
         let nodes = args.nodes.nodes.len();
         args.nodes.check(args.origin.as_deref())?;
         let bytes = args.file_size.unwrap_or(args.common.scale.small_is(SMALL).of(FILE_BYTES, FILE_MIN));
-        if bytes == 0 || bytes > args.common.byte_budget {
-            return refuse(format!(
-                "replicas: a file of {bytes} bytes; the budget is {} bytes (--byte-budget)",
-                args.common.byte_budget
-            ));
+        if bytes == 0 {
+            return refuse("replicas: the file has at least 1 byte");
         }
-        if args.block == 0 || args.block > 1 << 30 {
-            return refuse("replicas: --block is from 1 byte to 1GiB");
-        }
+        args.common.check_bytes(bytes)?;
         let mut gateways: Vec<usize> = args.gateways.iter().map(|n| *n as usize).collect();
         if gateways.is_empty() {
             gateways = (1..=nodes).collect();

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use bench_load::engine::LoadJob;
 use bench_load::outcome::PhaseOutcome;
-use bench_load::process::Threads;
+use bench_load::process::{Threads, Usage, relay_cpu_seconds};
 use bench_load::shape::Amount;
 use bench_report::median;
 use types::Result;
 
-use crate::fixture::relay_cpu_seconds;
 use crate::value::Pass;
-use crate::{CounterPage, GIB, Line, Ranks, ResultBuilder, Testbed, TierPrices, TierProcess, Usage, value};
+use crate::{CounterPage, GIB, Line, Ranks, ResultBuilder, Testbed, TierPrices, TierProcess, value};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq)]
+#[strum(serialize_all = "lowercase")]
 pub enum CacheMode {
     Direct,
     Cold,
@@ -23,14 +23,6 @@ pub enum CacheMode {
 
 impl CacheMode {
     pub const ALL: [CacheMode; 3] = [CacheMode::Direct, CacheMode::Cold, CacheMode::Warm];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            CacheMode::Direct => "direct",
-            CacheMode::Cold => "cold",
-            CacheMode::Warm => "warm",
-        }
-    }
 }
 
 /// A cache may fetch a little twice: what was being fetched when it was evicted, a tail read ahead.
@@ -45,7 +37,7 @@ pub fn unproved(triple: &Triple, unique: u64, all: u64) -> Vec<String> {
     for mode in CacheMode::ALL {
         let (read, all) = (triple.of(mode).phase.bytes_read, all.saturating_mul(triple.of(mode).epochs));
         if read != all {
-            reasons.push(format!("{}: the clients read {read} bytes, not {all}", mode.name()));
+            reasons.push(format!("{mode}: the clients read {read} bytes, not {all}"));
         }
     }
     let (direct, cold, warm) = (&triple.direct, &triple.cold, &triple.warm);

@@ -18,8 +18,8 @@ use types::Result;
 
 use crate::fixture::TierConfig;
 use crate::{
-    CommonArgs, Ranks, ResultBuilder, TargetArgs, TargetDir, TargetLoad, TierProcess, driver, is_http_store,
-    refuse,
+    Budget, CommonArgs, Ranks, ResultBuilder, TargetArgs, TargetDir, TargetLoad, TierProcess, block_size,
+    driver, is_http_store, refuse,
 };
 use condition::{Shape, ShapeCondition, Sweep, sets, total_bytes};
 use run::{ShapeMeasurement, ShapeRuns};
@@ -48,10 +48,10 @@ pub struct ShapesArgs {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: u32,
     /// Bytes of one read or write
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = block_size)]
     block: u64,
     /// Also: rows with reads and writes of these sizes, of files of scale x 64 MiB (at least 1 MiB and the largest of these)
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = quantity::size)]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = block_size)]
     block_sizes: Vec<u64>,
     /// Rows with so many nodes and workers of each, for every shape, of files of scale x 64 MiB: 1x1,1x4,5x4 [default: the
     /// study's 20x1,10x2,5x4,4x6,3x8, for shapes that read]
@@ -121,7 +121,7 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<ShapeCondition>> {
         asked => asked.to_vec(),
     };
     if let Some(shape) = shapes.iter().find(|shape| shape.writes() && !args.target.is_writable()) {
-        return refuse(format!("{} writes, and the target cannot be written", shape.name()));
+        return refuse(format!("{shape} writes, and the target cannot be written"));
     }
     let sizes = if args.sizes.is_empty() {
         let most = args.common.scale.of(1 << 30, 4 << 20);
@@ -129,9 +129,8 @@ fn conditions(args: &ShapesArgs) -> Result<Vec<ShapeCondition>> {
     } else {
         args.sizes.clone()
     };
-    let blocks = || args.block_sizes.iter().copied().chain([args.block]);
-    if blocks().any(|block| block == 0 || block > 1 << 30) || sizes.contains(&0) {
-        return refuse("shapes: sizes are at least 1 byte, and --block and --block-sizes at most 1GiB");
+    if sizes.contains(&0) {
+        return refuse("shapes: sizes are at least 1 byte");
     }
     let bytes = args.common.scale.of(SWEEP_BYTES, 1 << 20);
     let largest = args.block_sizes.iter().copied().max().unwrap_or(0).max(bytes);
@@ -165,14 +164,15 @@ async fn measure(ranks: &Ranks, args: &ShapesArgs, conditions: &[ShapeCondition]
         ("workers", workers.into()),
     ]);
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes };
-    let measure = async |target_dir: &mut TargetDir| {
-        let direct = ShapeMeasurement::start(ranks, &args.common, target_dir).all(conditions).await?;
+    let measure = async |target_dir: &mut TargetDir, budget: &Budget| {
+        let common = &args.common;
+        let direct = ShapeMeasurement { ranks, common, target_dir, budget }.all(conditions).await?;
         if !args.through {
             return Ok((direct, None));
         }
         let tier = tier(args, bytes)?;
         target_dir.url.clone_from(&tier.url);
-        let through = ShapeMeasurement::start(ranks, &args.common, target_dir).all(conditions).await?;
+        let through = ShapeMeasurement { ranks, common, target_dir, budget }.all(conditions).await?;
         Ok((direct, Some(through)))
     };
     load.run(draft, measure, |draft, (direct, through), bounds| {

@@ -5,21 +5,23 @@
 //! time; the original's were.
 
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
 use bench_load::process::memory_bytes;
 use bench_load::shape::{Layout, LoadWork, Sharing, Sizes, TouchUnit};
 use bench_report::{
-    Better, Cell, Measure, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, format,
-    median, sanity,
+    Better, Cell, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, format, median,
+    sanity,
 };
 use clap::{Args, ValueEnum};
+use serde::Deserialize;
 use types::Result;
 
 use crate::{
     Budget, CommonArgs, LoadBounds, LoadRow, MIB, Ranks, RepeatedLoad, ResultBuilder, Scale, TargetArgs,
-    TargetDir, TargetLoad, TimeCut, columns, driver, worker_phases,
+    TargetDir, TargetLoad, columns, driver, worker_phases,
 };
 
 const NODES: u32 = 3;
@@ -50,8 +52,21 @@ enum RandomUnit {
     Blocks,
 }
 
+/// The four tests.
+static TESTS: LazyLock<[Test; 4]> = LazyLock::new(|| {
+    let tests: SobTests = toml::from_str(include_str!("../sob.toml")).expect("the file was read by a test");
+    tests.test
+});
+
+#[derive(Deserialize)]
+struct SobTests {
+    test: [Test; 4],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Test {
-    command: &'static str,
+    command: String,
     files: u64,
     file_bytes: u64,
     files_per_directory: u64,
@@ -61,48 +76,6 @@ struct Test {
     /// What "small" is of it: so much that a local disk needs a second.
     small: f64,
 }
-
-/// One file of which all bytes are written and then read.
-const LARGE_FILE: Test = Test {
-    command: "sob -rw -b 8m -s 10g",
-    files: 1,
-    file_bytes: 10 << 30,
-    files_per_directory: 0,
-    block_bytes: 8 << 20,
-    reads: true,
-    random_reads: 0,
-    small: 0.1,
-};
-
-const TESTS: [Test; 4] = [
-    LARGE_FILE,
-    Test {
-        command: "sob -w -b 64k -s 1m -n 500 -o 50",
-        files: 500,
-        file_bytes: 1 << 20,
-        files_per_directory: 50,
-        block_bytes: 64 << 10,
-        reads: false,
-        small: 1.0,
-        ..LARGE_FILE
-    },
-    Test {
-        command: "sob -w -R 5000 -n 50 -s 128m -b 64k",
-        files: 50,
-        file_bytes: 128 << 20,
-        block_bytes: 64 << 10,
-        reads: false,
-        random_reads: 5000,
-        ..LARGE_FILE
-    },
-    Test {
-        command: "sob -rw -b 128k -s 1g",
-        file_bytes: 1 << 30,
-        block_bytes: 128 << 10,
-        small: 1.0,
-        ..LARGE_FILE
-    },
-];
 
 impl Test {
     /// Files keep their number where that is what the test is about; the bytes shrink, down to a few blocks.
@@ -191,8 +164,7 @@ async fn measure(ranks: &Ranks, plan: &SobPlan) -> Result<ResultFile> {
         draft.parameter("random_reads_of", if args.random == RandomUnit::Files { "files" } else { "blocks" });
     }
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: *written };
-    let measure = async |target_dir: &mut TargetDir| {
-        let budget = Budget::start(args.common.time_budget);
+    let measure = async |target_dir: &mut TargetDir, budget: &Budget| {
         let job = async |repetition: u32| {
             // A version of its own, so that a read of an earlier repetition's data is seen for what it is.
             let version = |phase: &LoadPhase| LoadPhase { version: repetition + 1, ..phase.clone() };
@@ -201,10 +173,9 @@ async fn measure(ranks: &Ranks, plan: &SobPlan) -> Result<ResultFile> {
             target_dir.check(&job, *written).await.map(|()| job)
         };
         let told = |number: u32| format!("sob {} ({number}/{repetitions})", args.test);
-        load.repeat(target_dir, &budget, *repetitions, told, job).await
+        load.repeat(target_dir, budget, *repetitions, told, job).await
     };
-    load.run(draft, measure, |draft, RepeatedLoad { runs, skew, cut }, bounds| {
-        TimeCut::tell(cut, draft, "repetitions");
+    load.run(draft, measure, |draft, RepeatedLoad { runs, skew }, bounds| {
         draft.note(format!("processes began a phase {:.2} ms apart at most", skew.as_secs_f64() * 1000.0));
         fill(draft, plan, &runs, bounds);
         if layout.total_bytes() < memory_bytes().saturating_mul(2) && test.reads && args.test != 4 {
@@ -229,7 +200,7 @@ fn fill(draft: &mut ResultBuilder, plan: &SobPlan, runs: &[Vec<PhaseOutcome>], b
         let exceeded = if args.test == 4 { None } else { bounds.exceeded(&row.runs) };
         let invalid = row.reasons(&row.each(PhaseSpans::last_done_seconds), exceeded);
         let measure = format!("{}, bytes / last finisher", phase.name);
-        draft.measure(Measure::new(measure, "MiB/s", Better::Higher, row.rates()), &invalid);
+        draft.measure(measure, "MiB/s", Better::Higher, row.rates(), &invalid);
         for (call, latencies) in row.merged_by(|run| &run.service) {
             draft.file.histograms.push(latencies.to_named(format!("{}: {call}", phase.name)));
         }
@@ -273,19 +244,12 @@ fn believed(rows: &[(&str, LoadRow, Vec<String>)]) -> Table {
             ("slowest / fastest", &|(_, row, _)| estimate(&row.each(PhaseSpans::fairness))),
         ],
     )
-    .noted([
-        "MiB = 2^20 bytes (sob prints them as MB). The sum of node rates is what the original printed; it stands here \
-         only if the nodes worked at the same time for 95 % of it.",
-    ])
 }
 
 /// MiB/s, or why there is no such rate in one of the repetitions.
 fn refusable(rates: Vec<std::result::Result<f64, Refusal>>) -> Cell {
     let all: std::result::Result<Vec<f64>, Refusal> = rates.into_iter().collect();
-    all.map_or_else(
-        |why| Cell::missing(why.to_string()),
-        |rates| estimate(&rates.iter().map(|rate| rate / MIB).collect::<Vec<_>>()),
-    )
+    all.map_or_else(Cell::missing, |rates| estimate(&rates.iter().map(|rate| rate / MIB).collect::<Vec<_>>()))
 }
 
 /// Compares the medians: if random reads were faster, a cache that should have been empty served them.
@@ -305,12 +269,10 @@ fn replayed() -> Table {
             match phase {
                 Ok(phase) => cells.extend([
                     Cell::Number((phase.last_done_rate() / MIB * 10.0).round() / 10.0),
-                    phase
-                        .added_rates()
-                        .map_or_else(|why| Cell::missing(why.to_string()), |r| Cell::Number(r / MIB)),
+                    phase.added_rates().map_or_else(Cell::missing, |r| Cell::Number(r / MIB)),
                     Cell::Number((phase.overlap() * 100.0).round()),
                 ]),
-                Err(why) => cells.extend([0; 3].map(|_| Cell::missing(why.to_string()))),
+                Err(why) => cells.extend([0; 3].map(|_| Cell::missing(&why))),
             }
         }
         TableRow::new(cells)

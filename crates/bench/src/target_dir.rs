@@ -102,24 +102,13 @@ impl TargetDir {
     /// `written`: bytes that will be there at once.
     pub async fn make(args: &TargetArgs, common: &CommonArgs, written: u64) -> Result<TargetDir> {
         args.check()?;
-        if args.url().starts_with("memory:") {
-            // Each process has memory of its own, and it lasts as long as one job.
-            return refuse(
-                "memory: is for the ceiling that each result tells; name a path, nfs://host/export, s3://bucket, az://account/container, gs://bucket or azfile://account/share",
-            );
-        }
-        if written > common.byte_budget {
-            return refuse(format!(
-                "{written} bytes would be written and the budget is {}; give a smaller --scale or a larger --byte-budget",
-                common.byte_budget
-            ));
-        }
+        common.check_bytes(written)?;
         let writable = from_url(args.lay_out_at.as_deref().unwrap_or(args.url()))?;
         let writers = target::clients(&writable, 0, CLEANERS).await?;
         let id = args.id.clone().unwrap_or_else(|| std::process::id().to_string());
         let Some(first) = writers.first() else { return refuse("no client could be made") };
         let dir = RunDir::create(&**first, &id).await?;
-        let content = SeededData { seed: common.seed, ..SeededData::default() };
+        let content = SeededData { seed: common.seed };
         let url = match args.limits {
             Some(limits) => format!("limits:{limits}:{}", args.url()),
             None => args.url().to_owned(),

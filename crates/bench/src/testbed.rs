@@ -12,6 +12,7 @@ use std::time::Duration;
 use bench_load::data::SeededData;
 use bench_load::dataset::{self, Dataset};
 use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
+use bench_load::process::Usage;
 use bench_load::safety::{Cleanup, RunDir};
 use bench_load::shape::{ClientSet, Layout};
 use bench_load::target::{self, Client, from_url};
@@ -23,7 +24,7 @@ use types::{Error, ErrorKind, Result};
 
 use crate::fixture::{ChildProcess, TierConfig, start_nas};
 use crate::probe::far::Ports;
-use crate::{MeasuredStorage, ResultBuilder, TierProcess, Usage, refuse, unless_interrupted};
+use crate::{MeasuredStorage, ResultBuilder, TierProcess, refuse, unless_interrupted};
 
 use bucket::HttpStore;
 
@@ -37,7 +38,7 @@ const WRITERS: u32 = 8;
 
 /// The files that are read: all clients read the same ones.
 pub fn data_set(layout: Layout, seed: u64) -> Dataset {
-    Dataset { layout, content: SeededData { seed, ..SeededData::default() }, version: 1, trees: 1 }
+    Dataset { layout, content: SeededData { seed }, version: 1, trees: 1 }
 }
 
 /// A data set in a directory of its own, and the clients that wrote it and remove it.

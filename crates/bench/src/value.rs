@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use chrono::{Datelike, NaiveDate};
 use clap::Args;
 use serde::Deserialize;
 use types::{Error, ErrorKind, Result};
@@ -80,14 +81,9 @@ fn read(path: &Path) -> Result<TierPrices> {
     Ok(prices)
 }
 
-/// A year, month and day that can be; nobody computes with it.
+/// As `2026-11-01`; nobody computes with it.
 fn is_date(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let number = |part: &str, digits: usize, range: std::ops::RangeInclusive<u32>| {
-        part.len() == digits && part.parse().is_ok_and(|n| range.contains(&n))
-    };
-    matches!(parts[..], [year, month, day]
-        if number(year, 4, 1990..=9999) && number(month, 2, 1..=12) && number(day, 2, 1..=31))
+    text.len() == 10 && NaiveDate::parse_from_str(text, "%Y-%m-%d").is_ok_and(|day| day.year() >= 1990)
 }
 
 impl TierPrices {

@@ -13,21 +13,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench_load::data::{FileVersion, SeededData};
-use bench_load::process;
+use bench_load::process::{cpu_seconds, relay_cpu_seconds};
 use bench_load::shape::{Layout, Sizes};
 use bench_load::target::{self, Client, from_url};
 use bench_report::{
-    Axis, Better, Cell, Measure, PUBLISHED, Plot, PlotKind, ResultFile, Series, coefficient_of_variation,
-    estimate, format, median, point, sanity,
+    Axis, Better, Cell, PUBLISHED, Plot, PlotKind, ResultFile, Series, coefficient_of_variation, estimate,
+    format, median, point, sanity,
 };
 use clap::Args;
 use quantity::ByteRate;
 use tokio::task::JoinSet;
 use types::{Error, ErrorKind, Result};
 
-use crate::fixture::relay_cpu_seconds;
 use crate::{
-    Budget, CommonArgs, Line, MIB, ResultBuilder, Testbed, TimeCut, columns, data_set, driver, limit, refuse,
+    Budget, CommonArgs, Line, MIB, ResultBuilder, Testbed, columns, data_set, driver, limit, refuse,
 };
 use graph::{Graph, Task, TaskSchedule};
 
@@ -63,21 +62,16 @@ pub struct WorkflowArgs {
     common: CommonArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq)]
 enum SitePath {
+    #[strum(to_string = "over the line")]
     Line,
+    #[strum(to_string = "through a tier there")]
     Tier,
 }
 
 impl SitePath {
     const ALL: [SitePath; 2] = [SitePath::Line, SitePath::Tier];
-
-    fn name(self) -> &'static str {
-        match self {
-            SitePath::Line => "over the line",
-            SitePath::Tier => "through a tier there",
-        }
-    }
 }
 
 /// Which site each node is on, in the order in which the batch system fills them, and what was measured so.
@@ -139,12 +133,7 @@ pub async fn command(args: WorkflowArgs) -> Result<ExitCode> {
     }
     let graph = graph(&args)?;
     let repetitions = args.common.repetitions(1);
-    if graph.bytes() > args.common.byte_budget {
-        return refuse(format!(
-            "workflow: {} of input are more than --byte-budget",
-            format::bytes(graph.bytes())
-        ));
-    }
+    args.common.check_bytes(graph.bytes())?;
     let graph = Arc::new(graph);
     let told = || {
         let runs = partitions(args.nodes).len() as u32 * repetitions * 2;
@@ -186,8 +175,7 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         ResultBuilder::new("workflow", "A workflow over a near and a far site", &args.common, repetitions);
     draft.parameter("nodes", args.nodes);
     draft.parameter("tasks", graph.tasks.len());
-    draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
-    draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
+    draft.line(args.rtt, args.rate);
     let layout = layout(&graph)?;
     let data = data_set(layout.clone(), args.common.seed);
     let content = data.content;
@@ -196,13 +184,12 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
         true => Duration::from_secs_f64(POLL_FAITHFUL * args.common.scale.small_is(SMALL).factor()),
         false => Duration::ZERO,
     };
-    let measure = async |testbed: &mut Testbed| {
+    let measure = async |testbed: &mut Testbed, budget: &Budget| {
         let inputs = Inputs { graph, layout, content, root: testbed.files.root(), poll };
-        all(args, testbed, &Arc::new(inputs), repetitions).await
+        all(args, testbed, &Arc::new(inputs), repetitions, budget).await
     };
     driver::on_stage(None, &args.common, draft, testbed, measure, async |draft, _, _, measured| {
-        let WorkflowRuns { line, partitions, cut } = measured;
-        TimeCut::tell(cut, draft, "pairs of runs");
+        let (line, partitions) = measured;
         fill(draft, args, &partitions);
         line.tell(draft);
         draft.note(
@@ -213,24 +200,18 @@ async fn measure(args: &WorkflowArgs, graph: Arc<Graph>, repetitions: u32) -> Re
     .await
 }
 
-struct WorkflowRuns {
-    line: Line,
-    partitions: Vec<Partition>,
-    cut: Option<TimeCut>,
-}
-
 async fn all(
     args: &WorkflowArgs,
     testbed: &Testbed,
     inputs: &Arc<Inputs>,
     repetitions: u32,
-) -> Result<WorkflowRuns> {
-    let budget = Budget::start(args.common.time_budget);
+    budget: &Budget,
+) -> Result<(Line, Vec<Partition>)> {
     let line = testbed.line(args.rtt, args.rate).await?;
     let mut partitions = partitions(args.nodes);
     // Both ways of a partition or none, as they are compared.
     let pairs = u32::try_from(partitions.len()).unwrap_or(u32::MAX).saturating_mul(repetitions);
-    let cut = budget.repeat(pairs, async |done| {
+    let repeated = budget.repeat(pairs, "pairs of runs", async |done| {
         let at = done as usize % partitions.len();
         let partition = &mut partitions[at];
         for way in SitePath::ALL {
@@ -245,13 +226,13 @@ async fn all(
         }
         Ok(())
     });
-    let cut = cut.await?;
-    Ok(WorkflowRuns { line, partitions, cut })
+    repeated.await?;
+    Ok((line, partitions))
 }
 
 /// The relay works in this process, and is the line's.
 fn own_cpu_seconds() -> f64 {
-    process::cpu_seconds() - relay_cpu_seconds()
+    cpu_seconds() - relay_cpu_seconds()
 }
 
 /// Task by task, its files one after the other; as large as the largest task's.
@@ -372,7 +353,7 @@ fn fill(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition]
     let series = SitePath::ALL.map(|way| {
         let points = partitions.iter().enumerate();
         let points = points.filter_map(|(x, partition)| point(x as f64, &partition.makespans(way)));
-        Series::ours(way.name(), points.collect())
+        Series::ours(way.to_string(), points.collect())
     });
     let x = Axis::named("", partitions.iter().map(|partition| partition.name.clone()));
     let y = Axis::linear("seconds");
@@ -381,9 +362,8 @@ fn fill(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition]
         for way in SitePath::ALL {
             let runs = &partition.runs[way as usize];
             if !runs.is_empty() {
-                let name = format!("makespan, {}, {}", partition.name, way.name());
-                let measure = Measure::new(name, "s", Better::Lower, partition.makespans(way));
-                draft.measure(measure, &invalid(runs));
+                let name = format!("makespan, {}, {way}", partition.name);
+                draft.measure(name, "s", Better::Lower, partition.makespans(way), &invalid(runs));
             }
         }
     }
@@ -407,7 +387,7 @@ fn fill(draft: &mut ResultBuilder, args: &WorkflowArgs, partitions: &[Partition]
     for way in SitePath::ALL {
         if let Some(run) = far.runs[way as usize].first() {
             let told = limit::of_tasks(run.cpu_seconds, run.makespan, run.line_bytes, args.rate);
-            draft.limit(format!("all nodes far, {}", way.name()), &told);
+            draft.limit(format!("all nodes far, {way}"), &told);
         }
     }
 }

@@ -25,7 +25,7 @@ use clap::{Args, ValueEnum};
 use quantity::ByteRate;
 use types::{Error, ErrorKind, Result};
 
-use crate::{Budget, CommonArgs, CounterPage, Ranks, ResultBuilder, TimeCut, Watch, driver, refuse};
+use crate::{Budget, CommonArgs, CounterPage, Ranks, ResultBuilder, Watch, driver, refuse};
 
 use account::PassAccount;
 use curve::CounterLook;
@@ -93,21 +93,12 @@ pub struct WorkingSetArgs {
     common: CommonArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, ValueEnum)]
+#[strum(serialize_all = "lowercase")]
 enum OrderName {
     Sequential,
     Permutation,
     Zipf,
-}
-
-impl OrderName {
-    fn name(self) -> &'static str {
-        match self {
-            OrderName::Sequential => "sequential",
-            OrderName::Permutation => "permutation",
-            OrderName::Zipf => "zipf",
-        }
-    }
 }
 
 fn parse_factor(text: &str) -> std::result::Result<f64, String> {
@@ -157,20 +148,12 @@ impl SweepPlan {
                 format::bytes(CACHE_MIN)
             ));
         }
-        let (largest, budget) = (plan.largest().total_bytes(), args.common.byte_budget);
-        if largest > budget {
-            return refuse(format!(
-                "working-set: the largest data set has {} and the budget is {}; give smaller --factors, a \
-                 smaller --cache-size or a larger --byte-budget",
-                format::bytes(largest),
-                format::bytes(budget)
-            ));
-        }
+        args.common.check_bytes(plan.largest().total_bytes())?;
         Ok(plan)
     }
 
     fn content(&self) -> SeededData {
-        SeededData { seed: self.args.common.seed, ..SeededData::default() }
+        SeededData { seed: self.args.common.seed }
     }
 
     /// Files that are so many times as large as the cache.
@@ -278,7 +261,6 @@ struct WarmUp {
 struct SweepRuns {
     warm_ups: Vec<WarmUp>,
     sweeps: Vec<Vec<SweepCondition>>,
-    cut: Option<TimeCut>,
 }
 
 pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
@@ -316,26 +298,24 @@ async fn measure(ranks: &Ranks, plan: &SweepPlan) -> Result<ResultFile> {
     let draft = ResultBuilder::new("working-set", title, &plan.args.common, plan.repetitions);
     eprintln!("working-set: about {}", format::duration(plan.predicted_seconds()));
     let tier = TierUnderTest::make(plan);
-    let measure = async |tier: &mut TierUnderTest| all(ranks, tier, plan).await;
-    driver::on_stage(
-        Some(ranks),
-        &plan.args.common,
-        draft,
-        tier,
-        measure,
-        async |draft, tier, _, measured| {
-            table::fill(draft, plan, tier, &measured);
-        },
-    )
+    let measure = async |tier: &mut TierUnderTest, budget: &Budget| all(ranks, tier, plan, budget).await;
+    let common = &plan.args.common;
+    driver::on_stage(Some(ranks), common, draft, tier, measure, async |draft, tier, _, measured| {
+        table::fill(draft, plan, tier, &measured);
+    })
     .await
 }
 
-async fn all(ranks: &Ranks, tier_under_test: &TierUnderTest, plan: &SweepPlan) -> Result<SweepRuns> {
-    let budget = Budget::start(plan.args.common.time_budget);
+async fn all(
+    ranks: &Ranks,
+    tier_under_test: &TierUnderTest,
+    plan: &SweepPlan,
+    budget: &Budget,
+) -> Result<SweepRuns> {
     let mut measured = SweepRuns::default();
     // Interleaved: what changes on this machine meanwhile changes all conditions alike.
-    let cut = budget.repeat(plan.repetitions, async |repetition| {
-        let run = SweepRun { ranks, tier_under_test, plan, repetition, budget: &budget };
+    let repeated = budget.repeat(plan.repetitions, "repetitions", async |repetition| {
+        let run = SweepRun { ranks, tier_under_test, plan, repetition, budget };
         measured.warm_ups.push(run.warm_up().await?);
         let mut sweep = Vec::new();
         for factor in &plan.factors {
@@ -346,7 +326,7 @@ async fn all(ranks: &Ranks, tier_under_test: &TierUnderTest, plan: &SweepPlan) -
         measured.sweeps.push(sweep);
         Ok(())
     });
-    measured.cut = cut.await?;
+    repeated.await?;
     Ok(measured)
 }
 
@@ -385,7 +365,7 @@ impl SweepRun<'_> {
     async fn condition(&self, factor: f64, order: OrderName) -> Result<SweepCondition> {
         let (plan, layout) = (self.plan, self.plan.layout(factor));
         let cold_tier = self.tier_under_test.cold_tier(plan, &layout).await?;
-        let what = format!("{factor} x cache, {}", order.name());
+        let what = format!("{factor} x cache, {order}");
         let before = CounterPage::of(cold_tier.admin)?;
         let first = self.pass(&cold_tier, &layout, order, 1, 0, &what).await?;
         let mut later = self.pass(&cold_tier, &layout, order, 1, 1, &what).await?;

@@ -28,7 +28,10 @@ pub use clock::RelayClock;
 pub use config::{Config, Drops, Profile};
 pub use jitter::SplitMix;
 pub use line::Counts;
-pub use measure::{LineMeasurement, RoundTrips, calibrate, measure_echo, measure_http, measure_null};
+pub use measure::{
+    LineMeasurement, RoundTrips, calibrate, measure_echo, measure_http, measure_null,
+    null_on_a_new_connection,
+};
 
 use line::{Cuts, LineCounters, RelayLine};
 

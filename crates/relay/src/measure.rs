@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rpc_nfs3::nfs3;
 use rpc_nfs3::record::mark;
-use rpc_nfs3::rpc::{CallHeader, Credentials, RPC_VERSION};
+use rpc_nfs3::rpc::{CallHeader, Credentials, RPC_VERSION, ReplyHeader, ReplyStatus};
 use rpc_nfs3::{XdrDecoder, XdrEncoder};
 use types::{Error, ErrorKind, Result};
 
@@ -89,6 +89,23 @@ pub async fn measure_http(address: SocketAddr, samples: usize) -> Result<RoundTr
     in_thread(move || round_trips(address, samples, head_of_nothing)).await
 }
 
+/// Seconds from asking for a connection to the answer of a first NULL call on it, and seconds of a second call. No answer for
+/// `patience` is none.
+pub async fn null_on_a_new_connection(address: SocketAddr, patience: Duration) -> Result<(f64, f64)> {
+    in_thread(move || {
+        let measure = || {
+            let start = Instant::now();
+            let mut stream = connect(address, patience)?;
+            null(&mut stream)?;
+            let (first, start) = (start.elapsed().as_secs_f64(), Instant::now());
+            null(&mut stream)?;
+            Ok::<_, io::Error>((first, start.elapsed().as_secs_f64()))
+        };
+        measure().map_err(|e| Error::io("call NULL at", address, e))
+    })
+    .await
+}
+
 async fn in_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "measure", "the relay").with_source(e)))
@@ -98,11 +115,11 @@ fn failed(address: SocketAddr) -> impl Fn(io::Error) -> Error {
     move |e| Error::io("measure the line to", address, e)
 }
 
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+fn connect(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, patience)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     Ok(stream)
 }
 
@@ -112,7 +129,7 @@ fn round_trips(
     exchange: impl Fn(&mut TcpStream) -> io::Result<()>,
 ) -> Result<RoundTrips> {
     let measure = || {
-        let mut stream = connect(address)?;
+        let mut stream = connect(address, PATIENCE)?;
         // The first one pays for opening the connection.
         exchange(&mut stream)?;
         let one = |stream: &mut TcpStream| {
@@ -136,11 +153,12 @@ fn echo_of_peer(stream: &mut TcpStream) -> io::Result<()> {
     exchange(stream, &[ECHO], 1).map(drop)
 }
 
-/// A NULL call of NFS version 3 and whatever record answers it.
+/// A NULL call of NFS version 3, which has to be answered as such.
 fn null(stream: &mut TcpStream) -> io::Result<()> {
+    const XID: u32 = 0x7072_6f62;
     let mut e = XdrEncoder::default();
     let header = CallHeader {
-        xid: 1,
+        xid: XID,
         rpc_version: RPC_VERSION,
         program: nfs3::PROGRAM,
         version: nfs3::VERSION,
@@ -149,12 +167,19 @@ fn null(stream: &mut TcpStream) -> io::Result<()> {
     };
     header.encode(&mut e);
     let call = e.finish();
+    let garbage = || io::Error::new(io::ErrorKind::InvalidData, "the answer is no RPC reply");
     let length = exchange(stream, &[&mark(call.len())[..], &call].concat(), 4)?;
     let length = XdrDecoder::new(length.into()).u32().map_or(0, |mark| mark & !(1 << 31)) as usize;
     if length > ANSWER_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the answer to NULL is no RPC reply"));
+        return Err(garbage());
     }
-    exchange(stream, &[], length).map(drop)
+    let answer = exchange(stream, &[], length)?;
+    match ReplyHeader::decode(&mut XdrDecoder::new(answer.into())) {
+        Ok(reply) if reply.xid != XID => Err(garbage()),
+        Ok(reply) if reply.status == ReplyStatus::Success => Ok(()),
+        Ok(reply) => Err(io::Error::other(format!("the server answers {:?}", reply.status))),
+        Err(_) => Err(garbage()),
+    }
 }
 
 /// Any answer will do; one to HEAD has no body, and the connection stays open.
@@ -251,7 +276,8 @@ fn rate(to: SocketAddr, peer: &EchoPeer, way: u8, config: &Config) -> Result<f64
     };
     let mut streams = Vec::new();
     for _ in 0..STREAMS {
-        let mut stream = connect(to).and_then(|mut s| s.write_all(&[way]).map(|()| s)).map_err(failed(to))?;
+        let mut stream =
+            connect(to, PATIENCE).and_then(|mut s| s.write_all(&[way]).map(|()| s)).map_err(failed(to))?;
         streams.push(stream.try_clone().map_err(failed(to))?);
         let arrived = Arc::clone(&arrived);
         std::thread::spawn(move || -> io::Result<()> {

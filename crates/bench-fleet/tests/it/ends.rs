@@ -235,7 +235,6 @@ fn options_that_make_no_sense_are_refused_in_a_line() {
         (&["--procs", "0"][..], "--procs"),
         (&["--procs", "2", "--hosts", "a"], "cannot go together"),
         (&["--hosts", "-oProxyCommand=x"], "--hosts"),
-        (&["--procs", "2", "--site", "a=b,c"], "--site"),
     ] {
         let output = run(&mut rehearsal(arguments));
         let lines = lines(&output);

@@ -11,28 +11,25 @@ use testkit::ssh::with_sshd;
 
 use crate::rehearsal::{PROGRAM, as_rank, printed, rehearsal, run, start, table, wait_while};
 
-/// On one command line for all launchers.
-const SITES: [&str; 2] = ["--site", "0-1=north,2-3=south"];
-
 fn expected() -> String {
-    table(4, 1000, |rank| if rank < 2 { "north".into() } else { "south".into() })
+    table(4, 1000)
 }
 
 fn with_program(mut command: Command) -> Command {
-    command.arg(PROGRAM).args(SITES);
+    command.arg(PROGRAM);
     command
 }
 
 #[test]
 fn local_processes_print_the_table() {
-    assert_eq!(printed(rehearsal(&["--procs", "4"]).args(SITES)), expected());
+    assert_eq!(printed(&mut rehearsal(&["--procs", "4"])), expected());
 }
 
 #[test]
 fn one_process_needs_nothing() {
-    let expected = table(1, 1000, |_| "here".into());
-    assert_eq!(printed(&mut rehearsal(&["--site", "here"])), expected);
-    assert_eq!(printed(&mut rehearsal(&["--site", "here", "--procs", "1"])), expected);
+    let expected = table(1, 1000);
+    assert_eq!(printed(&mut rehearsal(&[])), expected);
+    assert_eq!(printed(&mut rehearsal(&["--procs", "1"])), expected);
 }
 
 #[test]
@@ -83,11 +80,12 @@ fn srun_prints_the_same_table_on_one_node_and_on_two() {
 
         // A rank is known by the node that Slurm has put it on.
         let mut cyclic = slurm.srun(2, 4);
-        cyclic.args(["--ntasks-per-node=2", "--distribution=cyclic", PROGRAM]).current_dir(&dir);
-        assert_eq!(printed(&mut cyclic), table(4, 1000, |rank| format!("n{}", rank % 2 + 1)));
+        cyclic.args(["--ntasks-per-node=2", "--distribution=cyclic", PROGRAM, "--host-names"]);
+        let hosts = printed(cyclic.current_dir(&dir));
+        assert!(hosts.ends_with("0 n1\n1 n2\n2 n1\n3 n2\n"), "{hosts}");
 
         // The program's own processes in one task of a job.
-        let own = printed(slurm.srun(1, 1).arg(PROGRAM).args(["--procs", "4"]).args(SITES).current_dir(&dir));
+        let own = printed(slurm.srun(1, 1).arg(PROGRAM).args(["--procs", "4"]).current_dir(&dir));
         assert_eq!(own, expected());
     });
 }
@@ -97,7 +95,7 @@ fn a_batch_script_that_forgets_srun_is_one_process() {
     with_slurm("a_batch_script_that_forgets_srun_is_one_process", 1, |slurm| {
         let dir = tempfile::tempdir().expect("temporary directory");
         let script = dir.path().join("job.sh");
-        std::fs::write(&script, format!("#!/bin/sh\n{PROGRAM} --site here\n")).expect("written");
+        std::fs::write(&script, format!("#!/bin/sh\n{PROGRAM}\n")).expect("written");
         let mut sbatch = slurm.command("sbatch");
         printed(sbatch.args(["--ntasks=4", "--output=out"]).arg(&script).current_dir(&dir));
         let mut out = String::new();
@@ -106,7 +104,7 @@ fn a_batch_script_that_forgets_srun_is_one_process() {
             // Its last word is a line's end.
             out.lines().count() != 2
         });
-        assert_eq!(out, table(1, 1000, |_| "here".into()));
+        assert_eq!(out, table(1, 1000));
     });
 }
 
@@ -114,9 +112,9 @@ fn a_batch_script_that_forgets_srun_is_one_process() {
 fn hosts_over_ssh_print_the_same_table() {
     with_sshd("hosts_over_ssh_print_the_same_table", |sshd| {
         let ssh = sshd.command().join(" ");
-        let others = printed(rehearsal(&["--hosts", "n1,n2:2", "--ssh", &ssh]).args(SITES));
+        let others = printed(&mut rehearsal(&["--hosts", "n1,n2:2", "--ssh", &ssh]));
         assert_eq!(others, expected());
-        let with_this = printed(rehearsal(&["--hosts", "localhost:2,n1,n2", "--ssh", &ssh]).args(SITES));
+        let with_this = printed(&mut rehearsal(&["--hosts", "localhost:2,n1,n2", "--ssh", &ssh]));
         assert_eq!(with_this, expected());
     });
 }
@@ -139,7 +137,7 @@ fn a_host_that_ssh_cannot_reach_is_named_at_once() {
 #[test]
 fn a_launcher_that_says_nothing_is_helped_by_variables() {
     let port = testkit::ports::free_port();
-    let mut ranks: Vec<_> = (0..4).map(|rank| start(&mut as_rank(rank, 4, port, &SITES))).collect();
+    let mut ranks: Vec<_> = (0..4).map(|rank| start(&mut as_rank(rank, 4, port, &[]))).collect();
     let (first, _) = ranks.remove(0).end();
     assert_eq!(String::from_utf8_lossy(&first.stdout), expected(), "{first:?}");
     for rank in ranks {

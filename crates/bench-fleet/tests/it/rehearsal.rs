@@ -24,15 +24,15 @@ pub fn as_rank(rank: u32, size: u32, port: u16, arguments: &[&str]) -> Command {
     command
 }
 
-/// The table of `size` ranks whose sites are `site`, made here from what each rank must give.
-pub fn table(size: u32, bytes: usize, site: impl Fn(u32) -> String) -> String {
-    let mut text = String::from("rank site plan bytes sum\n");
+/// The table of `size` ranks, made here from what each rank must give.
+pub fn table(size: u32, bytes: usize) -> String {
+    let mut text = String::from("rank plan bytes sum\n");
     for rank in 0..size {
         let given = (0..bytes).map(|i| (i * 31 + rank as usize * 7) as u8);
         let sum = std::iter::once(b'\n')
             .chain(given)
             .fold(7_u64, |sum, byte| sum.wrapping_mul(131).wrapping_add(u64::from(byte)));
-        text.push_str(&format!("{rank} {} plan of {size} {} {sum:016x}\n", site(rank), bytes + 1));
+        text.push_str(&format!("{rank} plan of {size} {} {sum:016x}\n", bytes + 1));
     }
     text
 }

@@ -1,9 +1,9 @@
 //! A bench without a load: joins, meets at barriers, gathers a table that depends on the ranks alone, and prints it on
 //! rank 0. The tests start it under every launcher.
 //!
-//!   fleet-rehearsal [--procs N] [--hosts LIST] [--coordinator HOST:PORT] [--rendezvous DIR] [--site SPEC] [--ssh CMD]
+//!   fleet-rehearsal [--procs N] [--hosts LIST] [--coordinator HOST:PORT] [--rendezvous DIR] [--ssh CMD]
 //!                   [--join-seconds N] [--silence-seconds N] [--bytes N] [--work-seconds N] [--abort-rank R]
-//!                   [--leave-rank R] [--stray-rank R] [--pids DIR] [--linger-seconds N] [--skew]
+//!                   [--leave-rank R] [--stray-rank R] [--pids DIR] [--linger-seconds N] [--skew] [--host-names]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,6 +24,8 @@ struct Play {
     /// Each rank leaves its process's id here when work begins.
     pids: Option<PathBuf>,
     skew: bool,
+    /// The hosts of all ranks are printed too.
+    host_names: bool,
     /// After the run, on rank 0.
     linger: Duration,
 }
@@ -73,7 +75,7 @@ async fn rehearse() -> Result<()> {
     let rows = member.gather(row).await?;
     let (first, second) = (member.skew(&begin).await?, member.skew(&end).await?);
     if let Some(rows) = rows {
-        println!("rank site plan bytes sum");
+        println!("rank plan bytes sum");
         rows.iter().for_each(|row| println!("{}", summary(row)));
         if play.skew {
             for skew in [first, second] {
@@ -85,6 +87,9 @@ async fn rehearse() -> Result<()> {
     let stamps = member.gather(stamp.at.as_nanos().to_le_bytes().to_vec()).await?;
     assert!(stamps.is_none_or(|all| all.len() == member.size() as usize));
     let is_root = member.is_root();
+    if is_root && play.host_names {
+        member.roster().iter().for_each(|place| println!("{} {}", place.rank, place.host));
+    }
     member.finish().await?;
     if is_root && !play.linger.is_zero() {
         leave_id(&play.pids.unwrap_or_default().join("done"), 0)?;
@@ -105,10 +110,10 @@ fn leave_id(dir: &Path, rank: u32) -> Result<()> {
     put().map_err(|e| Error::io("write", path.display(), e))
 }
 
-/// `rank site plan`, a line feed, and as many bytes as were asked for.
+/// `rank plan`, a line feed, and as many bytes as were asked for.
 fn describe(member: &Member, plan: &[u8], bytes: usize) -> Vec<u8> {
     let place = &member.roster()[member.rank() as usize];
-    let mut row = format!("{} {} {}\n", place.rank, place.site, String::from_utf8_lossy(plan)).into_bytes();
+    let mut row = format!("{} {}\n", place.rank, String::from_utf8_lossy(plan)).into_bytes();
     row.extend((0..bytes).map(|i| (i * 31 + place.rank as usize * 7) as u8));
     row
 }
@@ -125,9 +130,16 @@ fn parse() -> Result<(FleetOptions, Play)> {
     let mut play = Play { bytes: 1000, ..Play::default() };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if word == "--skew" {
-            play.skew = true;
-            continue;
+        match word.as_str() {
+            "--skew" => {
+                play.skew = true;
+                continue;
+            }
+            "--host-names" => {
+                play.host_names = true;
+                continue;
+            }
+            _ => {}
         }
         let value = words.next().unwrap_or_default();
         let wrong =
@@ -139,8 +151,7 @@ fn parse() -> Result<(FleetOptions, Play)> {
             "--hosts" => options.launch.hosts = Some(value.clone()),
             "--coordinator" => options.launch.coordinator = Some(value.clone()),
             "--rendezvous" => options.launch.rendezvous = Some(value.clone().into()),
-            "--site" => options.launch.site = Some(value.clone()),
-            "--ssh" => options.launch.ssh = value.clone(),
+            "--ssh" => options.launch.ssh = Some(value.clone()),
             "--join-seconds" => options.join_deadline = seconds()?,
             "--silence-seconds" => options.silence_max = seconds()?,
             "--bytes" => play.bytes = number()? as usize,

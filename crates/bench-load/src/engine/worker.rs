@@ -18,8 +18,6 @@ use crate::target::{Client, TargetFile};
 /// Moments of a span that are kept; then every second one is dropped and they come half as often.
 const PROGRESS_MAX: usize = 32;
 const PROGRESS_FIRST: Duration = Duration::from_millis(20);
-/// Waiting is done in pieces, to see soon that the run was stopped.
-const PIECE: Duration = Duration::from_millis(200);
 
 /// A worker in one phase.
 pub struct LoadWorker<'a> {
@@ -138,14 +136,10 @@ impl LoadWorker<'_> {
 
     /// None if the run was stopped before.
     async fn unless_stopped<T>(&self, waiting: impl Future<Output = T>) -> Option<T> {
-        tokio::pin!(waiting);
-        loop {
-            if let Ok(done) = tokio::time::timeout(PIECE, &mut waiting).await {
-                return Some(done);
-            }
-            if self.run.stopped().is_some() {
-                return None;
-            }
+        tokio::select! {
+            biased;
+            _ = self.run.stop.wait() => None,
+            done = waiting => Some(done),
         }
     }
 
@@ -194,16 +188,8 @@ impl LoadWorker<'_> {
 
     /// False if the run was stopped or its time is over before.
     async fn sleep_until(&self, at: Instant) -> bool {
-        loop {
-            let now = Instant::now();
-            if self.run.stopped().is_some() || now >= self.run.deadline {
-                return false;
-            }
-            if now >= at {
-                return true;
-            }
-            tokio::time::sleep_until(at.min(now + PIECE).min(self.run.deadline)).await;
-        }
+        let slept = self.unless_stopped(tokio::time::sleep_until(at.min(self.run.deadline))).await;
+        slept.is_some() && Instant::now() < self.run.deadline
     }
 
     async fn unit(&mut self, number: u64, touch: Touch, intended: Option<Instant>) {
@@ -401,11 +387,7 @@ impl LoadWorker<'_> {
                 span.progress.push((at.as_secs_f64(), span.bytes));
             }
             if span.progress.len() >= PROGRESS_MAX {
-                let mut index = 0;
-                span.progress.retain(|_| {
-                    index += 1;
-                    index % 2 == 0
-                });
+                span.progress = span.progress.iter().copied().skip(1).step_by(2).collect();
                 thinned = true;
             }
         });

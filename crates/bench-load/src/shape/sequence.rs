@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use rand::SeedableRng;
+use rand::rngs::Xoshiro256PlusPlus;
+use rand_distr::{Distribution, Zipf};
 use serde::{Deserialize, Serialize};
 
 use super::permutation::Permutation;
-use super::zipf::Zipf;
 use super::{AccessOrder, Amount, Layout, LoadOperation, LoadWork, Mix, Sharing, TouchUnit};
 use crate::data::mix_all;
 
@@ -165,7 +167,7 @@ impl Sequence {
         // The popular ones are popular with everybody, and lie anywhere.
         let popular = |rank| Permutation::new(slots, mix_all(&[self.work.seed, 3])).at(rank);
         match self.work.order {
-            AccessOrder::Zipf { theta } => popular(Zipf::new(slots, theta).rank(uniform)),
+            AccessOrder::Zipf { theta } => popular(zipf(slots, theta, random(0))),
             AccessOrder::Hotspot { hot_percent, access_percent } => {
                 let hot = ((slots as f64 * hot_percent / 100.0).ceil() as u64).clamp(1, slots);
                 let cold = slots - hot;
@@ -230,6 +232,14 @@ impl Sequence {
         }
         Touch::Read(range)
     }
+}
+
+/// A rank of `n`, from 0 on: that of number k, from 1 on, is drawn in proportion to 1 / k^theta.
+pub(super) fn zipf(n: u64, theta: f64, seed: u64) -> u64 {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    // Only what the shape's check refuses has no distribution.
+    let number = Zipf::new(n as f64, theta).map_or(1.0, |zipf| zipf.sample(&mut random));
+    (number as u64).clamp(1, n.max(1)) - 1
 }
 
 /// What can be touched: directories, files, or places for blocks.

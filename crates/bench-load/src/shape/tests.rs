@@ -2,7 +2,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::sequence::zipf;
 use super::*;
+use crate::data::mix_all;
 
 /// Everything that each worker of a fleet touches, in order.
 fn touches(layout: &Layout, work: &LoadWork, fleet: &ClientSet) -> BTreeMap<(u32, u32), Vec<Touch>> {
@@ -288,6 +290,34 @@ proptest! {
         prop_assert!(all.len() as u64 == draws || (order == AccessOrder::Random && unit == TouchUnit::Block));
         for (file, offset, length) in all {
             prop_assert!(file < files && offset + length <= layout.size_of(file));
+        }
+    }
+}
+
+#[test]
+fn zipf_frequencies_follow_the_law() {
+    const DRAWS: u64 = 200_000;
+    for theta in [0.5, 0.99, 1.0, 1.5] {
+        let n = 50_u64;
+        let mut counts = vec![0_u64; n as usize];
+        for draw in 0..DRAWS {
+            counts[zipf(n, theta, mix_all(&[5, draw])) as usize] += 1;
+        }
+        let sum: f64 = (1..=n).map(|k| (k as f64).powf(-theta)).sum();
+        for (rank, count) in counts.iter().enumerate() {
+            let wanted = (rank as f64 + 1.0).powf(-theta) / sum * DRAWS as f64;
+            // Five standard deviations of a binomial count; the draws are fixed, so this never wavers.
+            let room = 5.0 * wanted.sqrt() + 5.0;
+            assert!((*count as f64 - wanted).abs() < room, "theta {theta} rank {rank}: {count} of {wanted}");
+        }
+    }
+}
+
+#[test]
+fn zipf_takes_the_smallest_and_the_largest_sets() {
+    for n in [1, 2, 1 << 40] {
+        for theta in [1e-6, 0.99, 1.0 + 1e-12, 10.0] {
+            assert!((0..1000).all(|draw| zipf(n, theta, mix_all(&[1, draw])) < n), "{n} {theta}");
         }
     }
 }

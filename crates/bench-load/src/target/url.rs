@@ -6,14 +6,13 @@ use std::sync::Arc;
 use types::{Error, ErrorKind, Result};
 
 use super::limited::LimitedTarget;
-use super::memory::{CAPACITY_DEFAULT, MemoryTarget};
 use super::object::ObjectTarget;
 use super::posix::{DirectoryOptions, PosixTarget};
 use super::server::ServerTarget;
 use super::spread::SpreadTarget;
-use super::{Target, parse_size, without_options};
+use super::{Target, without_options};
 
-const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix], azfile://account/share[/dir] or memory:[SIZE]";
+const FORMS: &str = "/path, file:///path[?direct=1&drop=0], nfs://host[:port]/export, s3://bucket[/prefix], az://account/container[/prefix], gs://bucket[/prefix] or azfile://account/share[/dir]";
 
 fn wrong(url: &str, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Config, "target", format!("{url}: {why}"))
@@ -49,11 +48,6 @@ pub fn from_url(url: &str) -> Result<Arc<dyn Target>> {
             }
             Ok(LimitedTarget::new(from_url(inner)?, limits.parse()?))
         }
-        ("memory", _) if rest.is_empty() => Ok(MemoryTarget::new(CAPACITY_DEFAULT)),
-        ("memory", _) => {
-            let capacity = parse_size(rest).ok_or_else(|| wrong(url, "expected a size such as memory:4g"));
-            Ok(MemoryTarget::new(capacity?))
-        }
         ("file", Some(rest)) => posix(url, rest),
         ("nfs", Some(_)) => Ok(ServerTarget::nfs(url)?),
         ("azfile", Some(_)) => Ok(ServerTarget::azfile(url)?),
@@ -86,6 +80,7 @@ fn posix(url: &str, rest: &str) -> Result<Arc<dyn Target>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::parse_size;
 
     #[test]
     fn each_mistake_is_told_in_one_line_with_what_would_be_right() {
@@ -110,16 +105,14 @@ mod tests {
             ("spread:", "URLs with spaces between"),
             ("spread:/tmp spread:/tmp", "spread once is enough"),
             ("spread:/tmp ftp://host", "unknown scheme 'ftp'"),
-            ("memory:-5", "memory:4g"),
-            ("memory:+5", "memory:4g"),
             ("nfs://host", "which export?"),
             ("nfs://host/x?rsize=1", "rsize '1'"),
             ("nfs://host/x?readahead=-1", "readahead '-1'"),
             ("nfs://host/x?speed=1", "unknown option 'speed'"),
             ("limits:file=60MiB/s", "limits:LIMITS:URL"),
-            ("limits:file=60:memory:", "file=60MiB/s"),
+            ("limits:file=60:/tmp", "file=60MiB/s"),
             ("limits:busy=1%:ftp://host", "unknown scheme 'ftp'"),
-            ("limits:busy=1%:limits:busy=1%:memory:", "once"),
+            ("limits:busy=1%:limits:busy=1%:/tmp", "once"),
         ];
         for (url, told) in mistakes {
             let error = from_url(url).map(|_| ()).expect_err(url);

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bench_load::target::guarded::{CallGuard, GuardedClient};
-use bench_load::target::memory::MemoryTarget;
 use bench_load::target::{Client, Target, TargetAbout};
 use tokio::time::Instant;
 use types::{Error, ErrorKind, Result};
+
+use crate::memory::MemoryTarget;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {

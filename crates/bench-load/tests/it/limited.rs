@@ -7,10 +7,10 @@ use bench_load::outcome::PhaseOutcome;
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadWork, Sharing, Sizes};
 use bench_load::target::limited::{BUSY_CALL, LimitedTarget};
-use bench_load::target::memory::MemoryTarget;
 use bench_load::target::{Target, clients};
 
 use crate::engine::phase;
+use crate::memory::MemoryTarget;
 
 const MIB: u64 = 1 << 20;
 const FILE: u64 = 8 * MIB;

@@ -4,6 +4,7 @@ mod dataset;
 mod engine;
 mod faulty;
 mod limited;
+mod memory;
 mod nfs;
 mod objects;
 mod safety;

@@ -7,13 +7,13 @@ use bench_load::engine::{LoadJob, LocalGate, run};
 use bench_load::preflight::check_target;
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadWork, Sizes};
-use bench_load::target::memory::MemoryTarget;
 use bench_load::target::posix::{DirectoryOptions, PosixTarget};
 use bench_load::target::{Client, Target, clients};
 use types::{Error, ErrorKind};
 
 use crate::engine::phase;
 use crate::faulty::{Fault, Faulty};
+use crate::memory::MemoryTarget;
 
 fn directory(path: &Path) -> Arc<dyn Target> {
     PosixTarget::open(path, DirectoryOptions::default()).expect("opened")

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use bench_load::target::memory::MemoryTarget;
 use bench_load::target::posix::{DirectoryOptions, PosixTarget};
 use bench_load::target::{Client, EntryKind, Target, from_url};
 use bytes::Bytes;
 use types::ErrorKind;
+
+use crate::memory::MemoryTarget;
 
 /// Pieces of a file that is not a multiple of anything.
 const SIZE: usize = 300_001;
@@ -154,9 +155,7 @@ async fn a_directory_behaves_with_and_without_its_page_cache() {
 async fn a_url_leads_to_a_target_that_works() {
     let dir = tempfile::tempdir().expect("directory");
     let path = dir.path().to_str().expect("a plain path");
-    for url in
-        [path.to_owned(), format!("file://{path}"), format!("file://{path}?drop=0"), "memory:2m".to_owned()]
-    {
+    for url in [path.to_owned(), format!("file://{path}"), format!("file://{path}?drop=0")] {
         behaves(&from_url(&url).expect(&url)).await;
     }
 }

@@ -30,11 +30,11 @@ fn two_points_have_a_line_and_no_error() {
 }
 
 #[test]
-fn what_has_no_line_says_why() {
-    assert_eq!(line(&[(1.0, 1.0)]), Err(Unfit::TooFewPoints));
-    assert_eq!(line(&[(1.0, 1.0), (1.0, 2.0)]), Err(Unfit::NothingVaries));
-    assert_eq!(line(&[(1.0, f64::NAN), (2.0, 2.0)]), Err(Unfit::NotFinite));
-    assert_eq!(line(&[(f64::NAN, 1.0), (f64::NAN, 2.0)]), Err(Unfit::NotFinite));
+fn what_has_no_line_has_none() {
+    assert_eq!(line(&[(1.0, 1.0)]), None);
+    assert_eq!(line(&[(1.0, 1.0), (1.0, 2.0)]), None);
+    assert_eq!(line(&[(1.0, f64::NAN), (2.0, 2.0)]), None);
+    assert_eq!(line(&[(f64::NAN, 1.0), (f64::NAN, 2.0)]), None);
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn a_term_that_did_not_vary_is_not_fitted() {
 #[test]
 fn terms_that_varied_together_are_refused() {
     let jobs: Vec<_> = [1.0, 2.0, 3.0, 4.0].map(|k| job(0.01 * k, 1e6 * k)).to_vec();
-    assert_eq!(distance(&jobs), Err(Unfit::NotSeparable));
-    assert_eq!(distance(&[job(0.1, 1.0); 3]), Err(Unfit::NothingVaries));
-    assert_eq!(distance(&[job(0.1, 1.0), job(0.2, 5.0)]), Err(Unfit::TooFewPoints));
+    assert_eq!(distance(&jobs), None);
+    assert_eq!(distance(&[job(0.1, 1.0); 3]), None);
+    assert_eq!(distance(&[job(0.1, 1.0), job(0.2, 5.0)]), None);
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! What the knee and the open loops look like in a result.
 
 use bench_report::format::number;
-use bench_report::{
-    Axis, Better, Cell, Measure, Plot, PlotKind, Series, Table, estimate, estimate_or, point,
-};
+use bench_report::{Axis, Better, Cell, Plot, PlotKind, Series, Table, estimate, estimate_or, point};
 use serde_json::json;
 
 use super::{KneeArgs, KneeResult, Level};
-use crate::{ResultBuilder, TimeCut, columns, limit};
+use crate::{ResultBuilder, columns, limit};
 
 /// An open loop that does less than this share of what it was offered is above what the target can do.
 const KEPT_UP: f64 = 0.95;
@@ -26,7 +24,6 @@ pub fn fill(draft: &mut ResultBuilder, args: &KneeArgs, found: &KneeResult, what
     draft.file.plots.extend(plots(found, what));
     histograms(draft, found);
     tell(draft, found, what);
-    TimeCut::tell(found.cut, draft, "repetitions of all steps: some have fewer");
 }
 
 fn steps(found: &KneeResult, what: &str) -> Table {
@@ -48,10 +45,6 @@ fn steps(found: &KneeResult, what: &str) -> Table {
             ("n", &|(_, level)| Cell::Count(level.rates.len() as u64)),
         ],
     )
-    .noted([
-        "A closed loop: rate x latency is the number of workers. Past the knee twice the workers bring less than 5 %, or a \
-         touch takes twice as long as with one worker.",
-    ])
 }
 
 fn open(found: &KneeResult, what: &str) -> Table {
@@ -72,10 +65,6 @@ fn open(found: &KneeResult, what: &str) -> Table {
             ("n", &|level| Cell::Count(level.rates.len() as u64)),
         ],
     )
-    .noted([
-        "Service: from when a touch was begun. Response: from when it was due, so with the time in which all workers were \
-         busy. Late: how much of that is the bench's own, waking up.",
-    ])
 }
 
 fn reasons(level: &Level) -> Vec<String> {
@@ -131,11 +120,10 @@ fn tell(draft: &mut ResultBuilder, found: &KneeResult, what: &str) {
             number(rate)
         )),
     }
-    draft.measure(Measure::new("rate at the knee", "1/s", Better::Higher, knee.rates.clone()), &invalid);
+    draft.measure("rate at the knee", "1/s", Better::Higher, knee.rates.clone(), &invalid);
     for level in &found.open {
         let name = format!("response p50 at {} % of the knee", level.percent);
-        let measure = Measure::new(name, "ms", Better::Lower, level.response_p50.clone());
-        draft.measure(measure, &reasons(level));
+        draft.measure(name, "ms", Better::Lower, level.response_p50.clone(), &reasons(level));
         let done = level.reading().rate;
         if done < level.due * KEPT_UP {
             draft.warning(format!(

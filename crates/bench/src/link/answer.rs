@@ -3,7 +3,7 @@
 mod bounds;
 mod tables;
 
-use bench_report::overlap::OVERLAP_MIN;
+use bench_report::overlap::{self, OVERLAP_MIN};
 use bench_report::{
     Axis, Better, Measure, PhaseSpans, Plot, PlotKind, Point, Refusal, ResultFile, Series, Span, median,
 };
@@ -117,20 +117,18 @@ impl<'a> LinkCondition<'a> {
             let logs = end(ran);
             if logs.len() < round.streams as usize {
                 let (pair, told, all) = (&ran.pair, logs.len(), round.streams);
-                return Err(Refusal {
-                    reason: format!("{pair}: {told} of {all} streams told what they did"),
-                });
+                return Err(format!("{pair}: {told} of {all} streams told what they did"));
             }
             spans.extend(logs.iter().map(|log| span(&ran.pair, log).within(from, to)));
         }
         let phase = PhaseSpans::new(spans)?;
         // All may have begun together, and late: the schedule is what they are held against.
         let scheduled = (to - from).max(0.0);
-        let common = phase.common().map_or(0.0, |common| common.seconds());
+        let common = phase.common().map_or(0.0, |common| overlap::seconds(&common));
         if common < OVERLAP_MIN * scheduled {
-            let reason =
-                format!("no rate: all streams ran for {common:.2} s of {scheduled:.2} s (needed 95 %)");
-            return Err(Refusal { reason });
+            return Err(format!(
+                "no rate: all streams ran for {common:.2} s of {scheduled:.2} s (needed 95 %)"
+            ));
         }
         Ok(phase)
     }
@@ -154,7 +152,7 @@ fn collected(phases: impl Iterator<Item = Result<PhaseSpans, Refusal>>) -> (Vec<
     for phase in phases {
         match phase.and_then(|phase| phase.common_rate()) {
             Ok(rate) => found.push(mbit(rate)),
-            Err(refusal) => why = Some(refusal.reason),
+            Err(reason) => why = Some(reason),
         }
     }
     (found, why)

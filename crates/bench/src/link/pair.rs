@@ -114,11 +114,8 @@ impl OpenPair {
                 Ok((number, ask(&to, &Question::Stream { session, stream: number }).await?))
             });
         }
+        let streams = all_of(opening).await?;
         let mut idle_us = Vec::with_capacity(IDLE_PINGS);
-        let mut streams = Vec::new();
-        while let Some(opened) = opening.join_next().await {
-            streams.push(joined(opened)?);
-        }
         for _ in 0..IDLE_PINGS {
             idle_us.push(self.ping().await?);
         }
@@ -256,8 +253,13 @@ pub async fn follow(member: Member, sessions: &Sessions) -> Result<()> {
     }
 }
 
-fn joined<T>(ended: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
-    ended.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "run", "a stream").with_source(e)))
+/// What all of these tasks come to, in the order in which they end. The first error ends the others.
+pub async fn all_of<T: 'static>(mut tasks: JoinSet<Result<T>>) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        all.push(ended.unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "run", "a stream").with_source(e)))?);
+    }
+    Ok(all)
 }
 
 /// Each stream is a task of its own, so that they run on all threads there are. `Up` is to send.
@@ -276,10 +278,7 @@ async fn move_all(
             })
         });
     }
-    let mut logs = Vec::new();
-    while let Some(ended) = moving.join_next().await {
-        logs.push(joined(ended)?);
-    }
+    let mut logs = all_of(moving).await?;
     logs.sort_by_key(|log| log.stream);
     Ok(logs)
 }

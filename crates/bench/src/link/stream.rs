@@ -51,11 +51,7 @@ impl Meter {
         }
         self.log.progress.push((now, self.log.bytes));
         if self.log.progress.len() >= SAMPLES_MAX {
-            let mut number = 0;
-            self.log.progress.retain(|_| {
-                number += 1;
-                number % 2 == 0
-            });
+            self.log.progress = self.log.progress.iter().copied().skip(1).step_by(2).collect();
             self.apart_us = self.apart_us.saturating_mul(2);
         }
     }

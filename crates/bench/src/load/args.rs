@@ -6,11 +6,10 @@ use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
 use bench_load::pace::{LoadPace, Stagger};
 use bench_load::shape::{AccessOrder, Amount, Layout, LoadOperation, LoadWork, Sharing, Sizes, TouchUnit};
 use clap::Args;
-use types::Result;
 
 use super::words::{parse_operation, parse_order, parse_sizes};
 use crate::render::parse_stagger;
-use crate::{Budget, CommonArgs, KneeArgs, TargetArgs, TargetDir, driver, one_of, refuse};
+use crate::{Budget, CommonArgs, KneeArgs, TargetArgs, TargetDir, block_size, driver, one_of};
 
 #[derive(Args, Clone, Debug)]
 pub struct LoadArgs {
@@ -50,7 +49,7 @@ pub struct LoadArgs {
     #[arg(long)]
     pub private: bool,
     /// Bytes of one read or write
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = quantity::size)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = block_size)]
     pub block: u64,
     /// Nodes, each with connections of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -59,26 +58,23 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub workers: u32,
     /// Rest of a worker after each touch
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", default_value = "0", conflicts_with = "knee", value_parser = quantity::duration)]
     pub think: Duration,
     /// Nodes that start together, and how long after the ones before, as 5/7s
-    #[arg(long, value_name = "N/TIME", value_parser = parse_stagger)]
+    #[arg(long, value_name = "N/TIME", conflicts_with = "knee", value_parser = parse_stagger)]
     pub stagger: Option<Stagger>,
     /// An open loop: touches a second of all together, whether or not earlier ones are done; latency counts from when a
     /// touch should have begun
-    #[arg(long, value_name = "PER SECOND", conflicts_with_all = ["think", "stagger"])]
+    #[arg(long, value_name = "PER SECOND", conflicts_with_all = ["think", "stagger", "knee"])]
     pub open: Option<f64>,
     #[command(flatten)]
     pub knee: KneeArgs,
     /// End each repetition after this time
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(long, value_name = "TIME", conflicts_with = "knee", value_parser = quantity::duration)]
     pub seconds: Option<Duration>,
     /// Share of what is read that is compared with what was written
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub verify: u8,
-    /// What a compressor would save of the contents
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=99))]
-    pub compressible: u8,
     #[command(flatten)]
     pub common: CommonArgs,
 }
@@ -128,18 +124,6 @@ impl LoadArgs {
         };
         let fleet = (self.nodes, self.workers);
         driver::job(target_dir, fleet, self.layout(), vec![phase], self.limits(budget))
-    }
-
-    /// With the knee it is workers and pace that are looked for.
-    pub fn check_knee(&self) -> Result<()> {
-        let paced =
-            self.open.is_some() || !self.think.is_zero() || self.stagger.is_some() || self.seconds.is_some();
-        if self.knee.knee && paced {
-            return refuse(
-                "load: --knee has steps of its own (--step); leave out --open, --think, --stagger and --seconds",
-            );
-        }
-        Ok(())
     }
 
     pub fn bytes(&self) -> u64 {

@@ -4,42 +4,30 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use bench_load::engine::LoadPhase;
 use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{Amount, LoadWork};
 use bench_report::format::fixed;
-use bench_report::{
-    Better, Cell, Measure, PUBLISHED, ResultFile, Table, estimate, estimate_or, median, sanity,
-};
+use bench_report::{Better, Cell, PUBLISHED, ResultFile, Table, estimate, estimate_or, median, sanity};
 use serde_json::json;
 use types::Result;
 
 use super::{Figure, LoaderPlan, epochs_table, mean_ms};
-use crate::fixture::forget_pages_below;
+use crate::entries::forget_pages_below;
 use crate::nodes::{BenchCluster, BenchNode, ClusterStage, NodeCount, check_fio, fio_rate, local_percent};
 use crate::{
-    Budget, GIB, MIB, Ranks, ResultBuilder, TimeCut, columns, data_set, driver, limit, refuse, worker_phases,
+    Budget, GIB, MIB, Ranks, ResultBuilder, columns, data_set, driver, limit, refuse, worker_phases,
 };
 
 /// What a warm run may still read of the storage: nothing but what rounding makes of it.
 const WARM_EXTRA: f64 = 0.001;
 
 /// What the nodes have of the objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, PartialOrd, Ord)]
+#[strum(serialize_all = "lowercase")]
 enum ClusterState {
     Cold,
     Warm,
+    #[strum(to_string = "from the disks")]
     FromDisk,
-}
-
-impl ClusterState {
-    fn name(self) -> &'static str {
-        match self {
-            ClusterState::Cold => "cold",
-            ClusterState::Warm => "warm",
-            ClusterState::FromDisk => "from the disks",
-        }
-    }
 }
 
 struct ClusterEpoch {
@@ -53,7 +41,6 @@ struct ClusterEpochs {
     by_state: BTreeMap<ClusterState, Vec<ClusterEpoch>>,
     /// What fio read of each node's disk, by repetition, bytes per second; empty where there is none. And why not.
     fio: Vec<(Vec<f64>, Option<String>)>,
-    cut: Option<TimeCut>,
 }
 
 impl ClusterEpochs {
@@ -118,10 +105,9 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
     let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
-    let run = async |stage: &mut ClusterStage| all(ranks, stage, plan).await;
+    let run = async |stage: &mut ClusterStage, budget: &Budget| all(ranks, stage, plan, budget).await;
     driver::on_stage(Some(ranks), &args.common, draft, stage, run, async |draft, stage, _, epochs| {
         stage.cluster.tell(draft);
-        TimeCut::tell(epochs.cut, draft, "repetitions");
         plan.tell(draft);
         draft.parameter("junction", json!(junctions.first()));
         let link_rate = args.link_rate.map(|rate| rate.bytes_per_second());
@@ -132,25 +118,25 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
     .await
 }
 
-async fn all(ranks: &Ranks, stage: &ClusterStage, plan: &LoaderPlan) -> Result<ClusterEpochs> {
-    let budget = Budget::start(plan.args.common.time_budget);
+async fn all(
+    ranks: &Ranks,
+    stage: &ClusterStage,
+    plan: &LoaderPlan,
+    budget: &Budget,
+) -> Result<ClusterEpochs> {
     let junction = plan.args.nodes.junctions.first().map_or("/", String::as_str);
     let cluster = &stage.cluster;
     stage.await_seen(junction).await?;
     let target = BenchCluster::target(junction, cluster.links().map(|(_, link)| link));
     let take = async |state: ClusterState, epochs: u64, repetition: u32| -> Result<ClusterEpoch> {
-        let amount = Amount::Epochs(epochs);
-        let work =
-            LoadWork { block_bytes: plan.block, seed: plan.args.common.seed, amount, ..LoadWork::mfmr() };
-        let phase = LoadPhase { name: state.name().to_owned(), work, ..LoadPhase::default() };
-        let job = stage.files.job(plan.fleet, phase, budget.limits());
-        let told = format!("loader {}/{}, {}", repetition + 1, plan.repetitions, state.name());
+        let job = plan.job(&stage.files, state, epochs, budget);
+        let told = format!("loader {}/{}, {state}", repetition + 1, plan.repetitions);
         let (outcome, nodes) = stage.load(ranks, &target, &job, &told).await?;
         Ok(ClusterEpoch { outcome, epochs, nodes })
     };
     let fio = vec![Default::default(); cluster.nodes.len()];
     let mut epochs = ClusterEpochs { fio, ..ClusterEpochs::default() };
-    let cut = budget.repeat(plan.repetitions, async |repetition| {
+    let repeated = budget.repeat(plan.repetitions, "repetitions", async |repetition| {
         stage.evict_everywhere(junction)?;
         epochs.add(ClusterState::Cold, take(ClusterState::Cold, 1, repetition).await?);
         // What the cluster still copies would be a load beside the clients'.
@@ -161,7 +147,10 @@ async fn all(ranks: &Ranks, stage: &ClusterStage, plan: &LoaderPlan) -> Result<C
         }
         epochs.add(ClusterState::Warm, warm);
         if cluster.nodes.iter().any(|node| node.way.disk.is_some()) {
-            forget_pages(cluster).await?;
+            // Of the caches that are on this machine.
+            for dir in cluster.nodes.iter().filter_map(|node| node.way.disk.clone()) {
+                forget_pages_below(dir).await?;
+            }
             epochs.add(ClusterState::FromDisk, take(ClusterState::FromDisk, 1, repetition).await?);
             for (node, found) in cluster.nodes.iter().zip(&mut epochs.fio) {
                 let Some(dir) = node.way.disk.clone() else { continue };
@@ -174,19 +163,8 @@ async fn all(ranks: &Ranks, stage: &ClusterStage, plan: &LoaderPlan) -> Result<C
         }
         Ok(())
     });
-    epochs.cut = cut.await?;
+    repeated.await?;
     Ok(epochs)
-}
-
-/// Of the caches that are on this machine.
-async fn forget_pages(cluster: &BenchCluster) -> Result<()> {
-    for dir in cluster.nodes.iter().filter_map(|node| node.way.disk.clone()) {
-        let name = dir.display().to_string();
-        let forgotten = tokio::task::spawn_blocking(move || forget_pages_below(&dir)).await;
-        let forgotten = forgotten.map_err(std::io::Error::other).flatten();
-        forgotten.map_err(|e| types::Error::io("drop the page cache of", name, e))?;
-    }
-    Ok(())
 }
 
 /// Why the epochs of a state must not be believed.
@@ -239,12 +217,16 @@ impl ClusterAnswer<'_> {
         }
         for state in &states {
             let rates = self.epochs.each(*state, |epoch| epoch.rate() / GIB);
-            let measure =
-                Measure::new(format!("{} throughput", state.name()), "GiB/s", Better::Higher, rates);
-            draft.measure(measure, &self.invalid(*state));
+            draft.measure(
+                format!("{state} throughput"),
+                "GiB/s",
+                Better::Higher,
+                rates,
+                &self.invalid(*state),
+            );
         }
         let moved = states.iter().filter_map(|state| {
-            self.epochs.of(*state).first().map(|epoch| (state.name().to_owned(), &epoch.outcome.series))
+            self.epochs.of(*state).first().map(|epoch| (state.to_string(), &epoch.outcome.series))
         });
         draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
         let (nodes, links) = (self.cluster.nodes.len(), self.cluster.links().count());
@@ -280,9 +262,9 @@ impl ClusterAnswer<'_> {
         ];
         let invalid = states
             .iter()
-            .flat_map(|state| self.invalid(*state).into_iter().map(|why| format!("{}: {why}", state.name())));
+            .flat_map(|state| self.invalid(*state).into_iter().map(move |why| format!("{state}: {why}")));
         let measured: Vec<_> =
-            states.iter().map(|state| (state.name(), self.epochs.of(*state).iter().collect())).collect();
+            states.iter().map(|state| (state, self.epochs.of(*state).iter().collect())).collect();
         let mut notes = vec![format!(
             "{} clients of {} workers go round {} links of {} nodes; each reads every object once in an epoch, through its own link.",
             self.plan.fleet.clients,
@@ -316,11 +298,10 @@ impl ClusterAnswer<'_> {
                 ("warm, share of the link", &|(at, _)| {
                     let warm = median(&rates(ClusterState::Warm, *at));
                     let share = warm.zip(self.link_rate).map(|(warm, rate)| warm * MIB / rate);
-                    share.map_or_else(|| Cell::missing("--link-rate was not given"), Cell::Number)
+                    Cell::known(share, "--link-rate was not given")
                 }),
             ],
         )
-        .noted(["To clients, over what its own clients took; what nodes send to each other goes over the same links."])
     }
 
     /// MiB a second that a node moved in each epoch in which it told.
@@ -350,7 +331,6 @@ impl ClusterAnswer<'_> {
                 }),
             ],
         )
-        .noted(["By the nodes' own counters."])
     }
 
     fn of_disks(&self) -> Table {
@@ -378,14 +358,10 @@ impl ClusterAnswer<'_> {
                 }),
                 ("share of what fio reads", &|(at, _)| {
                     let share = median(&disk(*at)).zip(median(&fio(*at).0)).map(|(disk, fio)| disk / fio);
-                    share.map_or_else(|| Cell::missing("one of them is not known"), Cell::Number)
+                    Cell::known(share, "one of them is not known")
                 }),
             ],
         )
-        .noted([
-            "fio reads the largest files of the cache in order, several at once, past the page cache, with no other load, after the epoch. \
-             Nodes whose caches share a disk share what fio reads of it.",
-        ])
     }
 }
 

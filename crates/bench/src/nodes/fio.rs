@@ -1,12 +1,14 @@
 //! The disk below a cache, as fio measures it: the very files of the cache are read, past the page cache, and nothing is written.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use types::{Error, ErrorKind, Result};
 
-use super::whole_files_below;
+use crate::entries::entries_below;
 use crate::refuse;
 
 /// Files that are read, the largest, each by a job of its own. A cache has far more, and smaller ones tell of seeks.
@@ -34,14 +36,17 @@ pub fn fio_rate(dir: &Path) -> Result<f64> {
         Error::new(ErrorKind::Unavailable, "measure with fio", dir.display())
             .with_source(std::io::Error::other(why))
     };
-    let files: Vec<PathBuf> = whole_files_below(dir)
-        .into_iter()
-        .take_while(|(bytes, _)| *bytes >= FILE_MIN)
-        .map(|(_, path)| path)
-        // A colon would part two names.
-        .filter(|path| !path.to_string_lossy().contains([':', '\\']))
-        .take(FILES_MAX)
+    // The kernel counts in units of 512 bytes. A hole costs no disk anything.
+    let is_whole = |meta: &Metadata| meta.is_file() && meta.blocks().saturating_mul(512) >= meta.len();
+    // A colon would part two names.
+    let is_plain = |path: &Path| !path.to_string_lossy().contains([':', '\\']);
+    let entries = entries_below(dir).map_err(|e| failed(e.to_string()))?;
+    let mut files: Vec<(u64, PathBuf)> = entries
+        .filter(|(path, meta)| is_whole(meta) && meta.len() >= FILE_MIN && is_plain(path))
+        .map(|(path, meta)| (meta.len(), path))
         .collect();
+    files.sort_by(|a, b| b.cmp(a));
+    files.truncate(FILES_MAX);
     if files.is_empty() {
         return Err(failed(format!("no file of {} bytes or more is there", FILE_MIN)));
     }
@@ -55,7 +60,7 @@ pub fn fio_rate(dir: &Path) -> Result<f64> {
         "--bs=1m",
     ]);
     command.args(["--ioengine=psync", "--thread", "--time_based", &format!("--runtime={SECONDS}")]);
-    for (at, file) in files.iter().enumerate() {
+    for (at, (_, file)) in files.iter().enumerate() {
         command.arg(format!("--name=read{at}")).arg(format!("--filename={}", file.display()));
     }
     let output = command.stdin(Stdio::null()).output().map_err(|e| failed(e.to_string()))?;

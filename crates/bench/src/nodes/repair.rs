@@ -1,14 +1,14 @@
 //! A copy is taken away, and made again by the cluster: how it is lost, and a watch over what follows.
 
+use std::ops::ControlFlow;
 use std::process::Stdio;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use types::{Error, ErrorKind, Result};
 
-use super::{BenchCluster, LOOK, complete_percent, keepers, wait_until};
+use super::{BenchCluster, complete_percent, keepers, wait_until};
+use crate::Watch;
 
 /// A change of the map is known everywhere long before.
 const MAP_PATIENCE: Duration = Duration::from_secs(60);
@@ -105,39 +105,30 @@ impl Repair {
     }
 }
 
-/// A thread that looks at the nodes. It ends when this is dropped, and by itself when the copies are whole and no alarm is up.
+/// Looks at the nodes, until the copies are whole and no alarm is up.
 pub struct RepairWatch {
-    /// Nothing is ever sent: that it is closed is the end.
-    running: SyncSender<()>,
     begun: Instant,
     lost: Arc<OnceLock<f64>>,
-    thread: JoinHandle<Repair>,
+    watch: Watch<Repair>,
 }
 
 impl RepairWatch {
     /// From before a loss on. `wanted`: copies of the file at `path`.
     pub fn start(cluster: Arc<BenchCluster>, path: &str, wanted: usize) -> RepairWatch {
-        let (running, ended) = sync_channel(0);
         let (begun, lost, path) = (Instant::now(), Arc::new(OnceLock::new()), path.to_owned());
         let is_lost = lost.clone();
-        let thread = std::thread::spawn(move || {
-            let mut repair = Repair::default();
-            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                let is_alarming = cluster.is_alarming();
-                if let Some(at) = is_lost.get() {
-                    repair.lost = *at;
-                }
-                let copies = is_lost.get().and_then(|_| cluster.copies(&path).ok());
-                let percent = copies.map(|stripes| complete_percent(&stripes, wanted));
-                let now = begun.elapsed().as_secs_f64();
-                repair.look(now, is_alarming, percent);
-                if repair.is_over(now) {
-                    break;
-                }
+        let watch = Watch::on(move |repair: &mut Repair| {
+            let is_alarming = cluster.is_alarming();
+            if let Some(at) = is_lost.get() {
+                repair.lost = *at;
             }
-            repair
+            let copies = is_lost.get().and_then(|_| cluster.copies(&path).ok());
+            let percent = copies.map(|stripes| complete_percent(&stripes, wanted));
+            let now = begun.elapsed().as_secs_f64();
+            repair.look(now, is_alarming, percent);
+            if repair.is_over(now) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        RepairWatch { running, begun, lost, thread }
+        RepairWatch { begun, lost, watch }
     }
 
     /// The loss is made: from now on the copies are looked at.
@@ -147,10 +138,7 @@ impl RepairWatch {
 
     /// Until the copies are whole, and an alarm that was raised is over. An error if the copies are not made.
     pub async fn wait(self) -> Result<Repair> {
-        let RepairWatch { running, thread, .. } = self;
-        let ended = tokio::task::spawn_blocking(move || thread.join().unwrap_or_default()).await;
-        drop(running);
-        let repair = ended.unwrap_or_default();
+        let repair = self.watch.ended().await;
         match repair.whole {
             Some(_) => Ok(repair),
             None => {

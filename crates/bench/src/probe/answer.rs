@@ -36,7 +36,7 @@ impl Understood {
         let far: Vec<f64> = timed.far.iter().filter_map(|times| median(times)).collect();
         let points: Vec<(f64, f64)> =
             delays.iter().map(Duration::as_secs_f64).zip(far.iter().copied()).collect();
-        let line = fit::line(&points).ok();
+        let line = fit::line(&points);
         Some(Understood { operation: timed.operation, direct: median(&timed.direct)?, far, line })
     }
 
@@ -141,7 +141,7 @@ fn reads(operations: &[Understood], delays: &[Duration], rtt_here: f64) -> Optio
             })
         })
         .collect();
-    fit::distance(&observations).ok()
+    fit::distance(&observations)
 }
 
 /// The number of streams after which twice as many bring less than a tenth more.

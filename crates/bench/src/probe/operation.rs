@@ -1,50 +1,43 @@
 //! The operations that are probed, and how each is done at a server through our own client.
 
-use std::fmt;
 use std::time::Instant;
 
 use bytes::Bytes;
 use origin::{Change, DirCursor, Object, Origin, Reference};
 use origin_nfs::NfsOrigin;
+use relay::null_on_a_new_connection;
 use types::{ByteRange, CreateHow, Name, Result, SetAttr, Stability};
 
-use super::calls::null_on_a_new_connection;
+use super::calls::PATIENCE;
 use super::far::FarNfs;
 use super::objects::ProbeObjects;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// In the order in which they are tried.
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub enum ProbeOperation {
+    #[strum(to_string = "TCP connect and first NULL")]
     Connect,
+    #[strum(to_string = "NULL")]
     Null,
+    #[strum(to_string = "GETATTR")]
     Getattr,
+    #[strum(to_string = "LOOKUP")]
     Lookup,
+    #[strum(to_string = "READ 4 KiB")]
     Read4K,
+    #[strum(to_string = "READ 64 KiB")]
     Read64K,
+    #[strum(to_string = "READ 1 MiB")]
     Read1M,
+    #[strum(to_string = "open, read, close a small file")]
     OpenReadClose,
+    #[strum(to_string = "list a directory")]
     List,
+    #[strum(to_string = "create, write 4 KiB, close")]
     CreateWriteClose,
 }
 
 impl ProbeOperation {
-    /// In the order in which they are tried.
-    const NAMED: [(ProbeOperation, &str); 10] = [
-        (ProbeOperation::Connect, "TCP connect and first NULL"),
-        (ProbeOperation::Null, "NULL"),
-        (ProbeOperation::Getattr, "GETATTR"),
-        (ProbeOperation::Lookup, "LOOKUP"),
-        (ProbeOperation::Read4K, "READ 4 KiB"),
-        (ProbeOperation::Read64K, "READ 64 KiB"),
-        (ProbeOperation::Read1M, "READ 1 MiB"),
-        (ProbeOperation::OpenReadClose, "open, read, close a small file"),
-        (ProbeOperation::List, "list a directory"),
-        (ProbeOperation::CreateWriteClose, "create, write 4 KiB, close"),
-    ];
-
-    pub fn all() -> impl Iterator<Item = ProbeOperation> {
-        ProbeOperation::NAMED.into_iter().map(|(operation, _)| operation)
-    }
-
     pub fn read_bytes(self) -> Option<u64> {
         match self {
             ProbeOperation::Read4K => Some(4 << 10),
@@ -52,13 +45,6 @@ impl ProbeOperation {
             ProbeOperation::Read1M => Some(1 << 20),
             _ => None,
         }
-    }
-}
-
-impl fmt::Display for ProbeOperation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = ProbeOperation::NAMED.iter().find(|(operation, _)| operation == self);
-        f.write_str(named.map_or("", |(_, name)| name))
     }
 }
 
@@ -75,8 +61,10 @@ impl FarNfs {
     ) -> Result<Option<f64>> {
         let start = Instant::now();
         match operation {
-            ProbeOperation::Connect => return Ok(Some(null_on_a_new_connection(self.nfs).await?.0)),
-            ProbeOperation::Null => return Ok(Some(null_on_a_new_connection(self.nfs).await?.1)),
+            ProbeOperation::Connect => {
+                return Ok(Some(null_on_a_new_connection(self.nfs, PATIENCE).await?.0));
+            }
+            ProbeOperation::Null => return Ok(Some(null_on_a_new_connection(self.nfs, PATIENCE).await?.1)),
             ProbeOperation::Getattr => drop(self.client.getattr(&objects.root).await?),
             ProbeOperation::Lookup => {
                 let Some((dir, name)) = objects.any_name() else { return Ok(None) };

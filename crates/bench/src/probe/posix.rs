@@ -14,6 +14,7 @@ use super::calls::{Seconds, answered_handshakes};
 use super::samples::Sampling;
 use super::{Config, wrong};
 use crate::TargetMount;
+use crate::entries::entries_below;
 
 /// Entries that are looked at in search of files.
 const ENTRIES_MAX: usize = 4096;
@@ -118,24 +119,7 @@ fn small_files(dir: &Path, named: Option<&str>) -> io::Result<Vec<PathBuf>> {
         File::open(&path)?;
         return Ok(vec![path]);
     }
-    let mut found = Vec::new();
-    let mut left = vec![dir.to_owned()];
-    let mut seen = 0;
-    while let Some(dir) = left.pop() {
-        // A directory that is closed to us has nothing for us; the first one has been opened before.
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            seen += 1;
-            if seen > ENTRIES_MAX || found.len() >= FILES_MAX {
-                return Ok(found);
-            }
-            match entry.metadata() {
-                Ok(meta) if meta.is_dir() => left.push(entry.path()),
-                Ok(meta) if meta.is_file() && (1..=SMALL_MAX).contains(&meta.len()) => {
-                    found.push(entry.path());
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok(found)
+    let entries = entries_below(dir)?.take(ENTRIES_MAX);
+    let small = entries.filter(|(_, meta)| meta.is_file() && (1..=SMALL_MAX).contains(&meta.len()));
+    Ok(small.map(|(path, _)| path).take(FILES_MAX).collect())
 }

@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use relay::SplitMix;
+use strum::VariantArray;
 use types::{Error, Result};
 
 use super::calls::Seconds;
@@ -43,7 +44,7 @@ impl Sampling<'_> {
 /// Each operation that the target has something for, one after the other.
 pub async fn direct(view: &FarNfs, objects: &ProbeObjects, config: &Config) -> Result<Vec<Timed>> {
     let mut all = Vec::new();
-    for operation in ProbeOperation::all() {
+    for &operation in ProbeOperation::VARIANTS {
         let mut sampling = Sampling::start(config);
         // The first one may find caches and connections cold that the others find warm.
         let first = view.time(operation, objects, config.write).await;

@@ -14,6 +14,7 @@ use types::{ByteRange, Error, ErrorKind, Result};
 use super::Config;
 use super::far::FarNfs;
 use super::losses::{Segments, share};
+use crate::link::all_of;
 
 /// A stream starts up for so many round trips, and so long at least, before it counts.
 const START_ROUND_TRIPS: u32 = 4;
@@ -91,15 +92,8 @@ async fn rate(clients: &[Arc<NfsOrigin>], file: &Object, start_up: Duration, con
             });
         }
     }
-    let all = async {
-        while let Some(ended) = tasks.join_next().await {
-            ended
-                .unwrap_or_else(|e| Err(Error::new(ErrorKind::Io, "read with", "a stream").with_source(e)))?;
-        }
-        Ok(())
-    };
     let patience = start_up + config.stream_time + END;
     let late = |_| Err(Error::new(ErrorKind::Unavailable, "read with", "streams: no end of it"));
-    tokio::time::timeout(patience, all).await.unwrap_or_else(late)?;
+    tokio::time::timeout(patience, all_of(tasks)).await.unwrap_or_else(late)?;
     Ok(bytes.load(Ordering::Relaxed) as f64 / config.stream_time.as_secs_f64())
 }

@@ -46,7 +46,7 @@ fn of_modes<const N: usize>(
     unit: &str,
     value: impl Fn(CacheMode) -> Cell,
 ) -> AnswerLine {
-    AnswerLine::new(what, modes.map(|mode| AnswerPart::new(mode.name(), value(mode), unit)).into())
+    AnswerLine::new(what, modes.map(|mode| AnswerPart::new(mode.to_string(), value(mode), unit)).into())
 }
 
 /// The round trips of one file, as a node's client opens, reads and closes it.
@@ -81,7 +81,7 @@ fn saved(far: &RenderDistance) -> AnswerLine {
     };
     let parts = TIER_MODES.into_iter().flat_map(|mode| {
         [
-            AnswerPart::new(mode.name(), less(mode, |s| s.origin_bytes as f64 / GIB, 4), "GiB"),
+            AnswerPart::new(mode.to_string(), less(mode, |s| s.origin_bytes as f64 / GIB, 4), "GiB"),
             AnswerPart::new("", less(mode, |s| s.origin_calls as f64, 0), "requests"),
         ]
     });

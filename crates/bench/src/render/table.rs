@@ -5,8 +5,8 @@ use bench_report::bottleneck::Bottleneck;
 use bench_report::fit::{self, FittedLine};
 use bench_report::format::{fixed, round};
 use bench_report::{
-    Axis, Better, Cell, Histogram, Measure, PUBLISHED, Plot, PlotKind, Series, Table, estimate, median,
-    noise_floor, point,
+    Axis, Better, Cell, Histogram, PUBLISHED, Plot, PlotKind, Series, Table, estimate, median, noise_floor,
+    point,
 };
 use relay::Profile;
 
@@ -32,7 +32,7 @@ pub fn fill(
     draft.file.plots.push(against_rtt(distances));
     if let Some((far, first)) = distances.last().and_then(|far| Some((far, far.triples.first()?))) {
         let title = format!("Throughput at {} ms, first repetition", far.nominal_ms());
-        let moved = CacheMode::ALL.map(|mode| (mode.name().to_owned(), &first.of(mode).phase.series));
+        let moved = CacheMode::ALL.map(|mode| (mode.to_string(), &first.of(mode).phase.series));
         draft.file.plots.push(worker_phases::throughput(&title, moved));
     }
     draft.file.plots.push(PUBLISHED.vfxt.plot());
@@ -145,11 +145,6 @@ fn faithful(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
             ("Warm Forebay (s)", &|row| from_last_start(row, CacheMode::Warm)),
         ],
     )
-    .noted([
-        "Seconds from the start (of the last nodes, if they do not start together) to the last frame; the median of the repetitions and its 95 % interval. The round \
-         trip is as measured through the line.",
-        "Frames are read and not written.",
-    ])
 }
 
 fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
@@ -178,16 +173,12 @@ fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
             ("origin GiB D/C/W", &|row| {
                 row.three(|s| s.origin_bytes as f64 / GIB, |gib| format!("{gib:.4}"))
             }),
-            ("amplification D/C/W", &|row| {
-                row.three(Sample::amplification, rounded(3))
-            }),
+            ("amplification D/C/W", &|row| row.three(Sample::amplification, rounded(3))),
             ("origin req D/C/W", &|row| row.three(|s| s.origin_calls as f64, rounded(0))),
             ("coalescing", &|row| row.coalescing()),
             ("p99 frame s D/C/W", &|row| row.three(p99_frame, rounded(2))),
             ("CPU-s/GiB D/C/W", &|row| row.three(Sample::cpu_per_gib, |cpu| format!("{cpu:.1}"))),
-            ("switches/call, clients D/C/W", &|row| {
-                row.three(|s| per_call(s.phase.switches, s), rounded(2))
-            }),
+            ("switches/call, clients D/C/W", &|row| row.three(|s| per_call(s.phase.switches, s), rounded(2))),
             ("switches/call, tier C/W", &|row| {
                 row.side_by_side(&cold_warm, tier_switches, |n| format!("{n:.2}"))
             }),
@@ -195,23 +186,12 @@ fn extended(plan: &RenderPlan, distances: &[RenderDistance]) -> Table {
             ("valid", &|row| Cell::text(if row.invalid.is_empty() { "yes" } else { "INVALID" })),
         ],
     )
-    .noted([
-        "Origin bytes and requests: payload and NFS calls, from the tier's own counters; direct, from the clients'. \
-         D/C/W: direct, cold, warm.",
-        "Amplification: bytes from the storage for each byte that a node read.",
-        "Coalescing: reads that waited for absent bytes, for each READ at the storage.",
-        "CPU: user and system seconds of clients, tier and storage for each GiB that the clients read; the line's own \
-         work is not in it.",
-        "Switches: how often a thread of the clients (of the tier) left the processor, voluntarily or not, for each NFS call \
-         of the clients. Wire: bytes that came down the line for each byte of payload from the storage.",
-        "Valid: direct if all bytes came over the line, cold if the storage gave the scene once, warm if it gave nothing.",
-    ])
 }
 
 fn against_rtt(distances: &[RenderDistance]) -> Plot {
     let series = CacheMode::ALL.map(|mode| {
         let points = distances.iter().filter_map(|row| point(row.line.rtt_ms, &row.makespans(mode)));
-        Series::ours(mode.name(), points.collect())
+        Series::ours(mode.to_string(), points.collect())
     });
     let (x, y) = (Axis::linear("round trip (ms)"), Axis::linear("all frames (s)"));
     Plot::new(PlotKind::Lines, "Time of the job against the distance of its storage", x, y, series)
@@ -221,12 +201,12 @@ fn against_rtt(distances: &[RenderDistance]) -> Plot {
 fn measures(draft: &mut ResultBuilder, distances: &[RenderDistance]) {
     for row in distances {
         for mode in CacheMode::ALL {
-            let name = format!("{} time, rtt {} ms", mode.name(), row.nominal_ms());
-            draft.measure(Measure::new(name, "s", Better::Lower, row.makespans(mode)), &row.invalid);
+            let name = format!("{mode} time, rtt {} ms", row.nominal_ms());
+            draft.measure(name, "s", Better::Lower, row.makespans(mode), &row.invalid);
             let mut all = Histogram::new();
             let reads = row.triples.iter().filter_map(|triple| triple.of(mode).phase.service.get("read"));
             reads.for_each(|reads| all.merge(reads));
-            let name = format!("read, {}, {} ms", mode.name(), row.nominal_ms());
+            let name = format!("read, {mode}, {} ms", row.nominal_ms());
             draft.file.histograms.push(all.to_named(name));
         }
     }
@@ -239,13 +219,13 @@ fn slopes(draft: &mut ResultBuilder, distances: &[RenderDistance]) {
         let point =
             |row: &RenderDistance| (row.line.rtt_ms / 1000.0, row.triples[repetition].direct.makespan());
         let points: Vec<(f64, f64)> = distances.iter().map(point).collect();
-        fit::line(&points).ok().map(|line| line.slope.value)
+        fit::line(&points).map(|line| line.slope.value)
     };
     let values: Vec<f64> = (0..repetitions).filter_map(of).collect();
     if distances.len() >= DISTANCES_MIN && !values.is_empty() {
         let name = "serial round trips in a frame, direct";
         let invalid: Vec<String> = distances.iter().flat_map(|row| row.invalid.clone()).collect();
-        draft.measure(Measure::new(name, "round trips", Better::Lower, values), &invalid);
+        draft.measure(name, "round trips", Better::Lower, values, &invalid);
     }
 }
 
@@ -263,7 +243,7 @@ fn answers(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderDist
         let Some((told, last)) = far.limited(plan, mode).zip(far.triples.last()) else { continue };
         let compute = plan.compute.as_secs_f64() / last.of(mode).makespan().max(0.001);
         let compute = format!("the job's own compute is {:.0} % of the time", compute.min(1.0) * 100.0);
-        draft.limit(format!("{} at {:.1} ms ({compute})", mode.name(), far.line.rtt_ms), &told);
+        draft.limit(format!("{mode} at {:.1} ms ({compute})", far.line.rtt_ms), &told);
     }
     let samples = || {
         let triples = distances.iter().flat_map(|row| &row.triples);
@@ -326,7 +306,7 @@ fn where_faster(near: f64, each: f64) -> String {
 
 /// The published column, fitted as ours is: the two can be compared.
 fn refit(draft: &mut ResultBuilder) {
-    if let Ok(line) = fit::line(&PUBLISHED.vfxt.direct()) {
+    if let Some(line) = fit::line(&PUBLISHED.vfxt.direct()) {
         draft.note(format!(
             "the study's direct column, fitted the same way: {:.0} s + {:.2} s for each ms (R2 {:.2}), {:.0} serial round trips",
             line.intercept.value,
@@ -346,7 +326,7 @@ pub fn line_through(distances: &[RenderDistance], mode: CacheMode) -> Option<Fit
         let rtt = row.line.rtt_ms / 1000.0;
         row.makespans(mode).into_iter().map(move |seconds| (rtt, seconds))
     };
-    fit::line(&distances.iter().flat_map(times).collect::<Vec<_>>()).ok()
+    fit::line(&distances.iter().flat_map(times).collect::<Vec<_>>())
 }
 
 /// The line through the direct times: its slope is a count.
@@ -375,7 +355,7 @@ fn slope(draft: &mut ResultBuilder, plan: &RenderPlan, distances: &[RenderDistan
     for mode in [CacheMode::Cold, CacheMode::Warm] {
         if let Some(line) = line_through(distances, mode) {
             let trips = fixed(line.slope.value, 1);
-            draft.verdict(format!("{}: {trips} serial round trips in a frame", mode.name()));
+            draft.verdict(format!("{mode}: {trips} serial round trips in a frame"));
         }
     }
 }

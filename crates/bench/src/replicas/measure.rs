@@ -15,28 +15,21 @@ use super::{ReplicasPlan, TITLE, tables};
 use crate::nodes::{
     BenchCluster, ClusterStage, NodeCount, Repair, RepairWatch, StripeCopies, complete_percent, keepers,
 };
-use crate::{Budget, Ranks, ResultBuilder, TimeCut, data_set, driver, limit};
+use crate::{Budget, Ranks, ResultBuilder, data_set, driver, limit};
 
 /// What may come from the far storage while a file is read that the cluster has: nothing but what rounding makes of it.
 const WARM_EXTRA: f64 = 0.001;
 
 /// Where the copies are while the file is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq)]
 pub enum CopyState {
+    #[strum(to_string = "settled")]
     Settled,
     /// One of them has just lost it.
+    #[strum(to_string = "right after a loss")]
     Lost,
+    #[strum(to_string = "after the repair")]
     Repaired,
-}
-
-impl CopyState {
-    pub fn name(self) -> &'static str {
-        match self {
-            CopyState::Settled => "settled",
-            CopyState::Lost => "right after a loss",
-            CopyState::Repaired => "after the repair",
-        }
-    }
 }
 
 /// The file read once through each of some gateways at once.
@@ -72,7 +65,6 @@ pub struct ReplicasFound {
     pub conditions: Vec<CopyCondition>,
     pub settled: Vec<SettledCopies>,
     pub names: Vec<String>,
-    cut: Option<TimeCut>,
 }
 
 pub async fn all(ranks: &Ranks, plan: &ReplicasPlan) -> Result<ResultFile> {
@@ -81,8 +73,8 @@ pub async fn all(ranks: &Ranks, plan: &ReplicasPlan) -> Result<ResultFile> {
     let data = data_set(plan.layout.clone(), args.common.seed);
     let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
     let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
-    let measure = async |stage: &mut ClusterStage| {
-        ReplicaRun { ranks, stage, plan, budget: Budget::start(args.common.time_budget) }.all().await
+    let measure = async |stage: &mut ClusterStage, budget: &Budget| {
+        ReplicaRun { ranks, stage, plan, budget }.all().await
     };
     driver::on_stage(Some(ranks), &args.common, draft, stage, measure, async |draft, stage, _, found| {
         stage.cluster.tell(draft);
@@ -92,7 +84,6 @@ pub async fn all(ranks: &Ranks, plan: &ReplicasPlan) -> Result<ResultFile> {
             ("gateways", json!(plan.gateways)),
             ("junctions", json!(junctions)),
         ]);
-        TimeCut::tell(found.cut, draft, "parts");
         tables::fill(draft, plan.bytes(), plan.args.block, &found);
     })
     .await
@@ -102,7 +93,7 @@ struct ReplicaRun<'a> {
     ranks: &'a Ranks,
     stage: &'a ClusterStage,
     plan: &'a ReplicasPlan,
-    budget: Budget,
+    budget: &'a Budget,
 }
 
 impl ReplicaRun<'_> {
@@ -124,13 +115,11 @@ impl ReplicaRun<'_> {
             }));
             settled.push(at);
         }
-        let cut =
-            self.budget.sweep(&mut conditions, self.plan.repetitions, async |_, condition, repetition| {
-                self.repetition(condition, repetition).await
-            });
-        let cut = cut.await?;
+        let repetition =
+            async |_, condition: &mut CopyCondition, repetition| self.repetition(condition, repetition).await;
+        self.budget.sweep(&mut conditions, self.plan.repetitions, "parts", repetition).await?;
         let names = self.cluster().nodes.iter().map(|node| node.name.clone()).collect();
-        Ok(ReplicasFound { conditions, settled, names, cut })
+        Ok(ReplicasFound { conditions, settled, names })
     }
 
     fn cluster(&self) -> &BenchCluster {

@@ -6,8 +6,8 @@ use bench_load::outcome::PhaseOutcome;
 use bench_report::format::{self, fixed};
 use bench_report::published::Printed;
 use bench_report::{
-    Axis, Better, Cell, Measure, PUBLISHED, Plot, PlotKind, Point, Series, Table, TableRow, estimate,
-    estimate_or, median, point,
+    Axis, Better, Cell, PUBLISHED, Plot, PlotKind, Point, Series, Table, TableRow, estimate, estimate_or,
+    median, point,
 };
 
 use super::measure::{CopyCondition, CopyState, GatewayPass, ReplicasFound, SettledCopies};
@@ -39,7 +39,7 @@ impl Row<'_> {
     }
 
     fn median(&self, value: impl Fn(&GatewayPass) -> f64) -> Cell {
-        median(&self.each(value)).map_or_else(|| Cell::missing("not measured"), Cell::Number)
+        Cell::known(median(&self.each(value)), "not measured")
     }
 
     fn is_settled(&self, copies: usize, gateways: usize) -> bool {
@@ -49,12 +49,12 @@ impl Row<'_> {
 
     fn head(&self) -> [Cell; 3] {
         let count = |count: usize| Cell::Count(count as u64);
-        [count(self.condition.copies), count(self.condition.gateways), Cell::text(self.state.name())]
+        [count(self.condition.copies), count(self.condition.gateways), Cell::text(self.state.to_string())]
     }
 
     fn name(&self) -> String {
         let of = self.condition;
-        format!("{} of {} copies, {} gateways, {}", of.junction, of.copies, of.gateways, self.state.name())
+        format!("{} of {} copies, {} gateways, {}", of.junction, of.copies, of.gateways, self.state)
     }
 }
 
@@ -106,7 +106,7 @@ pub fn fill(draft: &mut ResultBuilder, file_bytes: u64, block: u64, found: &Repl
     draft.file.plots.push(against_gateways(&rows));
     draft.file.plots.extend(rows.iter().filter(|row| row.state == CopyState::Lost).filter_map(during_repair));
     for row in &rows {
-        draft.measure(Measure::new(row.name(), "MiB/s", Better::Higher, row.rates.clone()), &row.invalid);
+        draft.measure(row.name(), "MiB/s", Better::Higher, row.rates.clone(), &row.invalid);
     }
     say(draft, &rows, least, single);
 }
@@ -163,7 +163,7 @@ fn cells(row: &Row<'_>, block: u64, single: Option<f64>) -> Vec<Cell> {
             true => "no".to_owned(),
             false => format!("yes: {percent:.0} % of the copies were there"),
         }),
-        times.map_or_else(|| Cell::missing("one gateway alone was not measured"), Cell::Number),
+        Cell::known(times, "one gateway alone was not measured"),
     ]
 }
 
@@ -203,7 +203,7 @@ fn rates_of_nodes(rows: &[Row<'_>], names: &[String]) -> Table {
         &[
             ("Replicas", &|(row, ..)| Cell::Count(row.condition.copies as u64)),
             ("Gateways", &|(row, ..)| Cell::Count(row.condition.gateways as u64)),
-            ("State", &|(row, ..)| Cell::text(row.state.name())),
+            ("State", &|(row, ..)| Cell::text(row.state.to_string())),
             ("Node", &|(.., name)| Cell::text(*name)),
             ("to clients MiB/s", &|of| rate(of, |node| Some(node.served))),
             ("to other nodes MiB/s", &|of| rate(of, |node| Some(node.sent))),
@@ -240,10 +240,6 @@ fn repairs(conditions: &[CopyCondition]) -> Table {
             }),
         ],
     )
-    .noted([
-        "An alarm is due at once where a node does not answer, and after 30 s where it answers and lacks a copy. Seen five times a \
-         second.",
-    ])
 }
 
 fn placement(settled: &SettledCopies) -> Table {

@@ -6,7 +6,8 @@ use bench_load::engine::Files;
 use bench_load::shape::{Amount, Layout, LoadWork, Sharing, Sizes};
 use clap::ValueEnum;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, ValueEnum)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Shape {
     /// Single file, multiple readers
     Sfmr,
@@ -20,15 +21,6 @@ pub enum Shape {
 
 impl Shape {
     pub const ALL: [Shape; 4] = [Shape::Sfmr, Shape::Mfmr, Shape::Sfmw, Shape::Mfmw];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Shape::Sfmr => "SFMR",
-            Shape::Mfmr => "MFMR",
-            Shape::Sfmw => "SFMW",
-            Shape::Mfmw => "MFMW",
-        }
-    }
 
     pub fn writes(self) -> bool {
         matches!(self, Shape::Sfmw | Shape::Mfmw)
@@ -115,7 +107,7 @@ impl ShapeCondition {
             Sweep::Fleet => ", over nodes".to_owned(),
             Sweep::Block => format!(", blocks of {} KiB", self.block as f64 / 1024.0),
         };
-        let (shape, nodes, workers) = (self.shape.name(), self.nodes, self.workers);
+        let (shape, nodes, workers) = (self.shape, self.nodes, self.workers);
         format!("{shape} {size} MiB, {nodes} nodes x {workers} workers{sweep}")
     }
 }

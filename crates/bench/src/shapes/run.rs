@@ -8,7 +8,7 @@ use bench_report::Histogram;
 use types::Result;
 
 use super::condition::{ShapeCondition, sets, total_bytes};
-use crate::{Budget, CommonArgs, LoadRow, Ranks, TargetDir, TimeCut, driver, limit};
+use crate::{Budget, CommonArgs, LoadRow, Ranks, TargetDir, driver, limit};
 
 const LOOKS_MAX: u32 = 5;
 const EPOCHS_MAX: u64 = 100_000;
@@ -27,7 +27,6 @@ pub struct ShapeResults {
     pub rows: Vec<ShapeRuns>,
     /// Sets of files that an earlier run had left and that were used.
     pub reused: usize,
-    pub cut: Option<TimeCut>,
 }
 
 impl ShapeRuns {
@@ -60,14 +59,10 @@ pub struct ShapeMeasurement<'a> {
     pub ranks: &'a Ranks,
     pub common: &'a CommonArgs,
     pub target_dir: &'a TargetDir,
-    budget: Budget,
+    pub budget: &'a Budget,
 }
 
-impl<'a> ShapeMeasurement<'a> {
-    pub fn start(ranks: &'a Ranks, common: &'a CommonArgs, target_dir: &'a TargetDir) -> Self {
-        ShapeMeasurement { ranks, common, target_dir, budget: Budget::start(common.time_budget) }
-    }
-
+impl ShapeMeasurement<'_> {
     /// Repetition after repetition of all conditions. Looks before them, not kept, tell how often each must be gone through
     /// to last long enough.
     pub async fn all(&self, conditions: &[ShapeCondition]) -> Result<ShapeResults> {
@@ -77,14 +72,15 @@ impl<'a> ShapeMeasurement<'a> {
         for condition in conditions {
             rows.push(ShapeRuns::new(*condition, self.look(condition).await?));
         }
-        let cut = self.budget.sweep(&mut rows, repetitions, async |_, row, repetition| {
+        let what = "repetitions of all rows: some have fewer";
+        let measured = self.budget.sweep(&mut rows, repetitions, what, async |_, row, repetition| {
             let version = if row.condition.shape.writes() { repetition + 2 } else { 1 };
             let what = format!("{} {}/{repetitions}", row.condition.name(), repetition + 1);
             row.add(self.once(&row.condition, row.epochs, version, &what).await?);
             Ok(())
         });
-        let cut = cut.await?;
-        Ok(ShapeResults { rows, reused, cut })
+        measured.await?;
+        Ok(ShapeResults { rows, reused })
     }
 
     /// All files that are read, and room for those that are written. Nothing is written if something cannot be. Returns how
@@ -112,7 +108,7 @@ impl<'a> ShapeMeasurement<'a> {
         // Of no phase: each has its files.
         let layout = Layout { files: 1, sizes: Sizes::Equal(0), ..Layout::default() };
         let phase = LoadPhase {
-            name: condition.shape.name().to_owned(),
+            name: condition.shape.to_string(),
             work: condition.work(epochs, self.common.seed),
             files: Some(condition.files()),
             version,

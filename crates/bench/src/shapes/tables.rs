@@ -4,14 +4,14 @@ use bench_load::outcome::PhaseOutcome;
 use bench_load::shape::TouchUnit;
 use bench_report::bottleneck::BUSY;
 use bench_report::{
-    Axis, Better, Cell, Measure, PUBLISHED, PhaseSpans, Plot, PlotKind, Series, Table, estimate, estimate_or,
-    median, point,
+    Axis, Better, Cell, PUBLISHED, PhaseSpans, Plot, PlotKind, Series, Table, estimate, estimate_or, median,
+    point,
 };
 use origin::emulated::ServiceLimits;
 
 use super::condition::{Shape, ShapeCondition, Sweep};
 use super::run::{ShapeResults, ShapeRuns};
-use crate::{LoadBounds, MIB, ResultBuilder, TimeCut, columns, worker_phases};
+use crate::{LoadBounds, MIB, ResultBuilder, columns, worker_phases};
 
 /// Each table: of a shape, and of what differs between its rows.
 fn sweeps() -> impl Iterator<Item = (Shape, Sweep)> {
@@ -37,7 +37,6 @@ pub fn fill(draft: &mut ResultBuilder, all: &ShapeResults, bounds: &LoadBounds) 
             all.reused
         ));
     }
-    TimeCut::tell(all.cut, draft, "repetitions of all rows: some have fewer");
 }
 
 /// The study's columns, with the target in the place of a service: what it gives directly, and what Forebay in front of it
@@ -57,7 +56,7 @@ pub fn through(
         let [first, second] = heads(shape, sweep);
         let together = |row: &ShapeRuns| estimate(&row.row().rates());
         let table = columns::table(
-            format!("{} directly and through Forebay", shape.name()),
+            format!("{shape} directly and through Forebay"),
             &pairs,
             |(direct, through)| [invalid(direct, bounds), invalid(through, bounds)].concat(),
             &[
@@ -150,7 +149,7 @@ fn table(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns], bounds: &LoadBounds) -
         row.outcomes.iter().filter(|_| whole(row)).filter_map(|run| run.unit.percentile_ms(50.0)).collect()
     };
     let table = columns::table(
-        format!("{} {title}", shape.name()),
+        format!("{shape} {title}"),
         rows,
         |row| invalid(row, bounds),
         &[
@@ -199,11 +198,11 @@ fn plot(shape: Shape, sweep: Sweep, rows: &[&ShapeRuns]) -> Option<Plot> {
         Sweep::Fleet => return None,
     };
     let points = rows.iter().filter_map(|row| point(x(row), &row.row().rates())).collect();
-    let mut series = vec![Series::ours(format!("{}, all workers", shape.name()), points)];
+    let mut series = vec![Series::ours(format!("{shape}, all workers"), points)];
     if sweep == Sweep::Size {
-        series.extend(PUBLISHED.azure.series(shape.name()));
+        series.extend(PUBLISHED.azure.series(&shape.to_string()));
     }
-    let title = format!("{}: rate against {what}", shape.name());
+    let title = format!("{shape}: rate against {what}");
     Some(Plot::new(PlotKind::Lines, title, Axis::log(axis), Axis::log("MiB/s"), series))
 }
 
@@ -215,7 +214,7 @@ fn invalid(row: &ShapeRuns, bounds: &LoadBounds) -> Vec<String> {
 /// `way`: how the target was reached, behind the condition's name.
 fn measure(draft: &mut ResultBuilder, row: &ShapeRuns, way: &str, bounds: &LoadBounds) {
     let name = format!("{}{way}", row.condition.name());
-    draft.measure(Measure::new(name, "MiB/s", Better::Higher, row.row().rates()), &invalid(row, bounds));
+    draft.measure(name, "MiB/s", Better::Higher, row.row().rates(), &invalid(row, bounds));
 }
 
 #[cfg(test)]

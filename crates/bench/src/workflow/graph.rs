@@ -73,40 +73,14 @@ impl Graph {
         Ok(Graph { tasks })
     }
 
-    /// Thirteen tasks in the shape of a tumour/normal pipeline. What the study published is kept: the sum of the
+    /// Thirteen tasks in the shape of a tumour/normal pipeline (`caw.json`). What the study published is kept: the sum of the
     /// run times at the two sites, 1830 s and 1267 s, and its longest task, 693 s and 373 s. How the rest is
     /// shared out, and what each task reads, is ours.
     pub fn caw(scale: f64) -> Graph {
-        let (intervals, sums) = ([693.0, 373.0], [1830.0, 1267.0]);
-        // Name, what it waits for, its share of the time that is not the longest task's, files of 1 MiB.
-        let shape: [(&str, &[usize], f64, u64); 13] = [
-            ("map normal", &[], 3.0, 64),
-            ("map tumour 1", &[], 3.0, 64),
-            ("map tumour 2", &[], 3.0, 64),
-            ("merge normal", &[0], 1.0, 16),
-            ("merge tumour", &[1, 2], 1.0, 32),
-            ("mark duplicates normal", &[3], 2.0, 16),
-            ("mark duplicates tumour", &[4], 2.0, 32),
-            ("create intervals", &[5, 6], 0.0, 48),
-            ("realign", &[7], 2.0, 48),
-            ("recalibration table normal", &[8], 1.0, 16),
-            ("recalibration table tumour", &[8], 1.0, 32),
-            ("recalibrate normal", &[9], 1.5, 16),
-            ("recalibrate tumour", &[10], 1.5, 32),
-        ];
-        let shares: f64 = shape.iter().map(|(_, _, share, _)| share).sum();
-        let seconds = |site: usize, share: f64| match share {
-            0.0 => intervals[site] * scale,
-            share => (sums[site] - intervals[site]) * share / shares * scale,
-        };
-        let tasks = shape.into_iter().map(|(name, after, share, files)| Task {
-            name: name.to_owned(),
-            after: after.to_vec(),
-            compute: [seconds(0, share), seconds(1, share)],
-            files,
-            file_bytes: 1 << 20,
-        });
-        Graph { tasks: tasks.collect() }
+        let mut graph =
+            Graph::from_json(include_str!("../../caw.json")).expect("the file was read by a test");
+        graph.tasks.iter_mut().flat_map(|task| &mut task.compute).for_each(|seconds| *seconds *= scale);
+        graph
     }
 
     pub fn files(&self) -> u64 {

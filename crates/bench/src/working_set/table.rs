@@ -2,7 +2,7 @@
 //! large a cache must be, and the cliff.
 
 use bench_report::{
-    Axis, Better, Cell, Measure, Plot, PlotKind, Point, Series, Table, estimate, median, point, sanity,
+    Axis, Better, Cell, Plot, PlotKind, Point, Series, Table, estimate, median, point, sanity,
 };
 
 use super::account::PassAccount;
@@ -10,7 +10,7 @@ use super::curve::{self, ServedInterval};
 use super::tier_under_test::TierUnderTest;
 use super::{OrderName, SweepCondition, SweepPlan, SweepRuns, WARM_UP, WARM_UP_PASSES, WarmUp};
 use crate::fixture::LOOK;
-use crate::{MIB, ResultBuilder, TimeCut, columns, limit};
+use crate::{MIB, ResultBuilder, columns, limit};
 
 /// Percent of hits of which the time is told.
 const REACHED: [f64; 3] = [50.0, 90.0, 99.0];
@@ -22,7 +22,6 @@ pub fn fill(
     measured: &SweepRuns,
 ) {
     parameters(draft, plan, tier_under_test);
-    TimeCut::tell(measured.cut, draft, "repetitions");
     if plan.args.tier.is_some() && !plan.args.may_evict {
         draft.note("no sweep: it would evict what the tier has cached; --may-evict allows that");
     }
@@ -51,12 +50,11 @@ fn parameters(draft: &mut ResultBuilder, plan: &SweepPlan, tier_under_test: &Tie
     draft.parameter("clients", plan.fleet.clients);
     draft.parameter("workers", plan.fleet.workers);
     draft.parameter("factors", plan.factors.clone());
-    draft.parameter("orders", args.orders.iter().map(|order| order.name()).collect::<Vec<_>>());
+    draft.parameter("orders", args.orders.iter().map(OrderName::to_string).collect::<Vec<_>>());
     draft.parameter("zipf_theta", args.theta);
     draft.parameter("running_tier", args.tier.is_some());
     if tier_under_test.line().is_some() {
-        draft.parameter("rtt_ms", args.rtt.as_secs_f64() * 1000.0);
-        draft.parameter("rate_bytes_per_second", args.rate.map_or(0, |rate| rate.bytes_per_second()));
+        draft.line(args.rtt, args.rate);
     }
 }
 
@@ -173,7 +171,7 @@ fn time_to_warm(
         }
         let middle = median(&times).filter(|_| percent == 90.0);
         let name = format!("time to {percent} % hits");
-        draft.measure(Measure::new(name, "s", Better::Lower, times), invalid);
+        draft.measure(name, "s", Better::Lower, times, invalid);
         if let Some(time) = middle {
             draft.verdict(format!("an empty cache serves 90 % from what it has after {time:.1} s"));
         }
@@ -212,10 +210,6 @@ fn sources(states: &[WarmUpState]) -> Table {
             ("waited for the storage %", &|state| state.passes.of(PassAccount::waited_percent)),
         ],
     )
-    .noted([
-        "Disk: what the tier's process had block devices read (read_bytes of /proc/PID/io), at most the hits. The kernel reads \
-         ahead, so that this is an upper bound; the rest of the hits came from the page cache.",
-    ])
 }
 
 fn storage(plan: &SweepPlan, states: &[WarmUpState]) -> Table {
@@ -249,12 +243,6 @@ fn storage(plan: &SweepPlan, states: &[WarmUpState]) -> Table {
             ("revalidations per open", &|state| state.passes.of(PassAccount::revalidations_per_open)),
         ],
     )
-    .noted([
-        "From the tier's counters. Twice: bytes beyond the data set's and beyond what was read \
-         ahead for nobody, such as files beside the data set. Amplification: bytes from the storage for each byte that a \
-         client read. Coalescing: reads that waited, for each READ. Revalidations: GETATTR calls for each file that a client \
-         opened. Nothing is written through this version's tier, so that there is no write amplification.",
-    ])
 }
 
 /// A data set that is read in one order: the conditions of all repetitions.
@@ -317,8 +305,8 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
                 ("spared", "%", size.later.values(PassAccount::spared_percent)),
                 ("rate", "MiB/s", size.later.values(rate)),
             ] {
-                let name = format!("{what}, {}, {} x cache", order.name(), size.factor);
-                draft.measure(Measure::new(name, unit, Better::Higher, values), &size.invalid);
+                let name = format!("{what}, {order}, {} x cache", size.factor);
+                draft.measure(name, unit, Better::Higher, values, &size.invalid);
             }
         }
         let believed = || sizes.iter().filter(|size| size.invalid.is_empty());
@@ -327,9 +315,9 @@ fn sweep(draft: &mut ResultBuilder, plan: &SweepPlan, measured: &SweepRuns) {
             believed().filter_map(|size| Some((size.factor, median(&spared(size))?))).collect();
         cliff(draft, *order, &medians);
         let points = believed().filter_map(|size| point(size.factor, &spared(size)));
-        spared_lines.push(Series::ours(order.name(), points.collect()));
+        spared_lines.push(Series::ours(order.to_string(), points.collect()));
         let points = believed().filter_map(|size| point(size.factor, &size.later.values(rate)));
-        rate_lines.push(Series::ours(order.name(), points.collect()));
+        rate_lines.push(Series::ours(order.to_string(), points.collect()));
         rows.extend(sizes);
     }
     let unkept: u64 = measured.sweeps.iter().flatten().map(|c| c.first.unkept + c.later.unkept).sum();
@@ -355,7 +343,7 @@ fn how_large(plan: &SweepPlan, rows: &[SweptSize]) -> Table {
         rows,
         |row| row.invalid.clone(),
         &[
-            ("Order", &|row| Cell::text(row.order.name())),
+            ("Order", &|row| Cell::text(row.order.to_string())),
             ("data set / cache", &|row| Cell::Number(row.factor)),
             ("data set MiB", &|row| Cell::Number((data_set(row.factor) * 10.0).round() / 10.0)),
             ("passes", &|row| row.later.of(|a| a.passes as f64)),
@@ -391,15 +379,14 @@ fn how_large(plan: &SweepPlan, rows: &[SweptSize]) -> Table {
 
 /// `spared`: of the rows that may be believed.
 fn cliff(draft: &mut ResultBuilder, order: OrderName, spared: &[(f64, f64)]) {
-    let name = order.name();
     let (Some(first), Some(last)) = (spared.first(), spared.last()) else { return };
     match curve::cliff(spared) {
         Some(cliff) => draft.verdict(format!(
-            "{name}: the eviction cliff is between {} and {} times the cache: of the bytes read, the storage is spared {:.0} % before it and {:.0} % behind it",
+            "{order}: the eviction cliff is between {} and {} times the cache: of the bytes read, the storage is spared {:.0} % before it and {:.0} % behind it",
             cliff.from.0, cliff.to.0, cliff.from.1, cliff.to.1
         )),
         None if spared.len() > 1 => draft.verdict(format!(
-            "{name}: no eviction cliff from {} to {} times the cache: the storage is spared {:.0} and {:.0} % of the bytes",
+            "{order}: no eviction cliff from {} to {} times the cache: the storage is spared {:.0} and {:.0} % of the bytes",
             first.0, last.0, first.1, last.1
         )),
         None => {}

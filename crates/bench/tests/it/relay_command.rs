@@ -46,14 +46,8 @@ async fn the_command_relays_until_it_is_terminated() {
         listen: free,
         profile: Some("metro".parse::<Profile>().expect("it exists")),
         rtt: Some(ms(3)),
-        jitter: None,
         rate: None,
-        rate_per_connection: None,
         window: None,
-        connections: None,
-        drop_every: None,
-        drop_per_hour: None,
-        drop_after: None,
     };
     assert_eq!(args.config().rtt, ms(3), "what is said goes before the profile");
     assert_eq!(args.config().rate, Some(ByteRate::from_bits(10_000_000_000)));

@@ -91,9 +91,7 @@ fn extended(conditions: &[LinkCondition], here: &Here) -> Table {
         &[
             ("Pair", &|row| Cell::text(arrow(row.pair, row.condition.first.way))),
             ("Streams", &|row| Cell::text(streams(row.condition.first.streams))),
-            ("At once", &|row| {
-                Cell::text(if row.condition.first.together { "all pairs" } else { "alone" })
-            }),
+            ("At once", &|row| Cell::text(if row.condition.first.together { "all pairs" } else { "alone" })),
             ("Sender (Mbit/s)", &|row| value(&row.sent.0, row.sent.1.clone())),
             ("Receiver (Mbit/s)", &|row| row.received(|mbit| mbit)),
             ("Receiver (MiB/s)", &|row| row.received(in_mib)),
@@ -105,27 +103,16 @@ fn extended(conditions: &[LinkCondition], here: &Here) -> Table {
             ("Retransmits", &|row| retransmits(row.condition, row.at)),
         ],
     )
-    .noted([
-        "Sender: what its socket took. Receiver: what came out at the other end.",
-        "RTT: one byte there and back on a connection of its own, before the streams and beside them. Retransmits: \
-         segments, of all streams and repetitions, as the sender's kernel counts them.",
-    ])
-}
-
-fn rounded(value: f64) -> Cell {
-    Cell::Number(format::round(value, 3))
 }
 
 fn middle(values: &[f64]) -> Cell {
-    median(values).map_or_else(|| Cell::missing("not measured"), rounded)
+    Cell::known(median(values).map(|value| format::round(value, 3)), "not measured")
 }
 
 fn p99(sorted: &[f64]) -> Cell {
     let at = (sorted.len() as f64 * 0.99).ceil() as usize;
-    match sorted.get(at.saturating_sub(1)) {
-        Some(value) if sorted.len() >= 100 => rounded(*value),
-        _ => Cell::missing("fewer than 100 pings"),
-    }
+    let value = sorted.get(at.saturating_sub(1)).filter(|_| sorted.len() >= 100);
+    Cell::known(value.map(|value| format::round(*value, 3)), "fewer than 100 pings")
 }
 
 fn fairness(condition: &LinkCondition, at: usize) -> Cell {

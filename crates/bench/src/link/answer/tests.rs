@@ -61,7 +61,7 @@ fn pairs_that_did_not_run_together_are_not_added() {
         ran("b:1", vec![log(0, START + 1_000_000, STOP, 1e6)]),
     ]);
     let refused = rate(&config(), &apart, &apart.pairs, RECEIVER).expect_err("half of the time only");
-    assert!(refused.reason.contains("1.00 s of 1.70 s"), "{}", refused.reason);
+    assert!(refused.contains("1.00 s of 1.70 s"), "{refused}");
     let file = of(&config(), &[apart], &Here::default());
     let all = file.tables[0].rows.last().expect("the row of all pairs");
     assert!(matches!(all.cells[2], Cell::Missing(_)), "{all:?}");

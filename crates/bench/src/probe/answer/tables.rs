@@ -21,14 +21,11 @@ pub fn of_server(answer: &ProbeAnswer) -> Vec<Table> {
 }
 
 fn milliseconds(seconds: Option<f64>, why_not: &str) -> Cell {
-    seconds.map_or_else(|| Cell::missing(why_not), |s| Cell::Number(digits(s * 1e3)))
+    Cell::known(seconds.map(|s| digits(s * 1e3)), why_not)
 }
 
 fn p99(seconds: &[f64]) -> Cell {
-    match histogram(seconds).percentile(99.0) {
-        Some(us) => Cell::Number(us as f64 / 1e3),
-        None => Cell::missing("fewer than 100 samples"),
-    }
+    Cell::known(histogram(seconds).percentile_ms(99.0), "fewer than 100 samples")
 }
 
 fn round_trips(answer: &ProbeAnswer) -> Table {
@@ -51,9 +48,7 @@ fn round_trips(answer: &ProbeAnswer) -> Table {
             ("Without distance (ms)", &|(_, understood)| {
                 milliseconds(understood.fixed(answer.rtt_here), "no line")
             }),
-            ("R2", &|(_, understood)| {
-                understood.line.map_or_else(none, |line| Cell::Number(digits(line.r2)))
-            }),
+            ("R2", &|(_, understood)| Cell::known(understood.line.map(|line| digits(line.r2)), "no line")),
         ],
     )
     .noted(notes(answer.measured))
@@ -132,14 +127,11 @@ fn reads(answer: &ProbeAnswer) -> Option<Table> {
     let number = |c: Option<Coefficient>, factor: f64| {
         c.map_or_else(|| Cell::missing("did not vary"), |c| c.times(factor).cell(reads.n))
     };
-    let bandwidth = match reads.bandwidth() {
-        Some(bandwidth) => Cell::Number(digits(mib(bandwidth))),
-        None => Cell::missing("more bytes did not clearly take longer"),
-    };
+    let bandwidth = reads.bandwidth().map(|bandwidth| digits(mib(bandwidth)));
     let cells = vec![
         number(Some(reads.fixed), 1e3),
         number(reads.round_trips, 1.0),
-        bandwidth,
+        Cell::known(bandwidth, "more bytes did not clearly take longer"),
         Cell::Number(digits(reads.r2)),
     ];
     let columns = ["a (ms)", "n, round trips", "BW (MiB/s)", "R2"];
@@ -160,7 +152,7 @@ fn streams(answer: &ProbeAnswer) -> Table {
             let rates = answer.rates(*added);
             let of = |streams| rates.iter().copied().find(|rate| rate.streams == streams);
             let missing = || Cell::missing("not measured");
-            let number = |value: Option<f64>| value.map_or_else(missing, |v| Cell::Number(digits(v)));
+            let number = |value: Option<f64>| Cell::known(value.map(digits), "not measured");
             let rate: Option<&StreamRate> = of(streams);
             let times = rate.zip(of(1)).map(|(rate, one)| rate.median() / one.median());
             let losses = rate.and_then(|rate| median(&rate.out_of_order));

@@ -35,7 +35,7 @@ fn every_wrong_line_says_what_would_be_right() {
         (&["sob", "1", "--target", &missing], &missing),
         (&["sob", "1", "--target", &file], &file),
         (&["sob", "1", "--target", "ftp://nas/export"], "nfs://"),
-        (&["sob", "1", "--target", "memory:"], "name a path"),
+        (&["sob", "1", "--target", "memory:"], "unknown scheme 'memory'; expected /path"),
         (&["sob", "2", "--target", &target, "--byte-budget", "1MiB"], "--byte-budget"),
         (&["sob", "2", "--target", &target, "--id", "a/b"], "letters"),
         (&["shapes"], "--target"),

@@ -1,23 +1,15 @@
-//! Memory as a target: what the bench itself can do when storage costs nothing.
-//!
-//! What was written is kept as it came, so a read of a written block copies nothing. All clients see the same
-//! files; there is nothing to forget.
+//! Memory as a target, for tests: all clients see the same files, and there is nothing to forget.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
-use types::{Error, ErrorKind, Result};
-
-use super::{
+use bench_load::target::{
     Client, EntryKind, EntryStatus, Target, TargetAbout, TargetEntry, TargetFile, components, split_last,
 };
-use crate::locked;
-
-/// Room when none is stated: what a laptop can spare.
-pub const CAPACITY_DEFAULT: u64 = 1 << 30;
+use bytes::{Bytes, BytesMut};
+use types::{Error, ErrorKind, Result};
 
 /// A file system in this process. Its clients have no knowledge of their own: each is the target again.
 #[derive(Clone)]
@@ -65,6 +57,10 @@ impl Target for MemoryTarget {
     async fn client(&self, _id: u32) -> Result<Arc<dyn Client>> {
         Ok(Arc::new(self.clone()))
     }
+}
+
+fn locked(nodes: &Mutex<MemoryNodes>) -> MutexGuard<'_, MemoryNodes> {
+    nodes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn node(nodes: &MemoryNodes, operation: &'static str, path: &str) -> Result<MemoryNode> {
@@ -257,38 +253,33 @@ impl MemoryExtents {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// xorshift, so that a failure names its seed.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
 
-    /// xorshift, so that a failure names its seed.
-    fn next(state: &mut u64) -> u64 {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        *state
-    }
-
-    #[test]
-    fn any_order_of_overlapping_writes_reads_back_as_a_plain_array_does() {
-        for seed in 1..40_u64 {
-            let (extents, mut model, mut state) = (MemoryExtents::default(), Vec::new(), seed);
-            let mut held = 0;
-            for round in 0..60_u8 {
-                let offset = next(&mut state) as usize % 200;
-                let data = vec![round + 1; next(&mut state) as usize % 70];
-                if !data.is_empty() {
-                    model.resize(model.len().max(offset + data.len()), 0);
-                    model[offset..offset + data.len()].copy_from_slice(&data);
-                }
-                held += data.len() as u64;
-                held -= extents.write(offset as u64, data.into());
-                assert_eq!(extents.held(), held, "seed {seed}");
-                let (from, length) = (next(&mut state) as usize % 260, next(&mut state) as usize % 260);
-                let wanted = &model
-                    [from.min(model.len())..(from + length).min(model.len()).max(from.min(model.len()))];
-                assert_eq!(extents.read(from as u64, length), wanted, "seed {seed} round {round}");
+#[test]
+fn any_order_of_overlapping_writes_reads_back_as_a_plain_array_does() {
+    for seed in 1..40_u64 {
+        let (extents, mut model, mut state) = (MemoryExtents::default(), Vec::new(), seed);
+        let mut held = 0;
+        for round in 0..60_u8 {
+            let offset = next(&mut state) as usize % 200;
+            let data = vec![round + 1; next(&mut state) as usize % 70];
+            if !data.is_empty() {
+                model.resize(model.len().max(offset + data.len()), 0);
+                model[offset..offset + data.len()].copy_from_slice(&data);
             }
+            held += data.len() as u64;
+            held -= extents.write(offset as u64, data.into());
+            assert_eq!(extents.held(), held, "seed {seed}");
+            let (from, length) = (next(&mut state) as usize % 260, next(&mut state) as usize % 260);
+            let wanted =
+                &model[from.min(model.len())..(from + length).min(model.len()).max(from.min(model.len()))];
+            assert_eq!(extents.read(from as u64, length), wanted, "seed {seed} round {round}");
         }
     }
 }
