@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cache::Piece;
 use namespace::{New, Old};
+use origin::{PartReceipt, PartedFile};
 use tokio::sync::watch;
 use types::{
     ByteRange, Caller, CreateVerifier, Durability, Error, ErrorKind, FileId, JunctionId, Name, Result,
@@ -185,6 +186,30 @@ pub trait JunctionWriter: Send + Sync {
     ) -> Result<Option<DraftFile>> {
         let _ = (vfs, dir, name, set);
         Ok(None)
+    }
+
+    /// A file whose parts are stored at the origin as they come. `None`: neither the policy nor the origin has such files.
+    async fn begin_parts(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        path: &[Name],
+        set: SetAttr,
+    ) -> Result<Option<PartedFile>> {
+        let _ = (vfs, dir, path, set);
+        Ok(None)
+    }
+
+    /// What those parts make.
+    async fn draft_of_parts(
+        &self,
+        vfs: &Arc<Vfs>,
+        (dir, name): (&Node, &Name),
+        file: &PartedFile,
+        parts: &[PartReceipt],
+    ) -> Result<DraftFile> {
+        let _ = (vfs, name, file, parts);
+        Err(Error::new(ErrorKind::NotSupported, "assemble a file in", dir.id))
     }
 
     async fn remove(
