@@ -141,6 +141,12 @@ pub trait JunctionWriter: Send + Sync {
         promised: Durability,
     ) -> Result<CommitOut>;
 
+    /// Whether `close_written` has something to do or an error to tell.
+    fn close_stores(&self, junction: JunctionId, promised: Durability) -> bool {
+        let _ = (junction, promised);
+        true
+    }
+
     /// Whoever wrote to the file has closed it, and did not ask for a commit.
     async fn close_written(&self, vfs: &Vfs, file: &Node, promised: Durability) -> Result<CommitOut> {
         self.commit(vfs, file, ByteRange::new(0, 0), promised).await
