@@ -77,6 +77,7 @@ impl Filesystem for FuseFront {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_EXPORT_SUPPORT, // handles outlive what the kernel remembers: `FuseState::by_number`
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2, // `privilege.rs`
         ];
         for wish in wishes {
             let _ = kernel.add_capabilities(wish);
@@ -378,7 +379,7 @@ impl Filesystem for FuseFront {
     ) {
         let room = self.shared.write_permit(data.len());
         let (caller, data) = (Asker::of(request).caller, Bytes::copy_from_slice(data));
-        let how = how_written(flags.0, write_flags.contains(WriteFlags::FUSE_WRITE_CACHE));
+        let how = how_written(flags.0, write_flags);
         self.answer("write", |shared| async move {
             let length = data.len();
             let written = shared.write(&caller, ino.0, offset, data, how).await;
@@ -481,9 +482,9 @@ impl Filesystem for FuseFront {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let caller = Asker::of(request).caller;
+        let asker = Asker::of(request);
         self.answer("fallocate", |shared| async move {
-            let done = shared.fallocate(&caller, ino.0, offset, length, mode).await;
+            let done = shared.fallocate(&asker, ino.0, offset, length, mode).await;
             shared.answer_empty("fallocate", done, reply);
         });
     }

@@ -68,7 +68,7 @@ pub use kernel_cache::made_by;
 pub use namespace::{ChangeListener, ListenerMark};
 pub use node::Node;
 pub use origin::{PartReceipt, PartedFile, Replacing};
-pub use permission::Access;
+pub use permission::{Access, without_privilege};
 pub use through::DraftFile;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write_policy::{WritePolicy, Writing};
