@@ -347,6 +347,7 @@ impl FuseState {
         if set.size.is_some() {
             self.follow_changes(number)?;
         }
+        let set = self.set_without_privilege(asker, id, set).await?;
         let change = self.retry_change(|| self.vfs.setattr(&asker.caller, id, set, None));
         let altered = self.changing_object(number, change).await?;
         self.changed(altered.before, &altered.node);

@@ -26,6 +26,7 @@ use crate::asker::{Asker, Thread};
 use crate::attr::{device_of, time_change};
 use crate::change::node_kind;
 use crate::metrics::OperationLabels;
+use crate::open::CreateOpen;
 use crate::ops::FuseEntry;
 use crate::write::how_written;
 use crate::{FuseState, READ_MAX, xattr};
@@ -76,6 +77,7 @@ impl Filesystem for FuseFront {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_EXPORT_SUPPORT, // handles outlive what the kernel remembers: `FuseState::by_number`
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2, // `privilege.rs`
         ];
         for wish in wishes {
             let _ = kernel.add_capabilities(wish);
@@ -123,13 +125,12 @@ impl Filesystem for FuseFront {
     }
 
     /// O_TRUNC never arrives here: the kernel opens, then truncates by SETATTR.
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let reads = flags.acc_mode() == OpenAccMode::O_RDONLY;
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let (asker, mode) = (Asker::of(request), flags.acc_mode());
         self.answer("open", move |shared| async move {
-            if reads {
-                shared.open(ino.0, reply).await;
-            } else {
-                shared.open_to_write(ino.0, reply).await;
+            match mode {
+                OpenAccMode::O_RDONLY => shared.open(ino.0, reply).await,
+                mode => shared.open_to_write(&asker, ino.0, mode, reply).await,
             }
         });
     }
@@ -358,8 +359,9 @@ impl Filesystem for FuseFront {
     ) {
         let (asker, name) = (Asker::of(request), owned(name));
         let exclusive = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
+        let how = CreateOpen { exclusive, mode: OpenFlags(flags).acc_mode() };
         self.answer("create", |shared| async move {
-            shared.create(&asker, parent.0, name, mode & MODE_BITS, exclusive, reply).await;
+            shared.create(&asker, parent.0, name, mode & MODE_BITS, how, reply).await;
         });
     }
 
@@ -377,7 +379,7 @@ impl Filesystem for FuseFront {
     ) {
         let room = self.shared.write_permit(data.len());
         let (caller, data) = (Asker::of(request).caller, Bytes::copy_from_slice(data));
-        let how = how_written(flags.0, write_flags.contains(WriteFlags::FUSE_WRITE_CACHE));
+        let how = how_written(flags.0, write_flags);
         self.answer("write", |shared| async move {
             let length = data.len();
             let written = shared.write(&caller, ino.0, offset, data, how).await;
@@ -446,7 +448,7 @@ impl Filesystem for FuseFront {
         });
     }
 
-    /// Sent by each `close` of a file that was opened to write.
+    /// Sent by each `close` of a file that was opened to write, if that has something to do.
     fn flush(&self, request: &Request, ino: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         let caller = Asker::of(request).caller;
         self.answer("flush", |shared| async move {
@@ -480,9 +482,9 @@ impl Filesystem for FuseFront {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let caller = Asker::of(request).caller;
+        let asker = Asker::of(request);
         self.answer("fallocate", |shared| async move {
-            let done = shared.fallocate(&caller, ino.0, offset, length, mode).await;
+            let done = shared.fallocate(&asker, ino.0, offset, length, mode).await;
             shared.answer_empty("fallocate", done, reply);
         });
     }

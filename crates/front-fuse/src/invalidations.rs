@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use fuser::{INodeNo, Notifier};
@@ -33,6 +33,7 @@ struct Invalidation {
 pub struct Invalidations {
     pending: Mutex<NoticeQueue>,
     wake: Condvar,
+    notifier: OnceLock<Notifier>,
 }
 
 impl Invalidations {
@@ -51,6 +52,18 @@ impl Invalidations {
         if !names.is_empty() {
             let entries = names.into_iter().map(|name| (dir, name)).collect();
             self.add(dir, Invalidation { pages: false, entries });
+        }
+    }
+
+    /// Drops the attributes of an inode before it returns. For that the kernel takes no lock that a request may hold, so an
+    /// answer may wait for it; but not the thread that is to give other answers.
+    pub async fn attributes_now(&self, number: u64) {
+        let Some(notifier) = self.notifier.get().cloned() else { return };
+        let tell = move || notifier.inval_inode(INodeNo(number), -1, 0);
+        match tokio::task::spawn_blocking(tell).await {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => debug!(number, "the kernel does not take an invalidation: {e}"),
+            Err(e) => debug!(number, "the kernel is not told: {e}"),
         }
     }
 
@@ -90,6 +103,7 @@ pub fn start(
     device: OwnedFd,
     metrics: Metrics,
 ) -> std::io::Result<()> {
+    let _ = invalidations.notifier.set(notifier.clone()); // it is the first one
     let run = move || {
         while let Some(batch) = invalidations.next() {
             for (number, notice) in batch {

@@ -24,10 +24,9 @@
 //! table says. A change is never cut short by a deadline. No thread that answers requests sends invalidations.
 //!
 //! Permission is the kernel's to decide, by the mode bits that it was given (`default_permissions`): it knows all
-//! groups of a process, while a request names one. So ACCESS is never sent. The kernel also clears setuid and setgid
-//! of a file that is written, truncated or given away, by a SETATTR of its own (FUSE_HANDLE_KILLPRIV is not used:
-//! only the kernel knows who is privileged), and keeps advisory locks to itself: they hold among the processes of
-//! this mount.
+//! groups of a process, while a request names one. So ACCESS is never sent. Setuid and setgid of a file that is written,
+//! cut or given away are ours to end (`privilege.rs`). Advisory locks the kernel keeps to itself: they hold among the
+//! processes of this mount.
 //!
 //! Begin with `inodes.rs`, then `open.rs`, then `write.rs` and `change.rs`, then `mount.rs`.
 
@@ -45,6 +44,7 @@ mod mountinfo;
 mod open;
 mod ops;
 mod orphans;
+mod privilege;
 mod refresh;
 mod write;
 mod xattr;

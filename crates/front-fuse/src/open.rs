@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use fuser::{BackingId, FileHandle, FopenFlags, ReplyCreate, ReplyOpen};
+use fuser::{BackingId, FileHandle, FopenFlags, OpenAccMode, ReplyCreate, ReplyOpen};
 use rustix::io::Errno;
 use tracing::{debug, info};
 use types::{Error, ErrorKind, FileId, Result};
@@ -37,6 +37,13 @@ const SMALL: u64 = 128 << 10;
 
 fn is_small(node: &Node) -> bool {
     node.attr.size <= SMALL
+}
+
+/// How a file is opened that is created.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOpen {
+    pub exclusive: bool,
+    pub mode: OpenAccMode,
 }
 
 /// What is left to do after a close.
@@ -98,8 +105,8 @@ impl FuseState {
         }
     }
 
-    pub async fn open_to_write(&self, number: u64, reply: ReplyOpen) {
-        match self.opened_to_write(number).await {
+    pub async fn open_to_write(&self, asker: &Asker, number: u64, mode: OpenAccMode, reply: ReplyOpen) {
+        match self.opened_to_write(asker, number, mode).await {
             Ok(flags) => {
                 self.metrics.opened("writing");
                 reply.opened(FileHandle(0), flags);
@@ -111,18 +118,30 @@ impl FuseState {
         }
     }
 
-    async fn opened_to_write(&self, number: u64) -> Result<FopenFlags> {
+    async fn opened_to_write(&self, asker: &Asker, number: u64, mode: OpenAccMode) -> Result<FopenFlags> {
         let node = self.node_to_open(number).await?;
         self.require_writable(&node)?;
         self.follow_changes(number)?;
-        self.begin_to_follow(number, &node)
+        self.begin_to_follow(asker, (number, &node), mode)
     }
 
-    /// Opens in following mode; every `close` then sends us a FLUSH, which stores what was written.
-    fn begin_to_follow(&self, number: u64, node: &Node) -> Result<FopenFlags> {
+    /// Opens in following mode; a `close` then sends us a FLUSH, which stores what was written, unless there is nothing that
+    /// it could do.
+    fn begin_to_follow(
+        &self,
+        asker: &Asker,
+        (number, node): (u64, &Node),
+        mode: OpenAccMode,
+    ) -> Result<FopenFlags> {
+        // With that flag the kernel does not write out, either, what a mapping has changed. What is open to write alone
+        // cannot be mapped, and a mapping by another open has that one's close.
+        let flush = match mode == OpenAccMode::O_WRONLY && !self.vfs.close_stores(&asker.caller, node) {
+            true => FopenFlags::FOPEN_NOFLUSH,
+            false => FopenFlags::empty(),
+        };
         match self.inodes().open(number, node, || OpenMode::Following) {
-            Some(OpenReply::Served { keep: true }) => Ok(FopenFlags::FOPEN_KEEP_CACHE),
-            Some(OpenReply::Served { keep: false }) => Ok(FopenFlags::empty()),
+            Some(OpenReply::Served { keep: true }) => Ok(FopenFlags::FOPEN_KEEP_CACHE | flush),
+            Some(OpenReply::Served { keep: false }) => Ok(flush),
             _ => Err(Error::new(ErrorKind::Stale, "open", number)),
         }
     }
@@ -134,10 +153,10 @@ impl FuseState {
         dir: u64,
         name: Bytes,
         mode: u32,
-        exclusive: bool,
+        how: CreateOpen,
         reply: ReplyCreate,
     ) {
-        match self.created(asker, dir, name, mode, exclusive).await {
+        match self.created(asker, dir, name, mode, how).await {
             Ok((entry, flags)) => {
                 self.metrics.opened("writing");
                 reply.created(&entry.ttl, &entry.attr, fuser::Generation(0), FileHandle(0), flags);
@@ -155,17 +174,17 @@ impl FuseState {
         dir: u64,
         name: Bytes,
         mode: u32,
-        exclusive: bool,
+        how: CreateOpen,
     ) -> Result<(FuseEntry, FopenFlags)> {
         let (entry, node) = match self.make_file(asker, dir, name, mode).await {
             // The file exists, other than the kernel believed: it looks again, and opens it.
-            Err(e) if e.kind() == ErrorKind::Exists && !exclusive => {
+            Err(e) if e.kind() == ErrorKind::Exists && !how.exclusive => {
                 return Err(Error::new(ErrorKind::Stale, "create", dir).with_source(e));
             }
             made => made?,
         };
         let number = entry.attr.ino.0;
-        match self.begin_to_follow(number, &node) {
+        match self.begin_to_follow(asker, (number, &node), how.mode) {
             Ok(flags) => Ok((entry, flags)),
             Err(e) => {
                 self.inodes().forget(number, 1); // the kernel never hears of it

@@ -7,10 +7,12 @@
 //! `msync`, or when the file is closed.)
 
 use bytes::Bytes;
+use fuser::WriteFlags;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, FileKind, Result, SetAttr, Stability};
 use vfs::CommitOut;
 
 use crate::FuseState;
+use crate::asker::Asker;
 use crate::change::trusted_root;
 
 /// Flags of `fallocate`: keep the size; punch a hole; write zeros.
@@ -35,6 +37,9 @@ impl FuseState {
         how: HowWritten,
     ) -> Result<()> {
         let id = self.file(number)?;
+        if how.ends_privilege {
+            self.end_privilege(number).await?;
+        }
         self.inodes().mark_dirty(number);
         let write = || self.vfs.write(caller, id, offset, data.clone(), how.stability);
         let change = self.retry_change(write);
@@ -84,7 +89,7 @@ impl FuseState {
 
     pub async fn fallocate(
         &self,
-        caller: &Caller,
+        asker: &Asker,
         number: u64,
         offset: u64,
         length: u64,
@@ -93,6 +98,8 @@ impl FuseState {
         let past = || Error::new(ErrorKind::FileTooLarge, "allocate", number);
         let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok()).ok_or_else(past)?;
         let keeps = mode & KEEP_SIZE != 0;
+        self.end_privilege_of(asker, number).await?;
+        let caller = &asker.caller;
         match mode & !KEEP_SIZE {
             0 if !keeps => self.grow(caller, number, end).await,
             PUNCH_HOLE if keeps => self.zero(caller, number, offset, end).await,
@@ -146,7 +153,7 @@ impl FuseState {
                 number,
                 at,
                 zeros,
-                HowWritten { stability: Stability::Unstable, is_a_call: false },
+                HowWritten { stability: Stability::Unstable, is_a_call: false, ends_privilege: false },
             )
             .await?;
             at += piece as u64;
@@ -183,10 +190,14 @@ pub struct HowWritten {
     /// The answer ends a system call that writes, by which the kernel drops size and times that it has of the file. It does
     /// not for all other writes.
     pub is_a_call: bool,
+    /// The writer may not leave a program its setuid and setgid.
+    pub ends_privilege: bool,
 }
 
 /// What the flags of `open` ask of each write.
-pub fn how_written(flags: i32, from_pages: bool) -> HowWritten {
+pub fn how_written(flags: i32, write_flags: WriteFlags) -> HowWritten {
+    let from_pages = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+    let ends_privilege = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
     let stability = if from_pages {
         // A page that was dirtied through a mapping is not waited for; whose flags these are is the kernel's guess.
         Stability::Unstable
@@ -197,7 +208,7 @@ pub fn how_written(flags: i32, from_pages: bool) -> HowWritten {
     } else {
         Stability::Unstable
     };
-    HowWritten { stability, is_a_call: !from_pages }
+    HowWritten { stability, is_a_call: !from_pages, ends_privilege }
 }
 
 #[cfg(test)]
@@ -206,7 +217,10 @@ mod tests {
 
     #[test]
     fn open_flags_say_how_stable_a_write_is() {
-        let stability_of = |flags, from_pages| how_written(flags, from_pages).stability;
+        let stability_of = |flags, from_pages| {
+            let pages = if from_pages { WriteFlags::FUSE_WRITE_CACHE } else { WriteFlags::empty() };
+            how_written(flags, pages).stability
+        };
         assert_eq!(stability_of(1, false), Stability::Unstable);
         assert_eq!(stability_of(1 | O_DSYNC, false), Stability::DataSync);
         assert_eq!(stability_of(2 | O_SYNC, false), Stability::FileSync);

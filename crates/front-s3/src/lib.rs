@@ -57,6 +57,7 @@ mod route;
 mod sigv4;
 mod staged_file;
 mod staged_object;
+mod staged_part;
 mod tls;
 mod unique_ids;
 mod vhost;
@@ -68,7 +69,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{ConnectionSlots, Offenders, SharedBudgets};
+use fair::{ConnectionSlots, MemoryBudget, Offenders, SharedBudgets};
 use s3s::service::S3Service;
 use vfs::Vfs;
 
@@ -138,6 +139,8 @@ struct S3State {
     ids: UniqueIds,
     locks: NameLocks,
     uploads: ops::OngoingUploads,
+    /// The bytes of parts that are held until they are whole. Each client has its share.
+    parts: MemoryBudget,
     metrics: Arc<Metrics>,
     slots: Arc<ConnectionSlots>,
     /// Clients whose signatures are wrong, for a bounded log. Nobody else suffers from them, so this raises no

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fair::{ConnectionSlots, Offence, Offenders, SlotAdmission, SlotLimits, WriteTimeoutStream};
+use fair::{
+    ConnectionSlots, MemoryBudget, Offence, Offenders, SlotAdmission, SlotLimits, WriteTimeoutStream,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -21,6 +23,7 @@ use vfs::Vfs;
 
 use crate::metadata_store::MetadataStore;
 use crate::metrics::Metrics;
+use crate::ops::{HELD_PART_BYTES_MAX, HELD_PARTS_BYTES};
 use crate::peer::{FRONT, S3Peer};
 use crate::rewind::Rewind;
 use crate::unique_ids::UniqueIds;
@@ -60,6 +63,7 @@ impl S3Server {
             ids: UniqueIds::new()?,
             locks: Default::default(),
             uploads: Default::default(),
+            parts: MemoryBudget::new(HELD_PARTS_BYTES, HELD_PART_BYTES_MAX),
             metrics: Arc::new(Metrics::default()),
             slots: ConnectionSlots::new(limits(&config)),
             handshakes: ConnectionSlots::new(HANDSHAKES),

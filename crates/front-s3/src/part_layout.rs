@@ -3,24 +3,43 @@
 //! Most uploads have parts of one size, but for the last, so each part is written at once to its slot in the file
 //! that becomes the object: completion copies no byte. A part that does not fit (longer, or a second one of the same
 //! number) gets a file of its own, and then completion copies.
+//!
+//! Where the origin keeps parts, a part is sent there under its number and there is no data file. One that is too large
+//! to be held until it is checked, or a second one of the same number, gets a file of its own there, too; the origin
+//! copies it when the upload is completed.
 
 use std::collections::{BTreeMap, HashSet};
 
 use crate::part_checksums::{Algorithm, PartChecksum};
-use crate::sigv4::{hex, unhex};
+use crate::sigv4::{hex, unhex, unhex_all};
 
 /// S3's own.
 pub const NUMBER_MAX: u32 = 10_000;
 /// The least size of all parts but the last: S3's own limit.
 pub const PART_BYTES_MIN: u64 = 5 << 20;
 
+/// Where a part is to be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartPlace {
+pub enum PartTarget {
     /// In the data file, at this offset.
     Slot(u64),
     /// In a file of its own.
     Own,
+    /// At the origin, as the part of this number.
+    AtOrigin,
 }
+
+/// Where a stored part is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartPlace {
+    Slot(u64),
+    Own,
+    /// At the origin, which gave this receipt for it.
+    AtOrigin(String),
+}
+
+/// The longest receipt that a mark can carry beside the rest, in bytes.
+pub const RECEIPT_BYTES_MAX: usize = 56;
 
 /// A stored part. Its mark is the name of an empty file that is created after the bytes are stored: so a part exists
 /// as a whole or not at all, and no record is rewritten.
@@ -38,9 +57,10 @@ pub struct StoredPart {
 
 impl StoredPart {
     pub fn mark_name(&self) -> String {
-        let place = match self.place {
+        let place = match &self.place {
             PartPlace::Slot(offset) => format!("s{offset:x}"),
             PartPlace::Own => "o".to_owned(),
+            PartPlace::AtOrigin(receipt) => format!("r{}", hex(receipt.as_bytes())),
         };
         let sum = self.sum.as_ref().map(|sum| format!(".{}-{}", sum.algorithm.name(), hex(&sum.value)));
         format!(
@@ -61,6 +81,9 @@ impl StoredPart {
         let md5 = unhex(fields.next()?)?;
         let place = match fields.next()? {
             "o" => PartPlace::Own,
+            receipt if let Some(digits) = receipt.strip_prefix('r') => {
+                PartPlace::AtOrigin(String::from_utf8(unhex_all(digits)?).ok()?)
+            }
             slot => PartPlace::Slot(u64::from_str_radix(slot.strip_prefix('s')?, 16).ok()?),
         };
         let sum = match fields.next() {
@@ -117,7 +140,14 @@ impl PartLayout {
         let mut layout = PartLayout::default();
         for part in parts {
             layout.last_sequence = layout.last_sequence.max(part.sequence);
-            let PartPlace::Slot(offset) = part.place else { continue };
+            let offset = match part.place {
+                PartPlace::Slot(offset) => offset,
+                PartPlace::Own => continue,
+                PartPlace::AtOrigin(_) => {
+                    layout.taken.insert(part.number);
+                    continue;
+                }
+            };
             layout.taken.insert(part.number);
             match part.number.checked_sub(1) {
                 Some(before) if before > 0 => layout.stride = Some(offset / u64::from(before)),
@@ -128,12 +158,18 @@ impl PartLayout {
     }
 
     /// Assigns a place to a part that is about to arrive; no other part gets the same.
-    pub fn place(&mut self, number: u32, length: u64) -> PartPlace {
+    pub fn place(&mut self, number: u32, length: u64) -> PartTarget {
         let stride = *self.stride.get_or_insert(length);
         if length > stride || stride == 0 || !self.taken.insert(number) {
-            return PartPlace::Own;
+            return PartTarget::Own;
         }
-        PartPlace::Slot(stride * u64::from(number.saturating_sub(1)))
+        PartTarget::Slot(stride * u64::from(number.saturating_sub(1)))
+    }
+
+    /// The same where the origin keeps parts. A second part of a number must not take the first one's place there: the
+    /// body may yet prove to be wrong.
+    pub fn place_at_origin(&mut self, number: u32) -> PartTarget {
+        if self.taken.insert(number) { PartTarget::AtOrigin } else { PartTarget::Own }
     }
 
     /// The sequence of a new part: higher than all before, even if the clock was set back, because the last part
@@ -169,9 +205,18 @@ mod tests {
         StoredPart { number, sequence: 1, size, md5: [number as u8; 16], place, sum: None }
     }
 
+    fn stored(target: PartTarget) -> PartPlace {
+        match target {
+            PartTarget::Slot(offset) => PartPlace::Slot(offset),
+            PartTarget::Own => PartPlace::Own,
+            PartTarget::AtOrigin => PartPlace::AtOrigin("\"e\"".to_owned()),
+        }
+    }
+
     #[test]
     fn a_mark_is_read_back_and_other_names_are_none() {
-        for place in [PartPlace::Slot(0), PartPlace::Slot(u64::MAX), PartPlace::Own] {
+        let receipt = PartPlace::AtOrigin("\"".repeat(RECEIPT_BYTES_MAX));
+        for place in [PartPlace::Slot(0), PartPlace::Slot(u64::MAX), PartPlace::Own, receipt] {
             let part = StoredPart { sequence: u64::MAX, ..part(10_000, 5 << 30, place) };
             assert_eq!(StoredPart::parse(part.mark_name().as_bytes()), Some(part.clone()));
             for (algorithm, length) in
@@ -183,7 +228,16 @@ mod tests {
                 assert_eq!(StoredPart::parse(part.mark_name().as_bytes()), Some(part));
             }
         }
-        for name in ["upload", "data", "p.", "p.1.2.3", "f.00001.0000000000000001", "p.1.1.1.zz.o"] {
+        for name in [
+            "upload",
+            "data",
+            "p.",
+            "p.1.2.3",
+            "f.00001.0000000000000001",
+            "p.1.1.1.zz.o",
+            "p.1.1.1.00000000000000000000000000000000.r0",
+            "p.1.1.1.00000000000000000000000000000000.rff",
+        ] {
             assert_eq!(StoredPart::parse(name.as_bytes()), None);
         }
     }
@@ -195,7 +249,7 @@ mod tests {
             .into_iter()
             .map(|number| {
                 let size = if number == 4 { 7 } else { 10 };
-                part(number, size, layout.place(number, size))
+                part(number, size, stored(layout.place(number, size)))
             })
             .collect();
         parts.sort_by_key(|part| part.number);
@@ -203,27 +257,43 @@ mod tests {
         assert_eq!(parts[3].place, PartPlace::Slot(30));
         // After a restart the rest goes on.
         let mut again = PartLayout::of(parts[2..].iter());
-        assert_eq!((again.place(1, 10), again.place(2, 10)), (PartPlace::Slot(0), PartPlace::Slot(10)));
+        assert_eq!((again.place(1, 10), again.place(2, 10)), (PartTarget::Slot(0), PartTarget::Slot(10)));
     }
 
     #[test]
     fn what_does_not_fit_lies_by_itself() {
         let mut layout = PartLayout::default();
         // The last one came first.
-        assert_eq!(layout.place(3, 4), PartPlace::Slot(8));
-        assert_eq!(layout.place(1, 10), PartPlace::Own);
+        assert_eq!(layout.place(3, 4), PartTarget::Slot(8));
+        assert_eq!(layout.place(1, 10), PartTarget::Own);
         let mut layout = PartLayout::default();
-        assert_eq!(layout.place(1, 10), PartPlace::Slot(0));
+        assert_eq!(layout.place(1, 10), PartTarget::Slot(0));
         assert_eq!(
             layout.place(1, 10),
-            PartPlace::Own,
+            PartTarget::Own,
             "the first one may be the one that counts in the end"
         );
         layout.release_slot(1);
-        assert_eq!(layout.place(1, 10), PartPlace::Slot(0));
+        assert_eq!(layout.place(1, 10), PartTarget::Slot(0));
         assert!(!is_in_place([part(1, 10, PartPlace::Slot(0)), part(2, 10, PartPlace::Own)].iter()));
         assert!(!is_in_place([part(2, 10, PartPlace::Slot(10))].iter()), "there is a hole in front");
         assert!(!is_in_place([part(1, 9, PartPlace::Slot(0)), part(2, 10, PartPlace::Slot(10))].iter()));
+    }
+
+    #[test]
+    fn a_number_has_one_part_at_the_origin_also_after_a_restart() {
+        let mut layout = PartLayout::default();
+        assert_eq!(
+            (layout.place_at_origin(2), layout.place_at_origin(2)),
+            (PartTarget::AtOrigin, PartTarget::Own)
+        );
+        layout.release_slot(2);
+        assert_eq!(layout.place_at_origin(2), PartTarget::AtOrigin);
+        let mut again = PartLayout::of([part(2, 10, PartPlace::AtOrigin("e".into()))].iter());
+        assert_eq!(
+            (again.place_at_origin(2), again.place_at_origin(1)),
+            (PartTarget::Own, PartTarget::AtOrigin)
+        );
     }
 
     #[test]

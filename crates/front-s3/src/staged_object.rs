@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use types::{Caller, ErrorKind, FileId, Name, Result, SetAttr, Version};
-use vfs::{DraftFile, Node, Replacing, Vfs};
+use vfs::{DraftFile, Node, PartReceipt, PartedFile, Replacing, Vfs};
 
 use crate::resolve::{TRIES_MAX, is_gone, make_dirs, name_of};
 use crate::staged_file::StagedFile;
@@ -44,20 +44,48 @@ enum StagedPlace {
     Hidden(Box<StagedFile>),
 }
 
+/// What an object has at its beginning.
+#[derive(Clone, Copy)]
+enum Beginning<'a> {
+    /// Nothing; it may be a hidden file of a name that is made of these ids.
+    Empty(&'a UniqueIds),
+    OfParts(&'a PartedFile, &'a [PartReceipt]),
+}
+
 impl StagedObject {
     /// Begins an object of this name in the directory at the end of `dirs` below `root`; missing directories are
     /// created.
     pub async fn begin(
         vfs: &Arc<Vfs>,
         caller: &Caller,
-        (root, dirs, name): (FileId, &[Name], &Name),
+        place: (FileId, &[Name], &Name),
         ids: &UniqueIds,
+    ) -> Result<StagedObject> {
+        StagedObject::begin_by(vfs, caller, place, Beginning::Empty(ids)).await
+    }
+
+    /// The same of an object whose bytes are at the origin already, in parts.
+    pub async fn of_parts(
+        vfs: &Arc<Vfs>,
+        caller: &Caller,
+        place: (FileId, &[Name], &Name),
+        file: &PartedFile,
+        parts: &[PartReceipt],
+    ) -> Result<StagedObject> {
+        StagedObject::begin_by(vfs, caller, place, Beginning::OfParts(file, parts)).await
+    }
+
+    async fn begin_by(
+        vfs: &Arc<Vfs>,
+        caller: &Caller,
+        (root, dirs, name): (FileId, &[Name], &Name),
+        how: Beginning<'_>,
     ) -> Result<StagedObject> {
         let mut tries = 0;
         loop {
             let dir = make_dirs(vfs, caller, root, dirs).await?;
             tries += 1;
-            match StagedPlace::begin(vfs, caller, (dir, name), ids).await {
+            match StagedPlace::begin(vfs, caller, (dir, name), how).await {
                 // The directory was removed with its last object.
                 Err(e) if is_gone(&e) && tries < TRIES_MAX => {}
                 place => {
@@ -120,8 +148,15 @@ impl StagedPlace {
         vfs: &Arc<Vfs>,
         caller: &Caller,
         (dir, name): (FileId, &Name),
-        ids: &UniqueIds,
+        how: Beginning<'_>,
     ) -> Result<StagedPlace> {
+        let ids = match how {
+            Beginning::Empty(ids) => ids,
+            Beginning::OfParts(file, parts) => {
+                let draft = vfs.draft_of_parts(caller, (dir, name), file, parts).await?;
+                return Ok(StagedPlace::Draft(Box::new(draft)));
+            }
+        };
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
         if let Some(draft) = vfs.draft(caller, dir, name, set).await? {
             return Ok(StagedPlace::Draft(Box::new(draft)));

@@ -493,8 +493,15 @@ impl Layer for OriginGuard {
             // By these the guard finds out which store it is.
             OriginCall::Identity | OriginCall::IsEmpty => return send().await,
             // What nobody sees is begun and given up, also during an outage.
-            OriginCall::Draft { .. } | OriginCall::Discard { .. } => return send().await,
-            OriginCall::SetAtCommit { .. } | OriginCall::Write { .. } | OriginCall::Commit { .. } => {
+            OriginCall::Draft { .. } | OriginCall::Discard { .. } | OriginCall::DraftOfParts { .. } => {
+                return send().await;
+            }
+            OriginCall::SetAtCommit { .. }
+            | OriginCall::Write { .. }
+            | OriginCall::Commit { .. }
+            | OriginCall::BeginParts { .. }
+            | OriginCall::StorePart { .. }
+            | OriginCall::DropParts => {
                 self.ready(Wanted::Recent).await?;
                 return self.made(send().await).await;
             }

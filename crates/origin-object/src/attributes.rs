@@ -106,7 +106,12 @@ pub fn write_mark(dialect: Dialect) -> Result<(String, String)> {
     SystemRandom::new()
         .fill(&mut random)
         .map_err(|e| Error::new(ErrorKind::Io, "draw", "a random number").with_source(e))?;
-    Ok((names(dialect).writer.to_owned(), format!("{:032x}", u128::from_be_bytes(random))))
+    Ok((mark_name(dialect).to_owned(), format!("{:032x}", u128::from_be_bytes(random))))
+}
+
+/// The metadata name of a writer's mark.
+pub fn mark_name(dialect: Dialect) -> &'static str {
+    names(dialect).writer
 }
 
 /// The mark that says whose bytes these are: of the writer, or of the exclusive create that made the object.

@@ -81,6 +81,11 @@ impl Drafts {
         reference
     }
 
+    /// Adds a draft of which nothing but its publication is missing.
+    pub fn add_assembled(&self, file: Reference, writer: Arc<ObjectWriter>) -> Reference {
+        self.add(DraftObject { file, writer, room: Mutex::default(), published: Default::default() })
+    }
+
     fn find(&self, draft: &Reference) -> Option<Arc<DraftObject>> {
         self.drafts().get(&draft.0).cloned()
     }

@@ -58,6 +58,7 @@ mod object_writer;
 mod open_store;
 mod origin;
 mod part_pacer;
+mod parted;
 mod path_locks;
 mod profile;
 mod rename_log;

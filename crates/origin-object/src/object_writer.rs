@@ -33,6 +33,8 @@ pub struct ObjectWriter {
     path_locks: RwLock<()>,
     /// Held while the store begins an upload.
     begins: tokio::sync::Mutex<()>,
+    /// The upload and its parts are somebody else's, and stay unless they become the object.
+    is_assembled: bool,
     state: Mutex<State>,
 }
 
@@ -228,6 +230,7 @@ impl ObjectWriter {
             times,
             path_locks: RwLock::new(()),
             begins: Default::default(),
+            is_assembled: false,
             state: Mutex::new(state),
         })
     }
@@ -248,6 +251,47 @@ impl ObjectWriter {
         let writer = ObjectWriter::new(key, nothing, mark, times);
         writer.state().changed = true;
         writer
+    }
+
+    /// A writer of which nothing is missing but the completion: of these parts of an upload that others began, which are
+    /// `size` bytes long.
+    pub fn assembled(
+        upload: MultipartUpload,
+        parts: Vec<UploadedPart>,
+        size: u64,
+        mark: (String, String),
+        times: [&'static str; 2],
+    ) -> Arc<ObjectWriter> {
+        let parts = parts.into_iter().map(|part| (part.number, PartState::Stored(part))).collect();
+        let base = ObjectStat {
+            size: 0,
+            etag: String::new(),
+            modified: Timestamp { seconds: 0, nanos: 0 },
+            metadata: Metadata::new(),
+        };
+        let state = State {
+            size,
+            kept: 0,
+            metadata: upload.metadata.clone(),
+            described: true,
+            changed: true,
+            changes: 0,
+            tried_at: None,
+            over: false,
+            parts,
+            composed: None,
+            upload: Some(upload.clone()),
+        };
+        Arc::new(ObjectWriter {
+            key: upload.key,
+            base,
+            mark,
+            times,
+            path_locks: RwLock::new(()),
+            begins: Default::default(),
+            is_assembled: true,
+            state: Mutex::new(state),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -285,7 +329,7 @@ impl ObjectWriter {
         }
         let full = {
             let mut state = self.state();
-            if state.over {
+            if state.over || self.is_assembled {
                 return Ok(WriteOutcome::Over);
             }
             if pieces.iter().any(|(number, ..)| state.is_sent(*number))
@@ -354,7 +398,7 @@ impl ObjectWriter {
         let _gate = self.path_locks.write().await;
         let mut state = self.state();
         let sent = state.parts.values().any(|part| !matches!(part, PartState::Filling(_)));
-        if state.over || sent || state.composed.is_some() {
+        if self.is_assembled || state.over || sent || state.composed.is_some() {
             return false;
         }
         state.kept = state.kept.min(size);
@@ -439,7 +483,10 @@ impl ObjectWriter {
                 if let Some(ObjectStat { size, etag, modified, metadata }) = ours {
                     return Ok(Some(CompletedObject { etag, size, metadata, modified: Some(modified) }));
                 }
-                Err(Error::new(ErrorKind::VersionChanged, "complete", &self.key).with_source(e))
+                // Without its upload nothing can come of it; that is no matter of conditions.
+                let is_gone = self.is_assembled && e.kind() == ErrorKind::NotFound;
+                let kind = if is_gone { ErrorKind::InvalidArgument } else { ErrorKind::VersionChanged };
+                Err(Error::new(kind, "complete", &self.key).with_source(e))
             }
             Err(e) => Err(e),
         }
@@ -483,7 +530,7 @@ impl ObjectWriter {
             state.parts.clear();
             state.upload.take()
         };
-        if let Some(upload) = upload
+        if let Some(upload) = upload.filter(|_| !self.is_assembled)
             && let Err(e) = store.abort(&upload).await
         {
             tracing::warn!("an incomplete upload stays at the store: {e}");
@@ -526,7 +573,8 @@ impl ObjectWriter {
             (state.kept, state.composed)
         };
         let mut sending = JoinSet::new();
-        for (number, mut range) in parts_of(size) {
+        let missing = if self.is_assembled { Vec::new() } else { parts_of(size) };
+        for (number, mut range) in missing {
             let mut filling = match self.state().parts.get(&number) {
                 Some(PartState::Stored(_)) => continue,
                 None if composed.is_some_and(|last| number < last) => continue,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ::origin::{
     Change, Changed, Committed, DirCursor, DirPage, Draft, Identity, Object, Origin, OriginIdentity,
-    OriginLimits, OriginTraits, Reference, RenameLeftover, Written,
+    OriginLimits, OriginTraits, PartReceipt, PartSource, PartedFile, Reference, RenameLeftover, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -292,6 +292,27 @@ impl Origin for ObjectOrigin {
     async fn discard(&self, draft: &Reference) -> Result<()> {
         self.discard_draft(draft).await;
         Ok(())
+    }
+
+    async fn begin_parts(&self, dir: &Reference, path: &[Name], set: &SetAttr) -> Result<Option<PartedFile>> {
+        self.begin_parted(dir, path, set).await
+    }
+
+    async fn store_part(&self, file: &PartedFile, number: u32, source: &PartSource) -> Result<String> {
+        self.store_part_of(file, number, source).await
+    }
+
+    async fn draft_of_parts(
+        &self,
+        file: &PartedFile,
+        (dir, name): (&Reference, &Name),
+        parts: &[PartReceipt],
+    ) -> Result<Draft> {
+        self.draft_of_parted(file, (dir, name), parts)
+    }
+
+    async fn drop_parts(&self, file: &PartedFile) -> Result<()> {
+        self.drop_parted(file).await
     }
 
     async fn commit(&self, object: &Reference, _range: ByteRange) -> Result<Committed> {

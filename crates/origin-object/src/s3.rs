@@ -136,6 +136,10 @@ impl ObjectStore for S3Store {
         COPY_MAX
     }
 
+    fn keeps_parts(&self) -> bool {
+        true
+    }
+
     /// From the list of buckets, which not all credentials may see.
     async fn bucket_mark(&self) -> Result<Option<BucketMark>> {
         let ask = StoreRequest::new("list buckets", Method::GET, "").at("/".into()).below(&self.endpoint);

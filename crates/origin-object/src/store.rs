@@ -28,6 +28,12 @@ pub trait ObjectStore: Send + Sync {
         false
     }
 
+    /// Whether parts of an upload stay until it is completed or aborted, whatever becomes of its key, and can be told by a
+    /// short ETag.
+    fn keeps_parts(&self) -> bool {
+        false
+    }
+
     /// What distinguishes the bucket from a later one of the same name. `None`: the store does not tell.
     async fn bucket_mark(&self) -> Result<Option<BucketMark>> {
         Ok(None)

@@ -16,7 +16,7 @@ use types::{
 use crate::pieces::in_pieces;
 use crate::{
     Change, Changed, Committed, DirCursor, DirPage, Draft, FileToRead, Object, Origin, OriginIdentity,
-    OriginLimits, OriginTraits, Reference, RenameLeftover, Written,
+    OriginLimits, OriginTraits, PartReceipt, PartSource, PartedFile, Reference, RenameLeftover, Written,
 };
 
 /// A call that is sent to the origin inside, until its answer is there.
@@ -41,6 +41,10 @@ pub enum OriginCall<'a> {
     SetAtCommit { object: &'a Reference },
     Draft { dir: &'a Reference },
     Discard { draft: &'a Reference },
+    BeginParts { dir: &'a Reference },
+    StorePart { length: u64 },
+    DraftOfParts { dir: &'a Reference },
+    DropParts,
     Write { object: &'a Reference, length: u64 },
     Commit { object: &'a Reference },
 }
@@ -59,9 +63,13 @@ pub enum CallClass {
 impl<'a> OriginCall<'a> {
     pub fn class(&self) -> CallClass {
         match self {
-            OriginCall::SetAtCommit { .. } | OriginCall::Draft { .. } => CallClass::Local,
+            OriginCall::SetAtCommit { .. } | OriginCall::Draft { .. } | OriginCall::DraftOfParts { .. } => {
+                CallClass::Local
+            }
             OriginCall::Read { .. } => CallClass::Read,
-            OriginCall::Write { .. } | OriginCall::Commit { .. } => CallClass::Write,
+            OriginCall::Write { .. } | OriginCall::Commit { .. } | OriginCall::StorePart { .. } => {
+                CallClass::Write
+            }
             _ => CallClass::Metadata,
         }
     }
@@ -84,6 +92,10 @@ impl<'a> OriginCall<'a> {
             OriginCall::SetAtCommit { .. } => "set_at_commit",
             OriginCall::Draft { .. } => "draft",
             OriginCall::Discard { .. } => "discard",
+            OriginCall::BeginParts { .. } => "begin_parts",
+            OriginCall::StorePart { .. } => "store_part",
+            OriginCall::DraftOfParts { .. } => "draft_of_parts",
+            OriginCall::DropParts => "drop_parts",
             OriginCall::Write { .. } => "write",
             OriginCall::Commit { .. } => "commit",
         }
@@ -92,7 +104,12 @@ impl<'a> OriginCall<'a> {
     /// The object that it is about. `None`: the store as a whole, or its root.
     pub fn object(&self) -> Option<&'a Reference> {
         match *self {
-            OriginCall::Identity | OriginCall::IsEmpty | OriginCall::Limits | OriginCall::Root => None,
+            OriginCall::Identity
+            | OriginCall::IsEmpty
+            | OriginCall::Limits
+            | OriginCall::Root
+            | OriginCall::StorePart { .. }
+            | OriginCall::DropParts => None,
             OriginCall::Lookup { dir: object }
             | OriginCall::Readdir { dir: object, .. }
             | OriginCall::Readlink { link: object }
@@ -103,6 +120,8 @@ impl<'a> OriginCall<'a> {
             | OriginCall::Xattrs { object }
             | OriginCall::SetAtCommit { object }
             | OriginCall::Draft { dir: object }
+            | OriginCall::BeginParts { dir: object }
+            | OriginCall::DraftOfParts { dir: object }
             | OriginCall::Discard { draft: object }
             | OriginCall::Write { object, .. }
             | OriginCall::Commit { object } => Some(object),
@@ -113,7 +132,9 @@ impl<'a> OriginCall<'a> {
     /// Bytes of a file that travel with it or with its answer.
     pub fn bytes(&self) -> u64 {
         match self {
-            OriginCall::Read { length, .. } | OriginCall::Write { length, .. } => *length,
+            OriginCall::Read { length, .. }
+            | OriginCall::Write { length, .. }
+            | OriginCall::StorePart { length } => *length,
             _ => 0,
         }
     }
@@ -130,6 +151,9 @@ pub trait OriginAnswer: Send {
 impl OriginAnswer for () {}
 impl OriginAnswer for bool {}
 impl OriginAnswer for Option<Draft> {}
+impl OriginAnswer for Draft {}
+impl OriginAnswer for Option<PartedFile> {}
+impl OriginAnswer for String {}
 impl OriginAnswer for Bytes {}
 impl OriginAnswer for DirPage {}
 impl OriginAnswer for FsStat {}
@@ -351,6 +375,29 @@ impl<L: Layer> Origin for L {
 
     async fn discard(&self, draft: &Reference) -> Result<()> {
         self.around(OriginCall::Discard { draft }, || self.inner().discard(draft)).await
+    }
+
+    async fn begin_parts(&self, dir: &Reference, path: &[Name], set: &SetAttr) -> Result<Option<PartedFile>> {
+        self.around(OriginCall::BeginParts { dir }, || self.inner().begin_parts(dir, path, set)).await
+    }
+
+    async fn store_part(&self, file: &PartedFile, number: u32, source: &PartSource) -> Result<String> {
+        let call = OriginCall::StorePart { length: source.bytes() };
+        self.around(call, || self.inner().store_part(file, number, source)).await
+    }
+
+    async fn draft_of_parts(
+        &self,
+        file: &PartedFile,
+        (dir, name): (&Reference, &Name),
+        parts: &[PartReceipt],
+    ) -> Result<Draft> {
+        let call = OriginCall::DraftOfParts { dir };
+        self.around(call, || self.inner().draft_of_parts(file, (dir, name), parts)).await
+    }
+
+    async fn drop_parts(&self, file: &PartedFile) -> Result<()> {
+        self.around(OriginCall::DropParts, || self.inner().drop_parts(file)).await
     }
 
     async fn commit(&self, object: &Reference, range: ByteRange) -> Result<Committed> {

@@ -9,7 +9,8 @@
 //! - [`memory`] and [`posix`] are origins; the others (NFS, object stores, Azure Files) are crates of their own.
 //! - [`Layer`] is an origin that holds another one: [`retry`] over [`limit`] over [`count`] over the store is what every
 //!   junction has ([`delay`] makes a near store far, for tests).
-//! - [`Draft`] is a file that has no name yet, where a file can be made whole under its name at once.
+//! - [`Draft`] is a file that has no name yet, where a file can be made whole under its name at once; [`PartedFile`] is one
+//!   whose parts are stored one by one before that.
 //! - [`change`] has the changes of names and attributes as plain data, and what their answers tell.
 //! - `limit` decides by `adaptive` (how many reads at once), `distance` (how far, how fast) and `pace`, which are pure;
 //!   `retry` decides by `reconcile` what became of a change that had no answer.
@@ -30,6 +31,7 @@ pub mod limit;
 mod limits;
 pub mod memory;
 pub mod pace;
+mod parted;
 mod pieces;
 pub mod posix;
 mod reconcile;
@@ -50,6 +52,7 @@ pub use identity::OriginIdentity;
 pub use kind::{OriginConfig, OriginKind};
 pub use layer::{CallClass, Layer, OriginAnswer, OriginCall, Sending};
 pub use limits::OriginLimits;
+pub use parted::{PartReceipt, PartSource, PartedFile};
 pub use pieces::read_in_pieces;
 pub use traits::OriginTraits;
 
@@ -258,6 +261,40 @@ pub trait Origin: Send + Sync + 'static {
     /// Gives up what was written to a draft. One that was published, or is not known, is left alone.
     async fn discard(&self, draft: &Reference) -> Result<()> {
         let _ = draft;
+        Ok(())
+    }
+
+    /// Begins a file in parts, which is to have the path `path` below `dir`: the last name is the file's, and the
+    /// directories need not be there yet. Nobody sees it before a draft of it is published. `None`: the origin has none
+    /// that keep their parts until they are assembled or dropped, whatever others do.
+    async fn begin_parts(&self, dir: &Reference, path: &[Name], set: &SetAttr) -> Result<Option<PartedFile>> {
+        let _ = (dir, path, set);
+        Ok(None)
+    }
+
+    /// Stores a part, in place of one that had its number; returns its receipt. Durable when it is answered, and may be
+    /// asked for again. `NotFound`: the file was assembled or dropped, or the origin has given it up.
+    async fn store_part(&self, file: &PartedFile, number: u32, source: &PartSource) -> Result<String> {
+        let _ = (file, number, source);
+        Err(parted::none_here("store a part"))
+    }
+
+    /// A draft that has all its bytes: those of these parts, in order. Nothing travels. Published ([`Change::Publish`]), it
+    /// is the file `name` in `dir`, which is where the file was begun; after an error, or discarded, it leaves the parts as
+    /// they are. `InvalidArgument`, here or then: it was begun elsewhere, or the origin does not have it any more.
+    async fn draft_of_parts(
+        &self,
+        file: &PartedFile,
+        (dir, name): (&Reference, &Name),
+        parts: &[PartReceipt],
+    ) -> Result<Draft> {
+        let _ = (file, dir, name, parts);
+        Err(parted::none_here("assemble a file"))
+    }
+
+    /// Gives up a file in parts. One that is assembled, or not known, is left alone.
+    async fn drop_parts(&self, file: &PartedFile) -> Result<()> {
+        let _ = file;
         Ok(())
     }
 

@@ -64,8 +64,8 @@ pub fn mode_after_write(caller: &Caller, attr: &Attr) -> Option<u32> {
     (!privileged && attr.is_file() && mode != attr.mode).then_some(mode)
 }
 
-/// Setgid without the right to execute is no privilege: it once meant locks.
-fn without_privilege(mode: u32) -> u32 {
+/// A mode without setuid and setgid. Setgid without the right to execute is no privilege: it once meant locks.
+pub fn without_privilege(mode: u32) -> u32 {
     mode & !if mode & GROUP_EXECUTES == 0 { SETUID } else { SETUID | SETGID }
 }
 

@@ -6,7 +6,9 @@ mod attributes;
 
 use types::{Attr, Caller, Error, ErrorKind, Result};
 
-pub use attributes::{demand_device, demand_set_xattr, mode_after_write, new_attributes, set_attributes};
+pub use attributes::{
+    demand_device, demand_set_xattr, mode_after_write, new_attributes, set_attributes, without_privilege,
+};
 
 /// What a caller wants to do, or may do. Bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -81,6 +81,14 @@ impl Minio {
         std::fs::read_dir(multipart).map_or(0, |keys| keys.flatten().map(of).sum())
     }
 
+    /// Gives up all of them, as a rule of their buckets would after some days.
+    pub fn end_uploads(&self) {
+        let multipart = self.0.dir().join("data/.minio.sys/multipart");
+        for dir in std::fs::read_dir(multipart).into_iter().flatten().flatten() {
+            std::fs::remove_dir_all(dir.path()).expect("nobody else does that");
+        }
+    }
+
     /// What is at the top of a bucket: on one disk names in its directory.
     pub fn names(&self, bucket: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.0.dir().join("data").join(bucket)).expect("a bucket").flatten();

@@ -264,7 +264,12 @@ impl Vfs {
         Ok(parent)
     }
 
-    async fn dir_to_change(&self, caller: &Caller, dir: FileId, operation: &'static str) -> Result<Node> {
+    pub(crate) async fn dir_to_change(
+        &self,
+        caller: &Caller,
+        dir: FileId,
+        operation: &'static str,
+    ) -> Result<Node> {
         let node = self.changeable_dir(dir).await?;
         permission::demand_names(caller, &node.attr, operation)?;
         Ok(node)

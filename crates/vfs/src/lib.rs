@@ -9,6 +9,7 @@
 //! - [`Node`] (`node.rs`): an object as clients see it; `view.rs` looks at objects and names, `places.rs` at paths
 //! - `JunctionWriter` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's
 //!   state: `through.rs`, `back/writer.rs`, or nothing may be changed; `writers.rs`: which junction has which
+//! - `parted.rs`: files whose parts lie at the origin before they are assembled
 //! - `limits.rs`: what an origin can never take (who may do what is the crate `permission`)
 //! - `gather.rs`: dirty and clean bytes of one read; `at_origin.rs`: calls to an origin about bytes
 //! - `version_chain.rs`: which version of a file follows which by our own doing
@@ -34,6 +35,7 @@ mod leaving;
 mod limits;
 mod metrics;
 mod node;
+mod parted;
 mod places;
 mod prefetch;
 mod read;
@@ -65,8 +67,8 @@ pub use junctions::NewJunction;
 pub use kernel_cache::made_by;
 pub use namespace::{ChangeListener, ListenerMark};
 pub use node::Node;
-pub use origin::Replacing;
-pub use permission::Access;
+pub use origin::{PartReceipt, PartedFile, Replacing};
+pub use permission::{Access, without_privilege};
 pub use through::DraftFile;
 pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write_policy::{WritePolicy, Writing};

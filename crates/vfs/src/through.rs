@@ -32,7 +32,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cache::Piece;
-use namespace::{Ask, Found, New, Old};
+use namespace::{Ask, Found, KnownNode, New, Old};
+use origin::{PartReceipt, PartedFile};
 use types::{
     Attr, ByteRange, Caller, CreateHow, CreateVerifier, Durability, ErrorKind, FileId, JunctionId, Name,
     Result, SetAttr, SetXattr, Stability, TimeChange, Timestamp, WeakAttr, WriteVerifier, XattrName,
@@ -214,6 +215,31 @@ impl JunctionWriter for Through {
         set: SetAttr,
     ) -> Result<Option<DraftFile>> {
         self.begin_draft(vfs, dir, name, set).await
+    }
+
+    async fn begin_parts(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        path: &[Name],
+        set: SetAttr,
+    ) -> Result<Option<PartedFile>> {
+        let Found::Node(known) = vfs.namespace.getattr_known(dir.id)? else { return Ok(None) };
+        let begin = |node: Arc<KnownNode>| async move {
+            let (origin, reference) = vfs.namespace.origin_of(&node)?;
+            origin.begin_parts(&reference, path, &set).await
+        };
+        vfs.namespace.ask_healed(known, begin).await
+    }
+
+    async fn draft_of_parts(
+        &self,
+        vfs: &Arc<Vfs>,
+        (dir, name): (&Node, &Name),
+        file: &PartedFile,
+        parts: &[PartReceipt],
+    ) -> Result<DraftFile> {
+        self.assemble_draft(vfs, (dir, name), file, parts).await
     }
 
     async fn remove(

@@ -48,6 +48,12 @@ impl Vfs {
         writer.close_written(self, &node, caller.durability).await
     }
 
+    /// Whether a close of what this caller writes in the junction of the file has something to store, or an error to tell.
+    /// Where it has not, `close_written` may be left out.
+    pub fn close_stores(&self, caller: &Caller, file: &Node) -> bool {
+        self.writer(file.junction).close_stores(file.junction, caller.durability)
+    }
+
     /// Returns when the names in a directory, and whatever was answered before, are on stable storage.
     pub async fn sync_names(&self, dir: FileId) -> Result<()> {
         // Nobody is asked, and of one that is removed, as of one above the junctions, all are synced.

@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cache::Piece;
 use namespace::{New, Old};
+use origin::{PartReceipt, PartedFile};
 use tokio::sync::watch;
 use types::{
     ByteRange, Caller, CreateVerifier, Durability, Error, ErrorKind, FileId, JunctionId, Name, Result,
@@ -140,6 +141,12 @@ pub trait JunctionWriter: Send + Sync {
         promised: Durability,
     ) -> Result<CommitOut>;
 
+    /// Whether `close_written` has something to do or an error to tell.
+    fn close_stores(&self, junction: JunctionId, promised: Durability) -> bool {
+        let _ = (junction, promised);
+        true
+    }
+
     /// Whoever wrote to the file has closed it, and did not ask for a commit.
     async fn close_written(&self, vfs: &Vfs, file: &Node, promised: Durability) -> Result<CommitOut> {
         self.commit(vfs, file, ByteRange::new(0, 0), promised).await
@@ -185,6 +192,30 @@ pub trait JunctionWriter: Send + Sync {
     ) -> Result<Option<DraftFile>> {
         let _ = (vfs, dir, name, set);
         Ok(None)
+    }
+
+    /// A file whose parts are stored at the origin as they come. `None`: neither the policy nor the origin has such files.
+    async fn begin_parts(
+        &self,
+        vfs: &Vfs,
+        dir: &Node,
+        path: &[Name],
+        set: SetAttr,
+    ) -> Result<Option<PartedFile>> {
+        let _ = (vfs, dir, path, set);
+        Ok(None)
+    }
+
+    /// What those parts make.
+    async fn draft_of_parts(
+        &self,
+        vfs: &Arc<Vfs>,
+        (dir, name): (&Node, &Name),
+        file: &PartedFile,
+        parts: &[PartReceipt],
+    ) -> Result<DraftFile> {
+        let _ = (vfs, name, file, parts);
+        Err(Error::new(ErrorKind::NotSupported, "assemble a file in", dir.id))
     }
 
     async fn remove(

@@ -132,7 +132,7 @@ fn fallocate_makes_files_longer_and_zeros() {
 }
 
 /// In a process of its own: a mapping of a file that this process serves could deadlock it.
-fn python(script: &str, arguments: &[&std::path::Path]) -> Option<std::process::Output> {
+pub fn python(script: &str, arguments: &[&std::path::Path]) -> Option<std::process::Output> {
     match Command::new("python3").args(["-c", script]).args(arguments).output() {
         Ok(output) => Some(output),
         Err(e) => {

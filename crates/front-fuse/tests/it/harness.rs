@@ -181,6 +181,17 @@ impl Tier {
         assert_eq!(progress.last_error(), None);
     }
 
+    /// The requests of this kind that were answered.
+    pub fn requests(&self, operation: &str) -> u64 {
+        let mut registry = prometheus_client::registry::Registry::default();
+        self.metrics.register(&mut registry);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).expect("encoded");
+        let name = format!("forebay_fuse_request_seconds_count{{operation=\"{operation}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name));
+        line.map_or(0, |count| count.parse().expect("a number"))
+    }
+
     pub fn opens(&self, how: &'static str) -> u64 {
         self.metrics.opens_of(how)
     }

@@ -3,6 +3,7 @@
 
 mod back;
 mod bytes;
+mod closes;
 mod deep;
 mod handles;
 mod harness;

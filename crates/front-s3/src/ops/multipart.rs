@@ -1,6 +1,10 @@
 //! Multipart uploads. An upload is a directory of its own, `.forebay-s3/ID`, in the bucket's directory: the record
 //! of the object to be (`upload`), its bytes (`data`, laid out by `part_layout.rs`), and a mark for each part that
 //! is stored. Parts are as durable as objects.
+//!
+//! Where the origin keeps parts itself (`vfs::PartedFile`), the record says so, and a part goes there under its own number:
+//! there are no `data`, and a completion moves no bytes. Only what cannot be held in memory until it is checked, or comes
+//! under a number that is taken, is a file of its own, which the origin copies at the completion.
 
 mod complete;
 mod list;
@@ -15,7 +19,7 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode};
 use tokio::sync::RwLockReadGuard;
 use types::{CreateHow, ErrorKind, FileId, Name, SetAttr};
-use vfs::{Access, Node};
+use vfs::{Access, Node, PartedFile};
 
 use super::get::RangeReader;
 use super::{RequestContext, object_headers, run_to_completion};
@@ -23,10 +27,11 @@ use crate::access_keys::Right;
 use crate::errors::{self, S3Result, invalid, s3_error};
 use crate::metadata_store::{Headers, decode_texts, encode_texts, pairs};
 use crate::object::last_modified;
-use crate::object_key::is_hidden;
+use crate::object_key::{ObjectKey, is_hidden};
 use crate::part_checksums::{Algorithm, UploadChecksum};
 use crate::part_layout::{NUMBER_MAX, PartLayout, StoredPart};
 use crate::resolve::{self, OpenBucket, name_of};
+use crate::sigv4::{hex, unhex_all};
 use crate::staged_file::StagedFile;
 use crate::staged_object::ByteSink;
 use crate::unique_ids::now_nanos;
@@ -39,6 +44,12 @@ const DATA: &str = "data";
 /// The header in an upload's record that names its checksum algorithm.
 const ALGORITHM: &str = "x-amz-checksum-algorithm";
 const KIND: &str = "x-amz-checksum-type";
+/// What the origin tells of the upload where it keeps the parts, in hexadecimal digits.
+const AT_ORIGIN: &str = "x-forebay-at-origin";
+/// The largest part that is held in memory until it is whole.
+pub const HELD_PART_BYTES_MAX: usize = 64 << 20;
+/// The bytes of all parts that are held.
+pub const HELD_PARTS_BYTES: usize = 256 << 20;
 /// The largest record: a key and its headers.
 const RECORD_BYTES_MAX: u32 = 32 << 10;
 /// The most uploads whose layout is kept in memory.
@@ -78,6 +89,8 @@ struct UploadRecord {
     headers: Headers,
     /// The checksum of the whole object, if the client chose one.
     checksum: Option<UploadChecksum>,
+    /// The upload at the origin, if that keeps the parts.
+    at_origin: Option<PartedFile>,
     begun: Timestamp,
     ongoing: Arc<OngoingUpload>,
 }
@@ -112,7 +125,12 @@ impl RequestContext {
             kept.push((ALGORITHM.to_owned(), checksum.algorithm.name().to_owned()));
             kept.push((KIND.to_owned(), checksum.kind.name().to_owned()));
         }
-        self.make_upload(&bucket, &id, &input.key, &kept).await.map_err(s3_error)?;
+        let at_origin = self.begin_at_origin(&bucket, &key).await?;
+        kept.extend(at_origin.iter().map(|file| (AT_ORIGIN.to_owned(), hex(&file.0))));
+        if let Err(e) = self.make_upload(&bucket, &id, (&input.key, &kept), at_origin.is_none()).await {
+            self.drop_at_origin(bucket.root.id, at_origin).await;
+            return Err(s3_error(e));
+        }
         Ok(CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -123,18 +141,44 @@ impl RequestContext {
         })
     }
 
+    /// Begins the upload at the origin, if it keeps parts. The directories of the key are not made before the object is.
+    async fn begin_at_origin(&self, bucket: &OpenBucket, key: &ObjectKey) -> S3Result<Option<PartedFile>> {
+        let (vfs, caller) = (&self.shared.vfs, self.caller());
+        let (mut dir, mut missing) = (bucket.root.id, key.dirs.as_slice());
+        while let Some((name, below)) = missing.split_first() {
+            match vfs.lookup(caller, dir, name).await {
+                Ok(node) if node.attr.is_dir() && node.junction == bucket.root.junction => dir = node.id,
+                // Another junction, or no directory: the completion sees to that.
+                Ok(_) => return Ok(None),
+                Err(e) if e.kind() == ErrorKind::NotFound => break,
+                Err(e) => return Err(s3_error(e)),
+            }
+            missing = below;
+        }
+        let path: Vec<Name> = missing.iter().chain([&key.name]).cloned().collect();
+        let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
+        vfs.begin_parts(caller, dir, &path, set).await.map_err(s3_error)
+    }
+
+    /// Gives up an upload at the origin of a directory.
+    async fn drop_at_origin(&self, dir: FileId, at_origin: Option<PartedFile>) {
+        drop_at_origin(&self.shared.vfs, dir, at_origin).await;
+    }
+
     async fn make_upload(
         &self,
         bucket: &OpenBucket,
         id: &str,
-        key: &str,
-        kept: &Headers,
+        (key, kept): (&str, &Headers),
+        has_data: bool,
     ) -> types::Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let names = [internal_name(UPLOADS), internal_name(id)];
         let dir = resolve::make_dirs(vfs, caller, bucket.root.id, &names).await?;
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
-        vfs.create(caller, dir, &internal_name(DATA), CreateHow::Guarded, set).await?;
+        if has_data {
+            vfs.create(caller, dir, &internal_name(DATA), CreateHow::Guarded, set).await?;
+        }
         let mut record = Vec::new();
         let key = key.to_owned();
         let texts = kept.iter().flat_map(|(name, value)| [name, value]);
@@ -152,12 +196,13 @@ impl RequestContext {
         let ongoing = upload.ongoing.clone();
         let mut has_ended = ongoing.fence.lock_to_end().await.ok_or(S3ErrorCode::NoSuchUpload)?;
         *has_ended = true;
-        self.discard_upload(&bucket, upload).await;
+        self.discard_upload(&bucket, upload, false).await;
         Ok(())
     }
 
-    /// Removes the record first: without it the upload does not exist. The rest is removed in the background.
-    async fn discard_upload(&self, bucket: &OpenBucket, upload: UploadRecord) {
+    /// Removes the record first: without it the upload does not exist. The rest is removed in the background, and given up
+    /// at the origin unless the upload was completed.
+    async fn discard_upload(&self, bucket: &OpenBucket, upload: UploadRecord, is_completed: bool) {
         let shared = self.shared.clone();
         let caller = self.caller().clone();
         let record = shared.vfs.remove(&caller, upload.dir, &internal_name(RECORD)).await;
@@ -169,6 +214,9 @@ impl RequestContext {
         shared.uploads.forget(&upload.id);
         let root = bucket.root.id;
         tokio::spawn(run_to_completion(async move {
+            if !is_completed {
+                drop_at_origin(&shared.vfs, root, upload.at_origin).await;
+            }
             let names = names_in(&shared.vfs, &caller, upload.dir).await.map_err(s3_error)?;
             for name in names {
                 if let Err(e) = shared.vfs.remove(&caller, upload.dir, &name).await {
@@ -242,9 +290,11 @@ impl RequestContext {
             if let Some(mut has_ended) = ongoing.fence.lock_to_end().await {
                 *has_ended = true;
             }
+            let record = self.find_upload(bucket, &id).await.ok();
             let removed = remove_upload(vfs, caller, (dir, &name)).await;
             self.shared.uploads.forget(&id);
             removed?;
+            self.drop_at_origin(bucket.root.id, record.and_then(|record| record.at_origin)).await;
         }
         vfs.rmdir(caller, bucket.root.id, &uploads).await.map(drop).or_else(ignore_gone)
     }
@@ -272,11 +322,15 @@ impl RequestContext {
         let key = texts.next().ok_or(S3ErrorCode::NoSuchUpload)?;
         let headers = pairs(texts).ok_or(S3ErrorCode::NoSuchUpload)?;
         let (own, headers): (Headers, Headers) =
-            headers.into_iter().partition(|(name, _)| name == ALGORITHM || name == KIND);
+            headers.into_iter().partition(|(name, _)| [ALGORITHM, KIND, AT_ORIGIN].contains(&name.as_str()));
         let own = |wanted: &str| own.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let algorithm = own(ALGORITHM).and_then(Algorithm::parse);
         let checksum = algorithm.and_then(|algorithm| UploadChecksum::new(algorithm, own(KIND)).ok());
-        Ok(UploadRecord { id: id.to_owned(), dir, key, headers, checksum, begun, ongoing })
+        let at_origin = match own(AT_ORIGIN).map(unhex_all) {
+            Some(None) => return Err(S3ErrorCode::NoSuchUpload.into()),
+            known => known.flatten().map(|bytes| PartedFile(bytes.into())),
+        };
+        Ok(UploadRecord { id: id.to_owned(), dir, key, headers, checksum, at_origin, begun, ongoing })
     }
 
     /// All stored parts, with the nodes of their marks.
@@ -309,6 +363,13 @@ fn summing_of(input: &CreateMultipartUploadInput) -> S3Result<Option<UploadCheck
     UploadChecksum::new(algorithm, kind)
         .map(Some)
         .map_err(|why| S3Error::with_message(S3ErrorCode::InvalidRequest, why))
+}
+
+async fn drop_at_origin(vfs: &vfs::Vfs, dir: FileId, at_origin: Option<PartedFile>) {
+    let Some(file) = at_origin else { return };
+    if let Err(e) = vfs.drop_parts(dir, &file).await {
+        tracing::warn!("the parts of an upload that was given up stay at the origin: {e}");
+    }
 }
 
 fn part_number(number: i32) -> S3Result<u32> {

@@ -15,14 +15,14 @@ use crate::sign::{Request, sha256};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-struct Bucket {
-    store: RealStore,
-    name: String,
-    log: RequestLog,
+pub struct Bucket {
+    pub store: RealStore,
+    pub name: String,
+    pub log: RequestLog,
 }
 
 impl Bucket {
-    async fn make(store: RealStore) -> Bucket {
+    pub async fn make(store: RealStore) -> Bucket {
         let name = format!("drafts-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         store.make_bucket(&name);
         let log = RequestLog::before(store.address()).await;
@@ -30,7 +30,7 @@ impl Bucket {
     }
 
     /// A tier of its own, by the way that is logged.
-    async fn tier(&self) -> Front {
+    pub async fn tier(&self) -> Front {
         let url = self.store.url_by(&self.log.endpoint(), &self.name, "", "");
         let config = Config::from_url(&url).expect("a URL");
         let origin = ObjectOrigin::connect_as(config, Some(&self.store.environment())).await;
@@ -41,7 +41,7 @@ impl Bucket {
 
     /// But for parts that are objects of their own, as at Google's store: they go by themselves. What is sent again, since
     /// the store closed the connection or did not answer for long, counts once.
-    fn changes(&self) -> Vec<StoreCall> {
+    pub fn changes(&self) -> Vec<StoreCall> {
         let is_part = |call: &StoreCall| call.target.contains(".forebay-uploads");
         let mut changes: Vec<StoreCall> = Vec::new();
         for call in self.log.take().into_iter().filter(|call| call.is_change() && !is_part(call)) {
@@ -53,7 +53,7 @@ impl Bucket {
     }
 }
 
-fn pattern(length: usize, seed: u64) -> Vec<u8> {
+pub fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let words = std::iter::repeat_with(|| {
         state ^= state << 13;
@@ -110,7 +110,7 @@ async fn a_small_object_is_one_request_to_the_store_and_a_large_one_is_one_uploa
     .await;
 }
 
-fn path_of(call: &StoreCall) -> String {
+pub fn path_of(call: &StoreCall) -> String {
     call.target.split('?').next().unwrap_or_default().replace("%2F", "/")
 }
 

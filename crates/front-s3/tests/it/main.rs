@@ -15,6 +15,7 @@ mod multipart;
 mod objects;
 mod offered;
 mod part_sums;
+mod parts_at_store;
 mod refusals;
 mod served;
 mod sign;

@@ -13,21 +13,21 @@ use crate::sign::Request;
 
 const MIB: usize = 1 << 20;
 
-async fn begin(client: &Client, path: &str) -> String {
+pub async fn begin(client: &Client, path: &str) -> String {
     let request = Request::new("POST", path).query("uploads", "").header("content-type", "text/x-parts");
     client.send(request).await.ok().all("UploadId").remove(0)
 }
 
-async fn part(client: &Client, path: &str, id: &str, number: u32, body: Vec<u8>) -> Answer {
+pub async fn part(client: &Client, path: &str, id: &str, number: u32, body: Vec<u8>) -> Answer {
     let request = Request::new("PUT", path).query("partNumber", &number.to_string()).query("uploadId", id);
     client.send(request.body(body)).await
 }
 
-async fn complete(client: &Client, path: &str, id: &str, parts: &[(u32, String)]) -> Answer {
+pub async fn complete(client: &Client, path: &str, id: &str, parts: &[(u32, String)]) -> Answer {
     client.send(completion(path, id, parts)).await
 }
 
-fn completion(path: &str, id: &str, parts: &[(u32, String)]) -> Request {
+pub fn completion(path: &str, id: &str, parts: &[(u32, String)]) -> Request {
     let parts: String = parts
         .iter()
         .map(|(number, etag)| {

@@ -8,6 +8,7 @@ mod fake_gcs;
 mod gcs;
 mod hostile;
 mod lost;
+mod parted;
 mod refused;
 mod store;
 mod tree;

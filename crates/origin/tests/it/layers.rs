@@ -13,7 +13,7 @@ use origin::posix::PosixOrigin;
 use origin::retry::{Retry, RetryConfig};
 use origin::{
     Change, Changed, Committed, DirCursor, DirPage, Draft, Identity, Object, Origin, OriginIdentity,
-    OriginLimits, OriginTraits, Reference, RenameLeftover, Written,
+    OriginLimits, OriginTraits, PartReceipt, PartSource, PartedFile, Reference, RenameLeftover, Written,
 };
 use tokio::time::Instant;
 use types::{ByteRange, CreateHow, Error, ErrorKind, FsStat, Name, Result, SetAttr, Stability, Version};
@@ -82,6 +82,32 @@ impl Origin for Troubled {
             b"dir/file" => Ok(()),
             _ => Err(Error::new(ErrorKind::Stale, "discard", "another")),
         }
+    }
+
+    async fn begin_parts(
+        &self,
+        _dir: &Reference,
+        path: &[Name],
+        _set: &SetAttr,
+    ) -> Result<Option<PartedFile>> {
+        Ok(path.first().map(|name| PartedFile(Bytes::copy_from_slice(name.as_bytes()))))
+    }
+
+    async fn store_part(&self, file: &PartedFile, number: u32, source: &PartSource) -> Result<String> {
+        Ok(format!("{:?} {number} {}", file.0, source.bytes()))
+    }
+
+    async fn draft_of_parts(
+        &self,
+        file: &PartedFile,
+        _place: (&Reference, &Name),
+        _parts: &[PartReceipt],
+    ) -> Result<Draft> {
+        Ok(Draft { reference: Reference(file.0.clone()), identity: Identity(file.0.clone()) })
+    }
+
+    async fn drop_parts(&self, file: &PartedFile) -> Result<()> {
+        Err(Error::new(ErrorKind::Stale, "drop", file.0.escape_ascii()))
     }
 
     async fn identity(&self) -> Result<OriginIdentity> {
@@ -202,6 +228,19 @@ async fn every_layer_passes_on_what_the_store_is_like_and_the_calls_that_few_sto
         let draft = draft.expect("begun").reference;
         assert_eq!(draft, place(b"dir/file"), "layer {at}");
         layer.discard(&draft).await.expect("given up");
+        let parted =
+            layer.begin_parts(&place(b"dir/"), std::slice::from_ref(&file), &SetAttr::default()).await;
+        let parted = parted.expect("told").expect("begun");
+        let source = PartSource::Given(Bytes::from_static(b"abc"));
+        let receipt = layer.store_part(&parted, 2, &source).await.expect("stored");
+        assert_eq!(receipt, "b\"file\" 2 3", "layer {at}");
+        let draft = layer.draft_of_parts(&parted, (&place(b"dir/"), &file), &[]).await.expect("assembled");
+        assert_eq!(draft.reference, place(b"file"), "layer {at}");
+        assert_eq!(
+            layer.drop_parts(&parted).await.expect_err("passed on").kind(),
+            ErrorKind::Stale,
+            "layer {at}"
+        );
         assert!(layer.demand_path(b"never", false).is_err(), "layer {at}");
         assert!(layer.demand_path(b"never", true).is_ok(), "layer {at}");
         let left = layer.left_by_rename(&place(b"from"), Version([1; 16]), &place(b"there")).await;

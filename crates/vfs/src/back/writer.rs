@@ -106,6 +106,11 @@ impl JunctionWriter for Back {
         }
     }
 
+    /// Under `fsync` all that is written is in the journal before it is answered.
+    fn close_stores(&self, junction: JunctionId, promised: Durability) -> bool {
+        promised.max(self.durability(junction)) == Durability::Always
+    }
+
     async fn close_written(&self, vfs: &Vfs, file: &Node, promised: Durability) -> Result<CommitOut> {
         match promised.max(self.durability(file.junction)) {
             Durability::Always => self.journal_commit(vfs, file.id).await,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use cache::CacheKey;
 use namespace::{Found, KnownNode};
-use origin::{Origin, Reference, Replacing};
+use origin::{Draft, Origin, PartReceipt, PartedFile, Reference, Replacing};
 use tokio::task::JoinSet;
 use types::{
     Caller, Error, ErrorKind, FileId, JunctionId, Name, Result, SetAttr, Stability, Version, WriteVerifier,
@@ -114,6 +114,11 @@ impl CachedDraft {
         self.key = key;
     }
 
+    /// How far the file reaches of which the cache has all bytes.
+    fn end(&self) -> u64 {
+        self.key.size + self.waiting()
+    }
+
     async fn lay_aside(&mut self) {
         if let Some((offset, data)) = self.next.last() {
             let key = self.buffer.provisional(&self.key, offset + data.len() as u64);
@@ -144,18 +149,49 @@ impl Through {
             Ok((origin.draft(&reference, name, &set).await?, origin))
         };
         let (Some(draft), origin) = vfs.namespace.ask_healed(known, begin).await? else { return Ok(None) };
+        Ok(Some(self.open_draft(vfs, (dir, name), (draft, origin), 0)))
+    }
+
+    /// A draft of bytes that the origin has already, in parts. The cache has none of them.
+    pub(super) async fn assemble_draft(
+        &self,
+        vfs: &Arc<Vfs>,
+        (dir, name): (&Node, &Name),
+        file: &PartedFile,
+        parts: &[PartReceipt],
+    ) -> Result<DraftFile> {
+        let Found::Node(known) = vfs.namespace.getattr_known(dir.id)? else {
+            return Err(Error::new(ErrorKind::ReadOnly, "create a file in", dir.id));
+        };
+        let assemble = |node: Arc<KnownNode>| async move {
+            let (origin, reference) = vfs.namespace.origin_of(&node)?;
+            Ok((origin.draft_of_parts(file, (&reference, name), parts).await?, origin))
+        };
+        let begun = vfs.namespace.ask_healed(known, assemble).await?;
+        let size = parts.iter().map(|part| part.size).sum();
+        Ok(self.open_draft(vfs, (dir, name), begun, size))
+    }
+
+    /// `end`: the bytes that the origin has of it.
+    fn open_draft(
+        &self,
+        vfs: &Arc<Vfs>,
+        (dir, name): (&Node, &Name),
+        (draft, origin): (Draft, Arc<dyn Origin>),
+        end: u64,
+    ) -> DraftFile {
         let id = vfs.namespace.id_of(dir.junction, &draft.identity);
-        Ok(Some(DraftFile {
+        DraftFile {
             vfs: vfs.clone(),
             junction: dir.junction,
             name: name.clone(),
             draft: OpenDraft { origin, reference: draft.reference, is_closed: false },
             gathered: BytesMut::new(),
-            end: 0,
+            end,
             sends: JoinSet::new(),
             verifier: None,
             cached: CachedDraft::new(&self.buffer, id),
-        }))
+        }
     }
 }
 
@@ -253,7 +289,13 @@ impl DraftFile {
         let node = vfs.node(&made.found);
         self.cached.buffer.told.forget(node.id);
         match key_of(&made.found) {
-            Ok(key) if key.file == self.cached.key.file && key.size == self.end => self.cached.lay(key).await,
+            Ok(key)
+                if key.file == self.cached.key.file
+                    && key.size == self.end
+                    && self.cached.end() == self.end =>
+            {
+                self.cached.lay(key).await
+            }
             _ => self.cached.forget().await,
         }
         self.draft.close().await;

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use md5::{Digest, Md5};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode};
+use tokio::task::{JoinError, JoinSet};
 use types::{ErrorKind, FileId, Name};
-use vfs::Node;
+use vfs::{Node, PartReceipt, PartedFile};
 
 use super::{DATA, KIND, UploadRecord, internal_name, part_number, upload_error};
 use crate::access_keys::Right;
@@ -24,7 +25,10 @@ use crate::part_layout::{PART_BYTES_MIN, PartPlace, StoredPart, is_in_place, new
 use crate::resolve::{self, OpenBucket};
 use crate::sigv4::{encode, hex};
 use crate::staged_file::{StagedFile, published_node};
-use crate::staged_object::{ByteSink, PublishMode};
+use crate::staged_object::{ByteSink, PublishMode, StagedObject};
+
+/// The most parts that are copied at a time.
+const COPIES_MAX: usize = 8;
 
 impl RequestContext {
     /// Completes an upload. A repeated request (its answer was lost) gets the first answer again.
@@ -82,17 +86,10 @@ impl RequestContext {
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
         }
         let sum = object_checksum(&upload, &input_sums, input.checksum_type.as_ref(), &parts)?;
-        let whole = self.assemble(&upload, &parts).await?;
-        let name = whole.0.clone();
-        let published_node = self.publish_whole(&bucket, &key, &upload, whole, &conditions).await;
-        if published_node.is_err() {
-            self.remove_empty(&bucket, &key).await;
-            if name != internal_name(DATA) {
-                // It may have been renamed to the key by now.
-                let _ = self.shared.vfs.remove(self.caller(), upload.dir, &name).await;
-            }
-        }
-        let node = published_node?;
+        let node = match &upload.at_origin {
+            Some(file) => self.publish_at_origin(&bucket, &key, &upload, (file, &parts), &conditions).await?,
+            None => self.publish_assembled(&bucket, &key, &upload, &parts, &conditions).await?,
+        };
         *has_ended = true;
         let etag = etag_of(parts.iter().map(|part| part.md5));
         let checksums = sum.as_ref().map_or(Headers::new(), |(checksum, value)| {
@@ -117,7 +114,7 @@ impl RequestContext {
             algorithm.and_then(|algorithm| checksums_by(algorithm, &parts)),
         );
         self.store_metadata(node, etag, headers).await;
-        self.discard_upload(&bucket, upload).await;
+        self.discard_upload(&bucket, upload, true).await;
         Ok(completion_output(completed))
     }
 
@@ -129,6 +126,93 @@ impl RequestContext {
             shared.metadata.record_completed(id, &completed, completed_uploads::now())
         });
         let _ = noted.await; // it said so itself if it failed
+    }
+
+    /// Completes the upload at the origin: no byte of what was sent there moves.
+    async fn publish_at_origin(
+        &self,
+        bucket: &OpenBucket,
+        key: &ObjectKey,
+        upload: &UploadRecord,
+        (file, parts): (&PartedFile, &[StoredPart]),
+        conditions: &Conditions,
+    ) -> S3Result<Option<Node>> {
+        // Before anything is copied or made; they are checked again when the object takes its key.
+        self.check_conditions(bucket, key, conditions).await?;
+        let receipts = self.receipts(upload, (file, parts)).await?;
+        let place = (bucket.root.id, key.dirs.as_slice(), &key.name);
+        let (vfs, caller) = (&self.shared.vfs, self.caller());
+        let published = match StagedObject::of_parts(vfs, caller, place, file, &receipts).await {
+            Ok(staged) => self.publish(bucket, key, staged, conditions).await,
+            Err(e) => {
+                self.remove_empty(bucket, key).await;
+                Err(s3_error(e))
+            }
+        };
+        published.map_err(|e| match e.code() {
+            // The store has given up the upload, or the bucket's directory has another place since.
+            S3ErrorCode::InvalidArgument => S3ErrorCode::NoSuchUpload.into(),
+            _ => e,
+        })
+    }
+
+    /// The receipts of all parts in order. What lies in a file of its own is copied at the origin first.
+    async fn receipts(
+        &self,
+        upload: &UploadRecord,
+        (file, parts): (&PartedFile, &[StoredPart]),
+    ) -> S3Result<Vec<PartReceipt>> {
+        let mut receipts = Vec::with_capacity(parts.len());
+        let mut copies = JoinSet::new();
+        for part in parts {
+            let (number, size) = (part.number, part.size);
+            match &part.place {
+                PartPlace::AtOrigin(receipt) => {
+                    receipts.push(PartReceipt { number, size, receipt: receipt.clone() });
+                }
+                PartPlace::Own => {
+                    if copies.len() >= COPIES_MAX {
+                        receipts.extend(joined(copies.join_next().await)?);
+                    }
+                    let (vfs, caller, dir) = (self.shared.vfs.clone(), self.caller().clone(), upload.dir);
+                    let name = internal_name(&StoredPart::own_file(number, part.sequence));
+                    let file = file.clone();
+                    copies.spawn(async move {
+                        let own = vfs.lookup(&caller, dir, &name).await?;
+                        let receipt = vfs.copy_part(&file, number, own.id).await?;
+                        Ok(PartReceipt { number, size, receipt })
+                    });
+                }
+                PartPlace::Slot(_) => return Err(S3ErrorCode::NoSuchUpload.into()),
+            }
+        }
+        while !copies.is_empty() {
+            receipts.extend(joined(copies.join_next().await)?);
+        }
+        receipts.sort_by_key(|part| part.number);
+        Ok(receipts)
+    }
+
+    /// The same where the parts lie in files: one that has all bytes takes the key.
+    async fn publish_assembled(
+        &self,
+        bucket: &OpenBucket,
+        key: &ObjectKey,
+        upload: &UploadRecord,
+        parts: &[StoredPart],
+        conditions: &Conditions,
+    ) -> S3Result<Option<Node>> {
+        let whole = self.assemble(upload, parts).await?;
+        let name = whole.0.clone();
+        let published_node = self.publish_whole(bucket, key, upload, whole, conditions).await;
+        if published_node.is_err() {
+            self.remove_empty(bucket, key).await;
+            if name != internal_name(DATA) {
+                // It may have been renamed to the key by now.
+                let _ = self.shared.vfs.remove(self.caller(), upload.dir, &name).await;
+            }
+        }
+        published_node
     }
 
     /// Returns the file that holds all bytes in order, with its name in the upload's directory; copies the parts if
@@ -163,6 +247,7 @@ impl RequestContext {
         for part in parts {
             let (node, start) = match part.place {
                 PartPlace::Slot(offset) => (data.clone(), offset),
+                PartPlace::AtOrigin(_) => return Err(S3ErrorCode::NoSuchUpload.into()),
                 PartPlace::Own => {
                     let name = internal_name(&StoredPart::own_file(part.number, part.sequence));
                     (vfs.lookup(caller, upload.dir, &name).await.map_err(s3_error)?, 0)
@@ -243,6 +328,11 @@ impl RequestContext {
         }
         Ok(linked.map(|_| ()))
     }
+}
+
+fn joined(copied: Option<Result<types::Result<PartReceipt>, JoinError>>) -> S3Result<Option<PartReceipt>> {
+    let copied = copied.transpose().map_err(S3Error::internal_error)?;
+    copied.transpose().map_err(upload_error)
 }
 
 /// The stored parts that the client's list selects.

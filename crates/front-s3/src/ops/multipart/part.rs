@@ -1,26 +1,33 @@
 //! UploadPart and UploadPartCopy.
 
+use std::time::Duration;
+
+use fair::MemoryPermit;
 use http::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Response};
 use types::{CreateHow, SetAttr};
 use vfs::Node;
 
-use super::{DATA, UploadRecord, internal_name, part_number, upload_error};
+use super::{DATA, HELD_PART_BYTES_MAX, UploadRecord, internal_name, part_number, upload_error};
 use crate::access_keys::Right;
 use crate::checksums::{BodyChecksums, ComputedChecksums};
-use crate::errors::{S3Result, invalid};
+use crate::errors::{S3Result, invalid, s3_error};
 use crate::object::{Conditions, last_modified};
 use crate::ops::copy::copy_into;
 use crate::ops::get::{RangeReader, object_size};
 use crate::ops::put::{PUT_BYTES_MAX, receive_body};
 use crate::ops::{RequestContext, to_i64};
 use crate::part_checksums::{ChecksumFields, PartChecksum};
-use crate::part_layout::{PartLayout, PartPlace, StoredPart};
+use crate::part_layout::{PartLayout, PartPlace, PartTarget, StoredPart};
 use crate::range::for_copy;
 use crate::sigv4::hex;
 use crate::staged_file::StagedFile;
+use crate::staged_part::{HeldPart, StagedPart};
 use crate::unique_ids::now_nanos;
+
+/// The longest wait for room to hold a part.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 impl RequestContext {
     pub async fn upload_part(
@@ -38,7 +45,7 @@ impl RequestContext {
         let sums = BodyChecksums::new(headers, self.requester.trailer.clone())?.with(upload.algorithm());
         let body = input.body;
         let length = u64::try_from(length).unwrap_or(0);
-        let write = async |staged: &mut StagedFile| receive_body(staged, body, sums).await;
+        let write = async |staged: &mut StagedPart| receive_body(staged, body, sums).await;
         let (summed, _) = self.receive_part(&upload, number, length, write).await?;
         let etag = Some(ETag::Strong(hex(&summed.md5)));
         let output = UploadPartOutput { e_tag: etag, ..UploadPartOutput::default() };
@@ -66,7 +73,7 @@ impl RequestContext {
         }
         let bytes = RangeReader::new(&self.shared.vfs, self.caller(), source.node, range);
         let algorithm = upload.algorithm();
-        let write = async |staged: &mut StagedFile| copy_into(bytes, staged, algorithm).await;
+        let write = async |staged: &mut StagedPart| copy_into(bytes, staged, algorithm).await;
         let (summed, node) = self.receive_part(&upload, number, length, write).await?;
         let sums = ChecksumFields::of_headers(&summed.checksums);
         let result = CopyPartResult {
@@ -87,14 +94,16 @@ impl RequestContext {
         upload: &UploadRecord,
         number: u32,
         length: u64,
-        write: impl AsyncFnOnce(&mut StagedFile) -> S3Result<ComputedChecksums>,
+        write: impl AsyncFnOnce(&mut StagedPart) -> S3Result<ComputedChecksums>,
     ) -> S3Result<(ComputedChecksums, Node)> {
-        let (place, sequence) = self.assign_place(upload, number, length).await?;
+        let permit = self.permit_to_hold(upload, length).await;
+        let (target, sequence) = self.assign_place(upload, (number, length), permit.is_some()).await?;
+        let place = (target, permit.map(|permit| (length, permit)));
         let taken = self.write_part(upload, (number, sequence), place, write).await;
         if taken.is_err() {
             // If the upload has ended meanwhile, that is the reason to report.
             drop(upload.write_guard().await?);
-            if place != PartPlace::Own {
+            if target != PartTarget::Own {
                 self.release_slot(upload, number).await;
             }
         }
@@ -105,36 +114,42 @@ impl RequestContext {
         &self,
         upload: &UploadRecord,
         (number, sequence): (u32, u64),
-        place: PartPlace,
-        write: impl AsyncFnOnce(&mut StagedFile) -> S3Result<ComputedChecksums>,
+        (target, permit): (PartTarget, Option<(u64, MemoryPermit)>),
+        write: impl AsyncFnOnce(&mut StagedPart) -> S3Result<ComputedChecksums>,
     ) -> S3Result<(ComputedChecksums, Node)> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let not_ended = upload.write_guard().await?;
-        let staged = match place {
-            PartPlace::Slot(offset) => {
+        let fence = &upload.ongoing.fence;
+        let mut staged = match (target, &upload.at_origin, permit) {
+            (PartTarget::Slot(offset), ..) => {
                 let data =
                     vfs.lookup(caller, upload.dir, &internal_name(DATA)).await.map_err(upload_error)?;
-                StagedFile::at_offset(vfs, caller, (upload.dir, internal_name(DATA)), data.id, offset)
+                let data = (upload.dir, internal_name(DATA), data.id);
+                let file = StagedFile::at_offset(vfs, caller, (data.0, data.1), data.2, offset);
+                StagedPart::File(Box::new(file.fenced_by(fence)), PartPlace::Slot(offset))
             }
-            PartPlace::Own => {
+            (PartTarget::AtOrigin, Some(file), Some(permit)) => {
+                StagedPart::Held(HeldPart::new(vfs, (upload.dir, file.clone()), number, permit, fence))
+            }
+            (PartTarget::Own | PartTarget::AtOrigin, ..) => {
                 let name = internal_name(&StoredPart::own_file(number, sequence));
-                StagedFile::create(vfs, caller, upload.dir, name).await.map_err(upload_error)?
+                let file = StagedFile::create(vfs, caller, upload.dir, name).await.map_err(upload_error)?;
+                StagedPart::File(Box::new(file.fenced_by(fence)), PartPlace::Own)
             }
         };
         drop(not_ended);
-        let mut staged = staged.fenced_by(&upload.ongoing.fence);
         let written = write(&mut staged).await;
         let summed = match written {
             Ok(summed) => summed,
             Err(e) => {
-                if place == PartPlace::Own {
-                    staged.discard().await;
-                }
-                return Err(e);
+                let is_gone = staged.is_gone();
+                staged.discard().await;
+                return Err(if is_gone { S3ErrorCode::NoSuchUpload.into() } else { e });
             }
         };
         self.shared.metrics.written_bytes.inc_by(staged.length());
         let sum = PartChecksum::of(&summed.checksums, upload.algorithm());
+        let place = staged.place().map_err(s3_error)?;
         let part = StoredPart { number, sequence, size: staged.length(), md5: summed.md5, place, sum };
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
         let mark = internal_name(&part.mark_name());
@@ -144,19 +159,32 @@ impl RequestContext {
         Ok((summed, made.node))
     }
 
+    /// Room for a part that is held until it can be sent to the origin. `None`: it goes into a file.
+    async fn permit_to_hold(&self, upload: &UploadRecord, length: u64) -> Option<MemoryPermit> {
+        let length = usize::try_from(length).ok().filter(|length| *length <= HELD_PART_BYTES_MAX)?;
+        upload.at_origin.as_ref()?;
+        let share = self.shared.parts.share(self.requester.peer.address);
+        tokio::time::timeout(ROOM_PATIENCE, share.acquire(length)).await.ok()
+    }
+
     async fn assign_place(
         &self,
         upload: &UploadRecord,
-        number: u32,
-        length: u64,
-    ) -> S3Result<(PartPlace, u64)> {
+        (number, length): (u32, u64),
+        may_be_held: bool,
+    ) -> S3Result<(PartTarget, u64)> {
         let mut layout = upload.ongoing.layout.lock().await;
         if layout.is_none() {
             let parts = self.parts(upload.dir).await?;
             *layout = Some(PartLayout::of(parts.iter().map(|(part, _)| part)));
         }
         let layout = layout.get_or_insert_with(PartLayout::default);
-        Ok((layout.place(number, length), layout.sequence(now_nanos())))
+        let target = match (&upload.at_origin, may_be_held) {
+            (None, _) => layout.place(number, length),
+            (Some(_), true) => layout.place_at_origin(number),
+            (Some(_), false) => PartTarget::Own,
+        };
+        Ok((target, layout.sequence(now_nanos())))
     }
 
     async fn release_slot(&self, upload: &UploadRecord, number: u32) {
