@@ -31,6 +31,8 @@ const OLDER_TRIED: u32 = 4;
 pub struct SeededData {
     /// Other seeds, other bytes.
     pub seed: u64,
+    /// How much of each block is zeros, percent, 0 to 99: what a compressor saves. Default 0, incompressible.
+    pub compressible_percent: u8,
 }
 
 /// One version of one file.
@@ -147,12 +149,16 @@ impl SeededData {
     fn block(&self, place: FileVersion, index: u64, out: &mut [u8; BLOCK]) {
         let FileVersion { file, version } = place;
         let key = mix_all(&[GENERATOR.into(), self.seed, file, version.into(), index]);
+        let zeros = BLOCK * usize::from(self.compressible_percent.min(99)) / 100 / 8 * 8;
+        let body = BLOCK - zeros.min(BLOCK - STAMP);
         let (words, _) = out.as_chunks_mut::<8>();
+        let (random, zero) = words.split_at_mut(body / 8);
         let mut state = key;
-        for word in words {
+        for word in random {
             state = state.wrapping_add(GOLDEN);
             *word = fold(state).to_le_bytes();
         }
+        zero.fill([0; 8]);
         out[..STAMP].copy_from_slice(&stamp(place, index.wrapping_mul(BLOCK as u64)));
     }
 }

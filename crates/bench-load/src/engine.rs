@@ -155,6 +155,7 @@ impl LoadJob {
         let limits = self.limits;
         let time = |seconds: f64| (0.001..=31e6).contains(&seconds);
         let times = time(limits.seconds) && time(limits.interval_s) && (0.0..=31e6).contains(&limits.grace_s);
+        let compressible = self.content.compressible_percent;
         let refused = [
             // Of a fleet that is smaller than the number of processes some have none, and meet the others all the same.
             (
@@ -163,6 +164,7 @@ impl LoadJob {
             ),
             (!times, "time limits should be 1 ms to a year"),
             (limits.bytes == 0, "a byte budget of 0 allows nothing"),
+            (compressible > 99, "compressibility should be 0 to 99 percent"),
             (self.phases.is_empty(), "there are no phases"),
         ];
         if let Some((_, why)) = refused.into_iter().find(|(is_so, _)| *is_so) {

@@ -58,8 +58,10 @@ async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
         draft.parameter("workers", args.workers);
     }
     let load = TargetLoad { ranks, target: &args.target, common: &args.common, bytes: args.bytes() };
-    let measure =
-        async |target_dir: &mut TargetDir, budget: &Budget| all(&load, args, target_dir, budget).await;
+    let measure = async |target_dir: &mut TargetDir, budget: &Budget| {
+        target_dir.content.compressible_percent = args.compressible;
+        all(&load, args, target_dir, budget).await
+    };
     load.run(draft, measure, |draft, measured, bounds| match measured {
         LoadRuns::Runs(RepeatedLoad { runs, .. }) => {
             answer::fill(draft, args, &runs.into_iter().flatten().collect::<Vec<_>>(), bounds);

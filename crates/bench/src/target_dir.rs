@@ -108,7 +108,7 @@ impl TargetDir {
         let id = args.id.clone().unwrap_or_else(|| std::process::id().to_string());
         let Some(first) = writers.first() else { return refuse("no client could be made") };
         let dir = RunDir::create(&**first, &id).await?;
-        let content = SeededData { seed: common.seed };
+        let content = SeededData { seed: common.seed, ..SeededData::default() };
         let url = match args.limits {
             Some(limits) => format!("limits:{limits}:{}", args.url()),
             None => args.url().to_owned(),

@@ -38,7 +38,7 @@ const WRITERS: u32 = 8;
 
 /// The files that are read: all clients read the same ones.
 pub fn data_set(layout: Layout, seed: u64) -> Dataset {
-    Dataset { layout, content: SeededData { seed }, version: 1, trees: 1 }
+    Dataset { layout, content: SeededData { seed, ..SeededData::default() }, version: 1, trees: 1 }
 }
 
 /// A data set in a directory of its own, and the clients that wrote it and remove it.

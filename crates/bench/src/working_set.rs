@@ -153,7 +153,7 @@ impl SweepPlan {
     }
 
     fn content(&self) -> SeededData {
-        SeededData { seed: self.args.common.seed }
+        SeededData { seed: self.args.common.seed, ..SeededData::default() }
     }
 
     /// Files that are so many times as large as the cache.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const CONTENT: SeededData = SeededData { seed: 7 };
+const CONTENT: SeededData = SeededData { seed: 7, compressible_percent: 0 };
 const PLACE: FileVersion = FileVersion { file: 3, version: 5 };
 
 fn fault(found: &[u8], offset: u64) -> Mismatch {
@@ -52,7 +52,7 @@ fn a_block_torn_between_two_versions_is_corrupt_where_it_changes() {
     torn[2048..].copy_from_slice(&CONTENT.generate(PLACE, 2048, 2048));
     assert_eq!(fault(&torn, 0).fault, Fault::Corrupt);
     assert_eq!(fault(&[0; BLOCK], 0), Mismatch { offset: 0, fault: Fault::Corrupt }, "a hole");
-    let other_seed = SeededData { seed: 8 }.generate(PLACE, 0, BLOCK);
+    let other_seed = SeededData { seed: 8, ..CONTENT }.generate(PLACE, 0, BLOCK);
     assert_eq!(fault(&other_seed, 0).fault, Fault::Corrupt);
 }
 
@@ -64,18 +64,22 @@ fn the_bytes_of_generator_1_never_change() {
         bytes.iter().fold(0, |sum, byte| mix(sum ^ u64::from(*byte)))
     };
     assert_eq!(GENERATOR, 1);
-    assert_eq!(sum(SeededData { seed: 3 }), PLAIN);
+    assert_eq!(sum(SeededData { seed: 3, compressible_percent: 0 }), PLAIN);
+    assert_eq!(sum(SeededData { seed: 3, compressible_percent: 50 }), HALF);
 }
 
 const PLAIN: u64 = 2_809_349_614_666_880_607;
+const HALF: u64 = 1_358_865_834_141_033_264;
 
 #[test]
-fn what_is_generated_is_right_and_cannot_be_compressed() {
-    let content = SeededData { seed: 1 };
-    let bytes = content.generate(PLACE, 0, 64 * BLOCK);
-    let zeros = bytes.iter().filter(|byte| **byte == 0).count() as f64 / bytes.len() as f64 * 100.0;
-    assert!(zeros < 1.5, "{zeros} % zeros");
-    assert_eq!(content.verify(PLACE, 0, &bytes), Ok(()));
+fn the_knob_makes_that_share_zeros() {
+    for percent in [0_u8, 25, 50, 99] {
+        let content = SeededData { seed: 1, compressible_percent: percent };
+        let bytes = content.generate(PLACE, 0, 64 * BLOCK);
+        let zeros = bytes.iter().filter(|byte| **byte == 0).count() as f64 / bytes.len() as f64 * 100.0;
+        assert!((zeros - f64::from(percent)).abs() < 1.5, "{percent} % asked, {zeros} % zeros");
+        assert_eq!(content.verify(PLACE, 0, &bytes), Ok(()));
+    }
 }
 
 #[test]
@@ -89,8 +93,8 @@ fn of_all_bytes_one_is_right_at_a_place_and_is_told_so() {
 
 proptest! {
     #[test]
-    fn any_range_is_a_piece_of_the_whole(offset in 0_u64..30_000, length in 0_usize..20_000) {
-        let content = SeededData { seed: 11 };
+    fn any_range_is_a_piece_of_the_whole(offset in 0_u64..30_000, length in 0_usize..20_000, percent in 0_u8..=100) {
+        let content = SeededData { seed: 11, compressible_percent: percent };
         let whole = content.generate(PLACE, 0, 50_000);
         let piece = content.generate(PLACE, offset, length);
         prop_assert_eq!(&piece[..], &whole[offset as usize..offset as usize + length]);

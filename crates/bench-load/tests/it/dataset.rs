@@ -21,7 +21,7 @@ fn dataset() -> Dataset {
         files_per_directory: 8,
         private: false,
     };
-    Dataset { layout, content: SeededData { seed: 4 }, version: 1, trees: 1 }
+    Dataset { layout, content: SeededData { seed: 4, compressible_percent: 0 }, version: 1, trees: 1 }
 }
 
 struct DataSetDir {
@@ -73,7 +73,7 @@ async fn it_is_written_once_and_then_found() {
 async fn another_one_is_refused_and_left_as_it_is() {
     let place = place().await;
     place.prepare(&dataset()).await.expect("laid out");
-    let other_seed = Dataset { content: SeededData { seed: 5 }, ..dataset() };
+    let other_seed = Dataset { content: SeededData { seed: 5, ..dataset().content }, ..dataset() };
     let other_files = Dataset { layout: Layout { files: 31, ..dataset().layout }, ..dataset() };
     for (other, told) in [(other_seed, "seed 4, not 5"), (other_files, "30 files")] {
         let error = place.prepare(&other).await.expect_err("another one");

@@ -30,7 +30,7 @@ fn job(phases: Vec<LoadPhase>) -> LoadJob {
     LoadJob {
         root: "forebay-bench-t".to_owned(),
         layout: Layout { files: 16, sizes: Sizes::Equal(40_000), files_per_directory: 5, private: false },
-        content: SeededData { seed: 9 },
+        content: SeededData { seed: 9, compressible_percent: 0 },
         fleet: ClientSet { clients: 2, first_client: 0, workers: 2 },
         phases,
         ..LoadJob::default()
@@ -523,6 +523,7 @@ async fn a_job_that_makes_no_sense_is_refused_in_one_line() {
             "time limits",
         ),
         (LoadJob { limits: LoadLimits { bytes: 0, ..LoadLimits::default() }, ..good() }, "byte budget"),
+        (LoadJob { content: SeededData { seed: 0, compressible_percent: 200 }, ..good() }, "compressibility"),
         (
             LoadJob { phases: vec![LoadPhase { verify_percent: 101, ..LoadPhase::default() }], ..good() },
             "verify",

@@ -111,7 +111,7 @@ async fn opening_costs_one_listing_of_a_directory() {
 /// By three clients of two workers each.
 pub fn job(root: String, layout: Layout, phases: Vec<LoadPhase>) -> LoadJob {
     let fleet = ClientSet { clients: 3, first_client: 0, workers: 2 };
-    let content = SeededData { seed: 7 };
+    let content = SeededData { seed: 7, ..SeededData::default() };
     LoadJob { root, layout, content, fleet, phases, ..LoadJob::default() }
 }
 

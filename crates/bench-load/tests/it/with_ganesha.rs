@@ -77,7 +77,7 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let job = LoadJob {
         root: dir.path(),
         layout,
-        content: SeededData { seed: 2 },
+        content: SeededData { seed: 2, compressible_percent: 0 },
         fleet: ClientSet { clients: 2, first_client: 0, workers: 3 },
         phases: vec![
             phase("SFMW", small(LoadWork::sfmw())),

@@ -14,8 +14,9 @@ pub fn fill(draft: &mut ResultBuilder, args: &LoadArgs, runs: &[PhaseOutcome], b
     };
     let rates: Vec<f64> = per_second(PhaseOutcome::bytes).iter().map(|rate| rate / MIB).collect();
     let touches = per_second(|run| run.units);
-    // What was not compared byte by byte may be faster than a link.
-    let exceeded = if args.verify == 100 { bounds.exceeded(runs) } else { None };
+    // What was not compared byte by byte, or was made small on its way, may be faster than a link.
+    let compared = args.verify == 100 && args.compressible == 0;
+    let exceeded = if compared { bounds.exceeded(runs) } else { None };
     let invalid = row.reasons(&seconds, exceeded);
     draft.file.tables.push(columns::table(
         "The load",

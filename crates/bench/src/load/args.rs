@@ -75,6 +75,9 @@ pub struct LoadArgs {
     /// Share of what is read that is compared with what was written
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub verify: u8,
+    /// What a compressor would save of the contents
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=99))]
+    pub compressible: u8,
     #[command(flatten)]
     pub common: CommonArgs,
 }

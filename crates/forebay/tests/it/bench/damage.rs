@@ -93,7 +93,7 @@ fn what_was_changed_between_two_runs_on_kept_files_is_told_for_what_it_is() {
     assert_eq!(faults(&again), Vec::<&str>::new());
 
     // As of an older version; another file's; two blocks that changed places; one byte.
-    let content = SeededData { seed: 1 };
+    let content = SeededData { seed: 1, compressible_percent: 0 };
     let old = content.generate(FileVersion { file: 0, version: 0 }, 0, 1 << 20);
     std::fs::write(path(0), old).expect("written");
     std::fs::write(path(1), content.generate(FileVersion { file: 3, version: 1 }, 0, 1 << 20))
@@ -148,7 +148,11 @@ fn a_file_of_another_version_makes_its_row_invalid() {
     let kept = one_worker("sfmr", &target);
     end(room.bench(&[&kept[..], &["--keep"]].concat()));
     let file = room.path("target/forebay-bench-mine/d1048576/f00000000");
-    let newer = SeededData { seed: 1 }.generate(FileVersion { file: 0, version: 2 }, 0, 1 << 20);
+    let newer = SeededData { seed: 1, compressible_percent: 0 }.generate(
+        FileVersion { file: 0, version: 2 },
+        0,
+        1 << 20,
+    );
     std::fs::write(file, newer).expect("written");
     let ended = end(room.bench(&[&kept[..], &["--lay-out-at", &other]].concat()));
     assert_eq!(ended.code, Some(1), "{:?}", ended.err);
