@@ -11,6 +11,7 @@ mod list;
 mod part;
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -65,6 +66,9 @@ pub struct OngoingUpload {
     /// Closed when the upload is completed or aborted. Without it, parts that are still arriving would be written
     /// into the finished object.
     fence: Arc<WriteFence>,
+    /// How often a completion has begun to copy parts into the upload at the origin. A part that was stored there before
+    /// and is noted after that may have been overwritten.
+    copies: AtomicU64,
 }
 
 impl OngoingUploads {

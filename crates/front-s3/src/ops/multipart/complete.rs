@@ -1,6 +1,7 @@
 //! CompleteMultipartUpload: the stored parts become one object.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use md5::{Digest, Md5};
 use s3s::dto::*;
@@ -171,6 +172,7 @@ impl RequestContext {
                     receipts.push(PartReceipt { number, size, receipt: receipt.clone() });
                 }
                 PartPlace::Own => {
+                    upload.ongoing.copies.fetch_add(1, Ordering::SeqCst);
                     if copies.len() >= COPIES_MAX {
                         receipts.extend(joined(copies.join_next().await)?);
                     }

@@ -1,5 +1,6 @@
 //! UploadPart and UploadPartCopy.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fair::MemoryPermit;
@@ -119,6 +120,7 @@ impl RequestContext {
     ) -> S3Result<(ComputedChecksums, Node)> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let not_ended = upload.write_guard().await?;
+        let copies = upload.ongoing.copies.load(Ordering::SeqCst);
         let fence = &upload.ongoing.fence;
         let mut staged = match (target, &upload.at_origin, permit) {
             (PartTarget::Slot(offset), ..) => {
@@ -154,6 +156,10 @@ impl RequestContext {
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
         let mark = internal_name(&part.mark_name());
         let _not_ended = upload.write_guard().await?;
+        if target == PartTarget::AtOrigin && upload.ongoing.copies.load(Ordering::SeqCst) != copies {
+            // An older part of the number may have been copied over it, by a completion that was refused since.
+            return Err(S3ErrorCode::SlowDown.into());
+        }
         let made =
             vfs.create(caller, upload.dir, &mark, CreateHow::Guarded, set).await.map_err(upload_error)?;
         Ok((summed, made.node))
