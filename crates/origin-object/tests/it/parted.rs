@@ -67,6 +67,13 @@ async fn parts_that_are_stored_by_one_process_are_assembled_by_another_one() {
             let mut wrong = parts.clone();
             wrong[0].receipt.clone_from(&parts[2].receipt);
             assert!(publish(&second, &file, (&dir, "file"), &wrong, Replacing::Anything).await.is_err());
+            // Without receipts nothing is made.
+            let unknown = parts.clone().map(|part| PartReceipt::unknown(part.number, part.size));
+            let mixed = [parts[0].clone(), unknown[1].clone(), parts[2].clone()];
+            for parts in [&unknown, &mixed] {
+                let lost = publish(&second, &file, (&dir, "file"), parts, Replacing::Anything).await;
+                assert_eq!(kind(lost), ErrorKind::InvalidArgument);
+            }
             // What is refused takes nothing from them.
             put(&first, &dir, "file", b"theirs").await;
             let refused = publish(&second, &file, (&dir, "file"), &parts, Replacing::Nothing).await;
@@ -79,6 +86,8 @@ async fn parts_that_are_stored_by_one_process_are_assembled_by_another_one() {
             let again =
                 publish(&first, &file, (&dir, "file"), &parts, Replacing::Anything).await.expect("made");
             assert_eq!(again.version, made.version);
+            let found = publish(&second, &file, (&dir, "file"), &unknown, Replacing::Anything).await;
+            assert_eq!(found.expect("was made").version, made.version);
             assert_eq!(names(&first, &dir).await, ["file"]);
             // Of an object that has another's bytes it is not said.
             overwrite(&first, &made.reference, b"others").await;
