@@ -1,4 +1,4 @@
-//! A way to a store that loses answers to changes which the store has made.
+//! A way to a store that loses requests, or answers to what the store has done.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -6,56 +6,58 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Whether the head of a request, in lower case, is one whose answer is lost.
-pub type IsLost = fn(&str) -> bool;
+/// Says by the head of a request, in lower case, whether it is of the kind that suffers.
+pub type RequestKind = fn(&str) -> bool;
 
-/// Hands on everything, but for the answers that it is told to lose: it cuts the connection in their place.
+/// Hands on everything, but for what it is told to lose: it cuts the connection in its place.
 pub struct LossyLine {
     pub address: SocketAddr,
-    loses: Arc<Mutex<Losses>>,
+    loss: Arc<Mutex<Option<Loss>>>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Losses {
-    what: Option<IsLost>,
-    once: bool,
+#[derive(Clone, Copy)]
+enum Loss {
+    /// Of the next request of this kind.
+    Answer(RequestKind),
+    /// Every one of this kind.
+    Requests(RequestKind),
 }
 
 impl LossyLine {
     pub async fn to(store: SocketAddr) -> LossyLine {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("bound");
-        let loses = Arc::<Mutex<Losses>>::default();
-        let shared = loses.clone();
+        let loss = Arc::<Mutex<Option<Loss>>>::default();
+        let shared = loss.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(store).await else { continue };
                 tokio::spawn(carry(client, server, shared.clone()));
             }
         });
-        LossyLine { address, loses }
+        LossyLine { address, loss }
     }
 
     pub fn endpoint(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Loses the next answer of this kind.
-    pub fn lose_next(&self, what: IsLost) {
-        self.set(Losses { what: Some(what), once: true });
+    /// Loses the answer to the next request of this kind.
+    pub fn lose_answer(&self, of: RequestKind) {
+        self.set(Some(Loss::Answer(of)));
     }
 
-    /// Loses all answers of this kind, until `heal`.
-    pub fn lose_all(&self, what: IsLost) {
-        self.set(Losses { what: Some(what), once: false });
+    /// Loses the requests of this kind, until `heal`.
+    pub fn lose_requests(&self, of: RequestKind) {
+        self.set(Some(Loss::Requests(of)));
     }
 
     pub fn heal(&self) {
-        self.set(Losses::default());
+        self.set(None);
     }
 
-    fn set(&self, losses: Losses) {
-        *self.loses.lock().expect("no panic holds it") = losses;
+    fn set(&self, loss: Option<Loss>) {
+        *self.loss.lock().expect("no panic holds it") = loss;
     }
 }
 
@@ -78,16 +80,17 @@ pub fn is_abort(head: &str) -> bool {
     head.starts_with("delete ") && head.contains("uploadid=")
 }
 
-fn is_to_lose(losses: &Mutex<Losses>, head: &str) -> bool {
-    let mut losses = losses.lock().expect("no panic holds it");
-    let is_lost = losses.what.is_some_and(|what| what(head));
-    if is_lost && losses.once {
-        *losses = Losses::default();
+/// What becomes of this request.
+fn loss_of(loss: &Mutex<Option<Loss>>, head: &str) -> Option<Loss> {
+    let mut loss = loss.lock().expect("no panic holds it");
+    match *loss {
+        Some(Loss::Answer(of)) if of(head) => loss.take(),
+        Some(Loss::Requests(of)) if of(head) => *loss,
+        _ => None,
     }
-    is_lost
 }
 
-async fn carry(mut client: TcpStream, mut server: TcpStream, losses: Arc<Mutex<Losses>>) {
+async fn carry(mut client: TcpStream, mut server: TcpStream, loss: Arc<Mutex<Option<Loss>>>) {
     let (mut up, mut down) = (vec![0; 64 << 10], vec![0; 64 << 10]);
     let mut lose = false;
     loop {
@@ -96,7 +99,11 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, losses: Arc<Mutex<L
                 let Ok(length @ 1..) = read else { return };
                 // A client sends its next request when it has the answer: each begins a piece of its own.
                 let text = String::from_utf8_lossy(&up[..length.min(8192)]).to_ascii_lowercase();
-                lose |= is_to_lose(&losses, &text);
+                match loss_of(&loss, &text) {
+                    Some(Loss::Requests(_)) => return,
+                    Some(Loss::Answer(_)) => lose = true,
+                    None => {}
+                }
                 if server.write_all(&up[..length]).await.is_err() { return }
             }
             read = server.read(&mut down) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::lossy_line::{LossyLine, is_completion};
+use testkit::lossy_line::{LossyLine, is_abort, is_completion};
 use testkit::request_log::StoreCall;
 use testkit::stores::{RealStore, on_an_s3_store, on_each_store};
 
@@ -184,6 +184,36 @@ async fn an_upload_that_is_given_up_by_its_client_or_its_store_is_no_more() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_could_not_be_ended_at_the_store_is_there_to_be_ended_again() {
+    on_an_s3_store(
+        "an_upload_that_could_not_be_ended_at_the_store_is_there_to_be_ended_again",
+        |store| async {
+            let bucket = Bucket::make(store).await;
+            let RealStore::S3(minio) = &bucket.store else { return };
+            let line = LossyLine::to(bucket.store.address()).await;
+            let tier = bucket.tier_that_asks_once(&line.endpoint()).await;
+            let client = tier.client();
+            let remove_bucket = async || client.send(Request::new("DELETE", "/data")).await;
+            for is_bucket in [false, true] {
+                let id = begin(&client, "/data/x").await;
+                send_parts(&client, "/data/x", &id, &[(1, b"one")]).await;
+                let end = async || {
+                    if is_bucket { remove_bucket().await } else { abort(&client, "/data/x", &id).await }
+                };
+                line.lose_requests(is_abort);
+                assert!(end().await.status >= 500);
+                line.heal();
+                assert_eq!(minio.uploads(), 1);
+                send_parts(&client, "/data/x", &id, &[(2, b"two")]).await;
+                assert_eq!(end().await.status, 204);
+                assert_eq!(uploads_left(&bucket).await, 0);
+            }
+        },
+    )
+    .await;
+}
+
 /// The client does not hear that its upload was completed, and asks again: one with a part that the store copies at the
 /// completion, without and with a condition that the finished object does not meet.
 #[tokio::test(flavor = "multi_thread")]
@@ -213,7 +243,7 @@ async fn a_completion_whose_answer_is_lost_is_known_when_it_is_sent_again() {
                 Some((name, value)) => completion(&path, &id, &etags).header(name, &format!("\"{value}\"")),
                 None => completion(&path, &id, &etags),
             };
-            line.lose_next(is_completion);
+            line.lose_answer(is_completion);
             let lost = client.send(request()).await;
             assert!(lost.status >= 500, "{path}: {}", lost.text());
             if is_replaced {

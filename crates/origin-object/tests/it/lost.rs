@@ -21,7 +21,7 @@ async fn an_object_that_was_completed_without_an_answer_is_known_as_ours() {
             let bytes = pattern(length, seed);
             let data = Bytes::from(bytes.clone());
             let written = ours.write(&file, 0, data, Stability::Unstable).await.expect("written");
-            line.lose_next(is_conditional_change);
+            line.lose_answer(is_conditional_change);
             let lost = ours.commit(&file, ALL).await.expect_err("no answer").kind();
             assert!(matches!(lost, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown), "{lost:?}");
             let committed = ours.commit(&file, ALL).await.expect("it is there");
@@ -32,7 +32,7 @@ async fn an_object_that_was_completed_without_an_answer_is_known_as_ours() {
             // Where others stored something since, it is theirs.
             let data = Bytes::from(pattern(length, seed + 7));
             ours.write(&file, 0, data, Stability::Unstable).await.expect("written");
-            line.lose_next(is_conditional_change);
+            line.lose_answer(is_conditional_change);
             ours.commit(&file, ALL).await.expect_err("no answer");
             overwrite(&theirs, &find(&theirs, &text).await.expect("there").reference, b"theirs").await;
             let foreign = ours.commit(&file, ALL).await.expect_err("theirs").kind();
@@ -55,7 +55,7 @@ async fn a_draft_that_was_published_without_an_answer_is_published_once() {
             let draft = begun.expect("there are drafts").reference;
             let data = Bytes::from(bytes.clone());
             ours.write(&draft, 0, data, Stability::Unstable).await.expect("written");
-            line.lose_next(is_conditional_change);
+            line.lose_answer(is_conditional_change);
             let (dir, over) = (root(), Replacing::Nothing);
             let publish = Change::Publish { draft, dir, name: name(&text), over };
             let lost = ours.change(&publish).await.expect_err("no answer").kind();

@@ -114,7 +114,7 @@ impl RequestContext {
             algorithm.and_then(|algorithm| checksums_by(algorithm, &parts)),
         );
         self.store_metadata(node, etag, headers).await;
-        self.discard_upload(&bucket, upload, true).await;
+        self.discard_upload(&bucket, upload).await;
         Ok(completion_output(completed))
     }
 
