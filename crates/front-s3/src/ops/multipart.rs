@@ -30,6 +30,7 @@ use crate::object::last_modified;
 use crate::object_key::{ObjectKey, is_hidden};
 use crate::part_checksums::{Algorithm, UploadChecksum};
 use crate::part_layout::{NUMBER_MAX, PartLayout, StoredPart};
+use crate::part_room::PartRoom;
 use crate::resolve::{self, OpenBucket, name_of};
 use crate::sigv4::{hex, unhex_all};
 use crate::staged_file::StagedFile;
@@ -65,6 +66,7 @@ pub struct OngoingUpload {
     /// Closed when the upload is completed or aborted. Without it, parts that are still arriving would be written
     /// into the finished object.
     fence: Arc<WriteFence>,
+    room: PartRoom,
 }
 
 impl OngoingUploads {

@@ -163,8 +163,7 @@ impl RequestContext {
     async fn permit_to_hold(&self, upload: &UploadRecord, length: u64) -> Option<MemoryPermit> {
         let length = usize::try_from(length).ok().filter(|length| *length <= HELD_PART_BYTES_MAX)?;
         upload.at_origin.as_ref()?;
-        let share = self.shared.parts.share(self.requester.peer.address);
-        tokio::time::timeout(ROOM_PATIENCE, share.acquire(length)).await.ok()
+        upload.ongoing.room.take(&self.requester.peer.parts, length, ROOM_PATIENCE).await
     }
 
     async fn assign_place(
