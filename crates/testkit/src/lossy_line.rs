@@ -75,6 +75,11 @@ pub fn is_completion(head: &str) -> bool {
     head.starts_with("post ") && head.contains("uploadid=")
 }
 
+/// A part of an upload at an S3 store.
+pub fn is_part(head: &str) -> bool {
+    head.starts_with("put ") && head.contains("partnumber=")
+}
+
 /// The end of an upload at an S3 store.
 pub fn is_abort(head: &str) -> bool {
     head.starts_with("delete ") && head.contains("uploadid=")

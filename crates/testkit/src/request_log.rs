@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 pub struct RequestLog {
-    address: SocketAddr,
+    pub address: SocketAddr,
     requests: Arc<Mutex<Vec<StoreCall>>>,
 }
 

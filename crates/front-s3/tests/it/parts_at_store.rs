@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use testkit::lossy_line::{LossyLine, is_abort, is_completion};
+use testkit::lossy_line::{LossyLine, is_abort, is_completion, is_part};
 use testkit::request_log::StoreCall;
 use testkit::stores::{RealStore, on_an_s3_store, on_each_store};
 
@@ -214,6 +214,36 @@ async fn an_upload_that_could_not_be_ended_at_the_store_is_there_to_be_ended_aga
     .await;
 }
 
+/// The store may yet store the first one, in place of one that is acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_whose_answer_is_lost_is_not_followed_by_another_one_of_its_number() {
+    on_an_s3_store(
+        "a_part_whose_answer_is_lost_is_not_followed_by_another_one_of_its_number",
+        |store| async {
+            let bucket = Bucket::make(store).await;
+            let line = LossyLine::to(bucket.log.address).await;
+            let tier = bucket.tier_that_asks_once(&line.endpoint()).await;
+            let client = tier.client();
+            let id = begin(&client, "/data/x").await;
+            line.lose_answer(is_part);
+            assert!(part(&client, "/data/x", &id, 1, pattern(5 * MIB, 1)).await.status >= 500);
+            let whole = pattern(5 * MIB + 9, 2);
+            bucket.log.take();
+            let etags =
+                send_parts(&client, "/data/x", &id, &[(1, &whole[..5 * MIB]), (2, &whole[5 * MIB..])]).await;
+            let sent = bucket.log.take();
+            let of_key =
+                |call: &&StoreCall| call.target.contains("partNumber=") && path_of(call).ends_with("/data/x");
+            let of_key: Vec<_> = sent.iter().filter(of_key).collect();
+            assert!(of_key.len() == 1 && of_key[0].target.contains("partNumber=2"), "{of_key:?}");
+            complete(&client, "/data/x", &id, &etags).await.ok();
+            assert!(client.get("/data/x").await.ok().body == whole);
+            assert_eq!(uploads_left(&bucket).await, 0);
+        },
+    )
+    .await;
+}
+
 /// The client does not hear that its upload was completed, and asks again: one with a part that the store copies at the
 /// completion, without and with a condition that the finished object does not meet.
 #[tokio::test(flavor = "multi_thread")]
@@ -254,11 +284,14 @@ async fn a_completion_whose_answer_is_lost_is_known_when_it_is_sent_again() {
                 abort(&client, &path, &id).await;
                 continue;
             }
-            let again = client.send(request()).await.ok();
+            // By a tier that knows nothing of it, too.
+            let later = bucket.tier().await;
+            let asks = if path.contains("if-none-match") { &later.client() } else { &client };
+            let again = asks.send(request()).await.ok();
             assert!(again.all("ETag")[0].contains("-2"), "{path}");
-            assert_eq!(client.send(request()).await.ok().all("ETag"), again.all("ETag"));
+            assert_eq!(asks.send(request()).await.ok().all("ETag"), again.all("ETag"));
             assert!(client.get(&path).await.ok().body == whole, "{path}");
-            assert_eq!(client.get(&path).await.ok().header("content-type"), Some("text/x-parts"));
+            assert_eq!(asks.get(&path).await.ok().header("content-type"), Some("text/x-parts"));
         }
         assert_eq!(uploads_left(&bucket).await, 0);
     })

@@ -228,7 +228,7 @@ async fn every_layer_passes_on_what_the_store_is_like_and_the_calls_that_few_sto
         let draft = draft.expect("begun").reference;
         assert_eq!(draft, place(b"dir/file"), "layer {at}");
         layer.discard(&draft).await.expect("given up");
-        let parted = layer.begin_parts(&place(b"dir/"), &[file.clone()], &SetAttr::default()).await;
+        let parted = layer.begin_parts(&place(b"dir/"), std::slice::from_ref(&file), &SetAttr::default()).await;
         let parted = parted.expect("told").expect("begun");
         let source = PartSource::Given(Bytes::from_static(b"abc"));
         let receipt = layer.store_part(&parted, 2, &source).await.expect("stored");
