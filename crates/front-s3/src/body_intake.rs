@@ -26,6 +26,8 @@ type TakingRoom = Pin<Box<dyn Future<Output = MemoryPermit> + Send>>;
 pub struct BodyIntake {
     peer: Arc<S3Peer>,
     waiting: StallTimer,
+    /// It is the body of a part, which may hold room for all of it in the budget of parts.
+    is_part: bool,
     first: Option<TakingRoom>,
     permit: MemoryPermit,
     /// The bytes of `permit`, and the most that this body may hold.
@@ -41,12 +43,18 @@ impl BodyIntake {
         BodyIntake {
             peer,
             waiting,
+            is_part: false,
             first: None,
             permit: MemoryPermit::default(),
             held: 0,
             held_max,
             arrived: 0,
         }
+    }
+
+    /// The same of a part of an upload.
+    pub fn of_part(self) -> BodyIntake {
+        BodyIntake { is_part: true, ..self }
     }
 
     /// Records that `bytes` more have arrived.
@@ -85,10 +93,18 @@ impl BodyIntake {
 
     /// Called while nothing has arrived: ready when the sender is too slow.
     pub fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
-        let is_contended = !self.permit.is_empty() && self.peer.requests.is_contended();
-        ready!(self.waiting.poll_too_slow(cx, is_contended));
+        ready!(self.waiting.poll_too_slow(cx, self.is_contended()));
         self.peer.record_offence(Offence::Unfinished);
+        if self.is_part {
+            self.peer.parts.put_on_probation();
+        }
         Poll::Ready(BodyError::Stalled)
+    }
+
+    /// Whether others wait for memory that is held for this body.
+    fn is_contended(&self) -> bool {
+        !self.permit.is_empty() && self.peer.requests.is_contended()
+            || self.is_part && self.peer.parts.is_contended()
     }
 
     pub fn record_offence(&self, offence: Offence) {
@@ -102,4 +118,45 @@ impl BodyIntake {
 
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use fair::{ConnectionSlots, MemoryBudget, SharedBudgets, SlotAdmission, SlotLimits};
+
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn peer(parts: &MemoryBudget, last: u8) -> Arc<S3Peer> {
+        let address = IpAddr::from([10, 0, 0, last]);
+        let slots = ConnectionSlots::new(SlotLimits { all: 1, client: 1 });
+        let SlotAdmission::Taken { slot, .. } = slots.admit(address, None) else { panic!("it is free") };
+        Arc::new(S3Peer::new(&SharedBudgets::default(), parts, address, slot))
+    }
+
+    #[tokio::test]
+    async fn a_part_is_pressed_while_others_wait_for_the_room_of_parts_that_its_client_holds() {
+        let parts = MemoryBudget::new(4 * MIB, MIB);
+        let peers: Vec<_> = (1..=5).map(|last| peer(&parts, last)).collect();
+        let intake = |peer: &Arc<S3Peer>| BodyIntake::new(peer.clone(), 1, Duration::from_secs(30));
+        let (part, object) = (intake(&peers[0]).of_part(), intake(&peers[0]));
+        let idle = intake(&peers[4]).of_part();
+        let mut held = Vec::new();
+        for peer in &peers[..4] {
+            held.push(peer.parts.acquire(MIB).await);
+        }
+        assert!(!part.is_contended());
+        let mut waits = Box::pin(peers[4].parts.acquire(MIB));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        assert!(part.is_contended());
+        assert!(!object.is_contended(), "it holds nothing of that");
+        assert!(!idle.is_contended(), "its client holds nothing");
+        drop(held.pop());
+        assert!(waits.as_mut().poll(&mut cx).is_ready());
+        assert!(!part.is_contended());
+    }
 }

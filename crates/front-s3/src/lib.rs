@@ -47,6 +47,7 @@ mod object_key;
 mod ops;
 mod part_checksums;
 mod part_layout;
+mod part_room;
 mod peer;
 mod range;
 mod request_gate;

@@ -137,7 +137,7 @@ impl S3Server {
         match self.shared.slots.admit(address.ip(), None) {
             SlotAdmission::Taken { slot, closed } => {
                 closed.map(too_many);
-                Some(Arc::new(S3Peer::new(shared_budgets, address.ip(), slot)))
+                Some(Arc::new(S3Peer::new(shared_budgets, &self.shared.parts, address.ip(), slot)))
             }
             SlotAdmission::Refused => {
                 too_many(address.ip());

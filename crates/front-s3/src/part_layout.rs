@@ -38,8 +38,26 @@ pub enum PartPlace {
     AtOrigin(String),
 }
 
-/// The longest receipt that a mark can carry beside the rest, in bytes.
-pub const RECEIPT_BYTES_MAX: usize = 56;
+/// The longest note of a receipt that a mark can carry beside the rest, in bytes.
+const RECEIPT_NOTE_BYTES_MAX: usize = 113;
+
+/// How a receipt is noted in a mark, which is a name. Most are hexadecimal digits in quotes: those are taken as they are.
+fn receipt_note(receipt: &str) -> String {
+    let quoted = receipt.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    match quoted.filter(|digits| is_hex(digits)) {
+        Some(digits) => format!("q{digits}"),
+        None => format!("r{}", hex(receipt.as_bytes())),
+    }
+}
+
+fn is_hex(digits: &str) -> bool {
+    !digits.is_empty() && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether a mark can carry this receipt.
+pub fn can_be_noted(receipt: &str) -> bool {
+    receipt_note(receipt).len() <= RECEIPT_NOTE_BYTES_MAX
+}
 
 /// A stored part. Its mark is the name of an empty file that is created after the bytes are stored: so a part exists
 /// as a whole or not at all, and no record is rewritten.
@@ -60,7 +78,7 @@ impl StoredPart {
         let place = match &self.place {
             PartPlace::Slot(offset) => format!("s{offset:x}"),
             PartPlace::Own => "o".to_owned(),
-            PartPlace::AtOrigin(receipt) => format!("r{}", hex(receipt.as_bytes())),
+            PartPlace::AtOrigin(receipt) => receipt_note(receipt),
         };
         let sum = self.sum.as_ref().map(|sum| format!(".{}-{}", sum.algorithm.name(), hex(&sum.value)));
         format!(
@@ -83,6 +101,9 @@ impl StoredPart {
             "o" => PartPlace::Own,
             receipt if let Some(digits) = receipt.strip_prefix('r') => {
                 PartPlace::AtOrigin(String::from_utf8(unhex_all(digits)?).ok()?)
+            }
+            quoted if let Some(digits) = quoted.strip_prefix('q') => {
+                PartPlace::AtOrigin(is_hex(digits).then(|| format!("\"{digits}\""))?)
             }
             slot => PartPlace::Slot(u64::from_str_radix(slot.strip_prefix('s')?, 16).ok()?),
         };
@@ -132,6 +153,8 @@ pub struct PartLayout {
     taken: HashSet<u32>,
     /// The highest sequence of a part so far.
     last_sequence: u64,
+    /// Nothing more is sent to the origin before the completion.
+    is_own_only: bool,
 }
 
 impl PartLayout {
@@ -169,7 +192,13 @@ impl PartLayout {
     /// The same where the origin keeps parts. A second part of a number must not take the first one's place there: the
     /// body may yet prove to be wrong.
     pub fn place_at_origin(&mut self, number: u32) -> PartTarget {
-        if self.taken.insert(number) { PartTarget::AtOrigin } else { PartTarget::Own }
+        let is_free = !self.is_own_only && self.taken.insert(number);
+        if is_free { PartTarget::AtOrigin } else { PartTarget::Own }
+    }
+
+    /// What the origin answers cannot be noted: all parts that come get files of their own.
+    pub fn use_own_files(&mut self) {
+        self.is_own_only = true;
     }
 
     /// The sequence of a new part: higher than all before, even if the clock was set back, because the last part
@@ -215,8 +244,17 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_back_and_other_names_are_none() {
-        let receipt = PartPlace::AtOrigin("\"".repeat(RECEIPT_BYTES_MAX));
-        for place in [PartPlace::Slot(0), PartPlace::Slot(u64::MAX), PartPlace::Own, receipt] {
+        let receipts = ["\"".repeat(56), format!("\"{}\"", "0a".repeat(56)), "\"0A\"".into(), "\"\"".into()];
+        let receipts = receipts.into_iter().chain([String::new(), "\"".into(), "0a".into()]).map(|receipt| {
+            assert!(can_be_noted(&receipt), "{receipt}");
+            PartPlace::AtOrigin(receipt)
+        });
+        for receipt in ["e".repeat(57), format!("\"{}\"", "0".repeat(113))] {
+            assert!(!can_be_noted(&receipt), "{receipt}");
+        }
+        for place in
+            [PartPlace::Slot(0), PartPlace::Slot(u64::MAX), PartPlace::Own].into_iter().chain(receipts)
+        {
             let part = StoredPart { sequence: u64::MAX, ..part(10_000, 5 << 30, place) };
             assert_eq!(StoredPart::parse(part.mark_name().as_bytes()), Some(part.clone()));
             for (algorithm, length) in
@@ -237,6 +275,8 @@ mod tests {
             "p.1.1.1.zz.o",
             "p.1.1.1.00000000000000000000000000000000.r0",
             "p.1.1.1.00000000000000000000000000000000.rff",
+            "p.1.1.1.00000000000000000000000000000000.q",
+            "p.1.1.1.00000000000000000000000000000000.q0A",
         ] {
             assert_eq!(StoredPart::parse(name.as_bytes()), None);
         }
@@ -294,6 +334,8 @@ mod tests {
             (again.place_at_origin(2), again.place_at_origin(1)),
             (PartTarget::Own, PartTarget::AtOrigin)
         );
+        again.use_own_files();
+        assert_eq!(again.place_at_origin(3), PartTarget::Own);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use fair::{AnswerReader, ClientBudget, ConnectionSlot, MemoryPermit, Offence, Offenders, SharedBudgets};
+use fair::{
+    AnswerReader, ClientBudget, ConnectionSlot, MemoryBudget, MemoryPermit, Offence, Offenders, SharedBudgets,
+};
 
 /// This front's name in metrics and logs.
 pub const FRONT: &str = "s3";
@@ -16,17 +18,25 @@ pub struct S3Peer {
     pub replies: ClientBudget,
     /// The client's share of the memory for requests.
     pub requests: ClientBudget,
+    /// The client's share of the memory for parts of uploads that are held until they are whole.
+    pub parts: ClientBudget,
     pub slot: ConnectionSlot,
     is_cut: AtomicBool,
     offenders: Arc<Offenders>,
 }
 
 impl S3Peer {
-    pub fn new(shared_budgets: &SharedBudgets, address: IpAddr, slot: ConnectionSlot) -> S3Peer {
+    pub fn new(
+        shared_budgets: &SharedBudgets,
+        parts: &MemoryBudget,
+        address: IpAddr,
+        slot: ConnectionSlot,
+    ) -> S3Peer {
         let (replies, requests) =
             (shared_budgets.replies.share(address), shared_budgets.requests.share(address));
+        let parts = parts.share(address);
         let (is_cut, offenders) = (AtomicBool::new(false), shared_budgets.offenders.clone());
-        S3Peer { address, replies, requests, slot, is_cut, offenders }
+        S3Peer { address, replies, requests, parts, slot, is_cut, offenders }
     }
 
     /// Records that the client was cut short. A client that held memory which others waited for is put on probation.

@@ -223,7 +223,10 @@ where
     let length = length.unwrap_or(0);
     let trailer = Trailer::default();
     let held_max = if is_object { GATHERED_BYTES } else { XML_BYTES_MAX as u64 };
-    let intake = BodyIntake::new(peer.clone(), length.min(held_max), shared.config.stall_timeout);
+    let mut intake = BodyIntake::new(peer.clone(), length.min(held_max), shared.config.stall_timeout);
+    if is_object && query.has("partNumber") {
+        intake = intake.of_part();
+    }
     let checked = CheckedBody::new(body, length, verified.payload, trailer.clone(), intake);
     let (body, permit) = if is_object {
         (Body::http_body_unsync(checked), None)

@@ -238,13 +238,13 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// Accepts lower-case digits only, as signers write them.
 /// The bytes of a text of any length.
 pub fn unhex_all(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks(2).map(|pair| unhex::<1>(std::str::from_utf8(pair).ok()?));
     pairs.map(|byte| byte.map(|[byte]| byte)).collect()
 }
 
+/// Accepts lower-case digits only, as signers write them.
 pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

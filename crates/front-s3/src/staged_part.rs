@@ -8,7 +8,7 @@ use fair::MemoryPermit;
 use types::{Error, ErrorKind, FileId, Result};
 use vfs::{PartedFile, Vfs};
 
-use crate::part_layout::{PartPlace, RECEIPT_BYTES_MAX};
+use crate::part_layout::{PartPlace, can_be_noted};
 use crate::staged_file::StagedFile;
 use crate::staged_object::ByteSink;
 use crate::write_fence::WriteFence;
@@ -34,7 +34,30 @@ pub struct HeldPart {
     receipt: Option<String>,
     /// The origin does not have the upload any more.
     is_gone: bool,
+    fate: PartFate,
     fence: Arc<WriteFence>,
+}
+
+/// What became of a part that was not taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PartFate {
+    /// It is nowhere, and another one can have its place.
+    #[default]
+    NotStored,
+    /// The origin may store it yet, in place of another one that has its number by then.
+    Unknown,
+    /// The origin stored it, and its receipt cannot be noted.
+    NotNoted,
+}
+
+impl PartFate {
+    /// After the origin did not take it.
+    fn of(error: &Error) -> PartFate {
+        match error.kind() {
+            ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::Io => PartFate::Unknown,
+            _ => PartFate::NotStored,
+        }
+    }
 }
 
 impl HeldPart {
@@ -56,6 +79,7 @@ impl HeldPart {
             length: 0,
             receipt: None,
             is_gone: false,
+            fate: PartFate::default(),
             fence: fence.clone(),
         }
     }
@@ -81,9 +105,12 @@ impl HeldPart {
         let bytes = self.bytes.split().freeze();
         let stored = self.vfs.store_part(*dir, file, self.number, bytes).await;
         self.is_gone = stored.as_ref().is_err_and(|e| e.kind() == ErrorKind::NotFound);
+        self.fate = stored.as_ref().err().map_or(PartFate::NotStored, PartFate::of);
         let receipt = stored?;
-        if receipt.len() > RECEIPT_BYTES_MAX {
-            return Err(Error::new(ErrorKind::NotSupported, "note a part whose ETag is", receipt));
+        if !can_be_noted(&receipt) {
+            self.fate = PartFate::NotNoted;
+            // Sent again, it gets a file of its own.
+            return Err(Error::new(ErrorKind::Busy, "note a part whose ETag is", receipt));
         }
         self.receipt = Some(receipt);
         Ok(())
@@ -117,6 +144,14 @@ impl StagedPart {
         matches!(self, StagedPart::Held(HeldPart { is_gone: true, .. }))
     }
 
+    /// After it was not taken.
+    pub fn fate(&self) -> PartFate {
+        match self {
+            StagedPart::File(..) => PartFate::NotStored,
+            StagedPart::Held(part) => part.fate,
+        }
+    }
+
     /// Removes the file that a part has for itself.
     pub async fn discard(self) {
         if let StagedPart::File(file, PartPlace::Own) = self {
@@ -137,6 +172,24 @@ impl ByteSink for StagedPart {
         match self {
             StagedPart::File(file, _) => file.store().await,
             StagedPart::Held(part) => part.store().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_origin_refused_leaves_its_number_to_others() {
+        let fate = |kind| PartFate::of(&Error::new(kind, "store", "a part"));
+        for kind in [ErrorKind::Unavailable, ErrorKind::OutcomeUnknown, ErrorKind::Io] {
+            assert_eq!(fate(kind), PartFate::Unknown);
+        }
+        for kind in
+            [ErrorKind::NotFound, ErrorKind::AccessDenied, ErrorKind::InvalidArgument, ErrorKind::Busy]
+        {
+            assert_eq!(fate(kind), PartFate::NotStored);
         }
     }
 }

@@ -84,6 +84,12 @@ impl State {
             || self.composed.is_some_and(|last| number <= last + 1)
     }
 
+    /// Whether a part that is stored cannot be told to the store.
+    fn lacks_etag(&self) -> bool {
+        let is_unknown = |part: &PartState| matches!(part, PartState::Stored(part) if part.etag.is_empty());
+        self.parts.values().any(is_unknown)
+    }
+
     /// Whether the last part is sent with its final length: nothing can follow it.
     fn is_end_sent(&self) -> bool {
         let last = self.size.checked_sub(1).and_then(part_at);
@@ -254,7 +260,7 @@ impl ObjectWriter {
     }
 
     /// A writer of which nothing is missing but the completion: of these parts of an upload that others began, which are
-    /// `size` bytes long.
+    /// `size` bytes long. If the ETag of one is empty, the object is not completed, but found if it was.
     pub fn assembled(
         upload: MultipartUpload,
         parts: Vec<UploadedPart>,
@@ -565,6 +571,9 @@ impl ObjectWriter {
         condition: Precondition<'_>,
     ) -> Result<PutResult> {
         let upload = self.upload(&**store).await?;
+        if self.is_assembled && self.state().lacks_etag() {
+            return Err(Error::new(ErrorKind::NotFound, "complete without all parts", &self.key));
+        }
         let (kept, composed) = {
             let mut state = self.state();
             if state.composed.is_none() && store.composes() {

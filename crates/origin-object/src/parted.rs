@@ -8,7 +8,7 @@ use types::{ByteRange, Error, ErrorKind, Name, Result, SetAttr};
 
 use crate::attributes;
 use crate::change::REGULAR;
-use crate::keys::{KeyKind, child};
+use crate::keys::{KeyBase, KeyKind, child};
 use crate::object_writer::ObjectWriter;
 use crate::origin::ObjectOrigin;
 use crate::store::{CopySource, Metadata, MultipartUpload, UploadedPart};
@@ -29,10 +29,17 @@ impl KeptUpload {
         Ok(PartedFile(bytes.into()))
     }
 
-    fn decode(file: &PartedFile) -> Result<MultipartUpload> {
+    /// The note comes from a disk or from others: an upload elsewhere in the bucket is not for us to change, and without
+    /// an id a request would be one for the object itself.
+    fn decode(file: &PartedFile, base: &KeyBase) -> Result<MultipartUpload> {
         let kept: KeptUpload = serde_json::from_slice(&file.0).map_err(|e| {
             Error::new(ErrorKind::InvalidArgument, "read", "what was noted of an upload").with_source(e)
         })?;
+        let is_ours = kept.key.strip_prefix(base.as_str()).is_some_and(|path| !path.is_empty());
+        if !is_ours || kept.id.is_empty() {
+            let context = format!("{:?}, which is no upload of this part of the bucket", kept.key);
+            return Err(Error::new(ErrorKind::InvalidArgument, "use what was noted of", context));
+        }
         Ok(MultipartUpload { key: kept.key, id: kept.id, metadata: kept.metadata })
     }
 }
@@ -65,7 +72,7 @@ impl ObjectOrigin {
         number: u32,
         source: &PartSource,
     ) -> Result<String> {
-        let upload = KeptUpload::decode(file)?;
+        let upload = KeptUpload::decode(file, &self.base)?;
         let stored = match source {
             PartSource::Given(bytes) => {
                 let _turn = self.pacer.acquire().await;
@@ -92,7 +99,7 @@ impl ObjectOrigin {
         (dir, name): (&Reference, &Name),
         parts: &[PartReceipt],
     ) -> Result<Draft> {
-        let upload = KeptUpload::decode(file)?;
+        let upload = KeptUpload::decode(file, &self.base)?;
         let file = child(&self.base, dir, name, KeyKind::File)?;
         if self.base.key(&file)? != upload.key {
             let context = self.place(&file);
@@ -120,23 +127,43 @@ impl ObjectOrigin {
     }
 
     pub(crate) async fn drop_parted(&self, file: &PartedFile) -> Result<()> {
-        self.store.abort(&KeptUpload::decode(file)?).await
+        self.store.abort(&KeptUpload::decode(file, &self.base)?).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::url::Dialect;
+
+    fn refused(file: &PartedFile, prefix: &str) -> ErrorKind {
+        KeptUpload::decode(file, &KeyBase::new(prefix, Dialect::S3)).expect_err("refused").kind()
+    }
 
     #[test]
     fn what_is_noted_of_an_upload_is_read_back_and_other_bytes_are_refused() {
         let metadata = Metadata::from([("a".to_owned(), "b\"\n".to_owned())]);
         let upload = MultipartUpload { key: "d/\u{1}\n\"x".into(), id: "id&/+".into(), metadata };
         let kept = KeptUpload::encode(upload.clone()).expect("noted");
-        assert_eq!(KeptUpload::decode(&kept).expect("read"), upload);
+        for prefix in ["", "d"] {
+            let base = KeyBase::new(prefix, Dialect::S3);
+            assert_eq!(KeptUpload::decode(&kept, &base).expect("read"), upload);
+        }
         for end in 0..kept.0.len() {
             let cut = PartedFile(kept.0.slice(..end));
-            assert_eq!(KeptUpload::decode(&cut).expect_err("cut").kind(), ErrorKind::InvalidArgument);
+            assert_eq!(refused(&cut, ""), ErrorKind::InvalidArgument);
+        }
+    }
+
+    #[test]
+    fn a_note_of_an_upload_elsewhere_or_of_none_is_refused() {
+        let metadata = Metadata::new();
+        for (key, id, prefix) in
+            [("other/x", "id", "d"), ("dx", "id", "d"), ("d/", "id", "d"), ("", "id", ""), ("d/x", "", "d")]
+        {
+            let upload = MultipartUpload { key: key.into(), id: id.into(), metadata: metadata.clone() };
+            let kept = KeptUpload::encode(upload).expect("noted");
+            assert_eq!(refused(&kept, prefix), ErrorKind::InvalidArgument, "{key:?} {id:?} in {prefix:?}");
         }
     }
 }

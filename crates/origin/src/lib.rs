@@ -281,7 +281,9 @@ pub trait Origin: Send + Sync + 'static {
 
     /// A draft that has all its bytes: those of these parts, in order. Nothing travels. Published ([`Change::Publish`]), it
     /// is the file `name` in `dir`, which is where the file was begun; after an error, or discarded, it leaves the parts as
-    /// they are. `InvalidArgument`, here or then: it was begun elsewhere, or the origin does not have it any more.
+    /// they are. `InvalidArgument`, here or then: it was begun elsewhere, or the origin does not have it any more. A draft
+    /// with a part whose receipt is unknown can be published only if the file of its name was made of this file's parts
+    /// already; nothing is made then, and otherwise it is `InvalidArgument`.
     async fn draft_of_parts(
         &self,
         file: &PartedFile,

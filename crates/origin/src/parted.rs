@@ -37,7 +37,16 @@ pub struct PartReceipt {
     /// Bytes.
     pub size: u64,
     /// What the origin answered when it was stored. Another part that was stored under the number since has another one.
+    /// Empty: it is not known.
     pub receipt: String,
+}
+
+impl PartReceipt {
+    /// A part of which it is not known whether the origin has it. Nothing can be assembled of it, but it can be found
+    /// that it was.
+    pub fn unknown(number: u32, size: u64) -> PartReceipt {
+        PartReceipt { number, size, receipt: String::new() }
+    }
 }
 
 /// The error of an origin that has no files in parts.

@@ -9,6 +9,7 @@ pub mod far_origin;
 pub mod ganesha;
 pub mod gcs;
 pub mod lab;
+pub mod lossy_line;
 pub mod minio;
 pub mod mpi;
 pub mod origin_contract;

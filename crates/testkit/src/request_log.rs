@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 pub struct RequestLog {
-    address: SocketAddr,
+    pub address: SocketAddr,
     requests: Arc<Mutex<Vec<StoreCall>>>,
 }
 
@@ -19,6 +19,8 @@ pub struct StoreCall {
     pub target: String,
     /// It names a source whose bytes the store is to take.
     pub copies: bool,
+    /// It names a range of that source, at an S3 store.
+    pub copies_range: bool,
     /// The mark of the write that makes the object, where the store takes it as a header.
     pub mark: Option<String>,
 }
@@ -31,10 +33,11 @@ impl StoreCall {
         let head = head.to_ascii_lowercase();
         let copies =
             head.contains("copy-source") || target.contains("/rewriteTo/") || target.contains("/copyTo/");
+        let copies_range = head.contains("copy-source-range");
         let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
         let is_mark = |name: &str| name.ends_with("-forebay-draft") || name.ends_with("-forebay_draft");
         let mark = fields.into_iter().find(|(name, _)| is_mark(name)).map(|(_, mark)| mark.trim().to_owned());
-        StoreCall { method, target, copies, mark }
+        StoreCall { method, target, copies, copies_range, mark }
     }
 
     /// Whether it is this one, sent once more because no answer came: of the same write, or of the same part of an upload.

@@ -31,6 +31,7 @@ use crate::object::last_modified;
 use crate::object_key::{ObjectKey, is_hidden};
 use crate::part_checksums::{Algorithm, UploadChecksum};
 use crate::part_layout::{NUMBER_MAX, PartLayout, StoredPart};
+use crate::part_room::PartRoom;
 use crate::resolve::{self, OpenBucket, name_of};
 use crate::sigv4::{hex, unhex_all};
 use crate::staged_file::StagedFile;
@@ -69,6 +70,7 @@ pub struct OngoingUpload {
     /// How often a completion has begun to copy parts into the upload at the origin. A part that was stored there before
     /// and is noted after that may have been overwritten.
     copies: AtomicU64,
+    room: PartRoom,
 }
 
 impl OngoingUploads {
@@ -132,7 +134,9 @@ impl RequestContext {
         let at_origin = self.begin_at_origin(&bucket, &key).await?;
         kept.extend(at_origin.iter().map(|file| (AT_ORIGIN.to_owned(), hex(&file.0))));
         if let Err(e) = self.make_upload(&bucket, &id, (&input.key, &kept), at_origin.is_none()).await {
-            self.drop_at_origin(bucket.root.id, at_origin).await;
+            if let Err(e) = self.drop_at_origin(&bucket, at_origin.as_ref()).await {
+                tracing::warn!("an upload that could not be noted stays at the origin: {e}");
+            }
             return Err(s3_error(e));
         }
         Ok(CreateMultipartUploadOutput {
@@ -164,9 +168,17 @@ impl RequestContext {
         vfs.begin_parts(caller, dir, &path, set).await.map_err(s3_error)
     }
 
-    /// Gives up an upload at the origin of a directory.
-    async fn drop_at_origin(&self, dir: FileId, at_origin: Option<PartedFile>) {
-        drop_at_origin(&self.shared.vfs, dir, at_origin).await;
+    /// Gives up an upload at the bucket's origin; one that is not there any more, too.
+    async fn drop_at_origin(&self, bucket: &OpenBucket, at_origin: Option<&PartedFile>) -> types::Result<()> {
+        let Some(file) = at_origin else { return Ok(()) };
+        match self.shared.vfs.drop_parts(bucket.root.id, file).await {
+            // It is no upload of this bucket: the note is damaged, or of another place.
+            Err(e) if e.kind() == ErrorKind::InvalidArgument => {
+                tracing::warn!("an upload is ended here alone: {e}");
+                Ok(())
+            }
+            dropped => dropped,
+        }
     }
 
     async fn make_upload(
@@ -199,14 +211,16 @@ impl RequestContext {
         let upload = self.upload(&bucket, &input.upload_id, &input.key).await?;
         let ongoing = upload.ongoing.clone();
         let mut has_ended = ongoing.fence.lock_to_end().await.ok_or(S3ErrorCode::NoSuchUpload)?;
+        // Where that fails the upload is still known, and can be aborted again.
+        self.drop_at_origin(&bucket, upload.at_origin.as_ref()).await.map_err(s3_error)?;
         *has_ended = true;
-        self.discard_upload(&bucket, upload, false).await;
+        self.discard_upload(&bucket, upload).await;
         Ok(())
     }
 
-    /// Removes the record first: without it the upload does not exist. The rest is removed in the background, and given up
-    /// at the origin unless the upload was completed.
-    async fn discard_upload(&self, bucket: &OpenBucket, upload: UploadRecord, is_completed: bool) {
+    /// Removes the record first: without it the upload does not exist. The rest is removed in the background. At the origin
+    /// the upload has ended before.
+    async fn discard_upload(&self, bucket: &OpenBucket, upload: UploadRecord) {
         let shared = self.shared.clone();
         let caller = self.caller().clone();
         let record = shared.vfs.remove(&caller, upload.dir, &internal_name(RECORD)).await;
@@ -218,9 +232,6 @@ impl RequestContext {
         shared.uploads.forget(&upload.id);
         let root = bucket.root.id;
         tokio::spawn(run_to_completion(async move {
-            if !is_completed {
-                drop_at_origin(&shared.vfs, root, upload.at_origin).await;
-            }
             let names = names_in(&shared.vfs, &caller, upload.dir).await.map_err(s3_error)?;
             for name in names {
                 if let Err(e) = shared.vfs.remove(&caller, upload.dir, &name).await {
@@ -245,11 +256,12 @@ impl RequestContext {
         }
         let Some(names) = self.hidden_names_only(bucket).await? else { return Ok(()) };
         for name in names {
-            let removed = match name == internal_name(UPLOADS) {
-                true => self.remove_uploads(bucket).await,
-                false => vfs.remove(caller, bucket.root.id, &name).await.map(drop).or_else(ignore_gone),
-            };
-            removed.map_err(s3_error)?;
+            if name == internal_name(UPLOADS) {
+                self.remove_uploads(bucket).await?;
+                continue;
+            }
+            let removed = vfs.remove(caller, bucket.root.id, &name).await;
+            removed.map(drop).or_else(ignore_gone).map_err(s3_error)?;
         }
         Ok(())
     }
@@ -279,14 +291,14 @@ impl RequestContext {
         }
     }
 
-    async fn remove_uploads(&self, bucket: &OpenBucket) -> types::Result<()> {
+    async fn remove_uploads(&self, bucket: &OpenBucket) -> S3Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let uploads = internal_name(UPLOADS);
         let dir = match vfs.lookup(caller, bucket.root.id, &uploads).await {
             Ok(dir) => dir.id,
-            Err(e) => return ignore_gone(e),
+            Err(e) => return ignore_gone(e).map_err(s3_error),
         };
-        for name in names_in(vfs, caller, dir).await? {
+        for name in names_in(vfs, caller, dir).await.map_err(s3_error)? {
             let id = String::from_utf8_lossy(name.as_bytes()).into_owned();
             let ongoing = self.shared.uploads.get(&id);
             // Parts that are still arriving are refused from here on. An upload that has ended is being removed
@@ -294,13 +306,24 @@ impl RequestContext {
             if let Some(mut has_ended) = ongoing.fence.lock_to_end().await {
                 *has_ended = true;
             }
-            let record = self.find_upload(bucket, &id).await.ok();
-            let removed = remove_upload(vfs, caller, (dir, &name)).await;
+            let removed = self.end_and_remove(bucket, (dir, &name), &id).await;
             self.shared.uploads.forget(&id);
             removed?;
-            self.drop_at_origin(bucket.root.id, record.and_then(|record| record.at_origin)).await;
         }
-        vfs.rmdir(caller, bucket.root.id, &uploads).await.map(drop).or_else(ignore_gone)
+        let removed = vfs.rmdir(caller, bucket.root.id, &uploads).await;
+        removed.map(drop).or_else(ignore_gone).map_err(s3_error)
+    }
+
+    /// As an abort does. What has no record is only what an upload left.
+    async fn end_and_remove(&self, bucket: &OpenBucket, place: (FileId, &Name), id: &str) -> S3Result<()> {
+        match self.find_upload(bucket, id).await {
+            Ok(upload) => {
+                self.drop_at_origin(bucket, upload.at_origin.as_ref()).await.map_err(s3_error)?;
+            }
+            Err(e) if matches!(e.code(), S3ErrorCode::NoSuchUpload | S3ErrorCode::NoSuchKey) => {}
+            Err(e) => return Err(e),
+        }
+        remove_upload(&self.shared.vfs, self.caller(), place).await.map_err(s3_error)
     }
 
     async fn upload(&self, bucket: &OpenBucket, id: &str, key: &str) -> S3Result<UploadRecord> {
@@ -367,13 +390,6 @@ fn summing_of(input: &CreateMultipartUploadInput) -> S3Result<Option<UploadCheck
     UploadChecksum::new(algorithm, kind)
         .map(Some)
         .map_err(|why| S3Error::with_message(S3ErrorCode::InvalidRequest, why))
-}
-
-async fn drop_at_origin(vfs: &vfs::Vfs, dir: FileId, at_origin: Option<PartedFile>) {
-    let Some(file) = at_origin else { return };
-    if let Err(e) = vfs.drop_parts(dir, &file).await {
-        tracing::warn!("the parts of an upload that was given up stay at the origin: {e}");
-    }
 }
 
 fn part_number(number: i32) -> S3Result<u32> {

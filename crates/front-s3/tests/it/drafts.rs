@@ -1,5 +1,6 @@
 //! Objects that are put into a bucket of an object store: they are made by one request, or one upload in parts.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -31,12 +32,20 @@ impl Bucket {
 
     /// A tier of its own, by the way that is logged.
     pub async fn tier(&self) -> Front {
-        let url = self.store.url_by(&self.log.endpoint(), &self.name, "", "");
+        let origin = self.origin_by(&self.log.endpoint()).await;
+        serve_origin(origin::retry::Retry::new(origin, Default::default()), |_| {}).await
+    }
+
+    /// One that has another way to the store, and asks once: a client is told of each answer that is lost.
+    pub async fn tier_that_asks_once(&self, endpoint: &str) -> Front {
+        serve_origin(self.origin_by(endpoint).await, |_| {}).await
+    }
+
+    async fn origin_by(&self, endpoint: &str) -> Arc<ObjectOrigin> {
+        let url = self.store.url_by(endpoint, &self.name, "", "");
         let config = Config::from_url(&url).expect("a URL");
         let origin = ObjectOrigin::connect_as(config, Some(&self.store.environment())).await;
-        let origin = origin.expect("a store that answers");
-        let retry = origin::retry::Retry::new(origin, Default::default());
-        serve_origin(retry, |_| {}).await
+        origin.expect("a store that answers")
     }
 
     /// But for parts that are objects of their own, as at Google's store: they go by themselves. What is sent again, since

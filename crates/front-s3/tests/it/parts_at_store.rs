@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use testkit::lossy_line::{LossyLine, is_abort, is_completion, is_part};
 use testkit::request_log::StoreCall;
 use testkit::stores::{RealStore, on_an_s3_store, on_each_store};
 
@@ -179,6 +180,120 @@ async fn an_upload_that_is_given_up_by_its_client_or_its_store_is_no_more() {
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
         assert_eq!(minio.uploads(), 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_could_not_be_ended_at_the_store_is_there_to_be_ended_again() {
+    on_an_s3_store(
+        "an_upload_that_could_not_be_ended_at_the_store_is_there_to_be_ended_again",
+        |store| async {
+            let bucket = Bucket::make(store).await;
+            let RealStore::S3(minio) = &bucket.store else { return };
+            let line = LossyLine::to(bucket.store.address()).await;
+            let tier = bucket.tier_that_asks_once(&line.endpoint()).await;
+            let client = tier.client();
+            let remove_bucket = async || client.send(Request::new("DELETE", "/data")).await;
+            for is_bucket in [false, true] {
+                let id = begin(&client, "/data/x").await;
+                send_parts(&client, "/data/x", &id, &[(1, b"one")]).await;
+                let end = async || {
+                    if is_bucket { remove_bucket().await } else { abort(&client, "/data/x", &id).await }
+                };
+                line.lose_requests(is_abort);
+                assert!(end().await.status >= 500);
+                line.heal();
+                assert_eq!(minio.uploads(), 1);
+                send_parts(&client, "/data/x", &id, &[(2, b"two")]).await;
+                assert_eq!(end().await.status, 204);
+                assert_eq!(uploads_left(&bucket).await, 0);
+            }
+        },
+    )
+    .await;
+}
+
+/// The store may yet store the first one, in place of one that is acknowledged.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_whose_answer_is_lost_is_not_followed_by_another_one_of_its_number() {
+    on_an_s3_store(
+        "a_part_whose_answer_is_lost_is_not_followed_by_another_one_of_its_number",
+        |store| async {
+            let bucket = Bucket::make(store).await;
+            let line = LossyLine::to(bucket.log.address).await;
+            let tier = bucket.tier_that_asks_once(&line.endpoint()).await;
+            let client = tier.client();
+            let id = begin(&client, "/data/x").await;
+            line.lose_answer(is_part);
+            assert!(part(&client, "/data/x", &id, 1, pattern(5 * MIB, 1)).await.status >= 500);
+            let whole = pattern(5 * MIB + 9, 2);
+            bucket.log.take();
+            let etags =
+                send_parts(&client, "/data/x", &id, &[(1, &whole[..5 * MIB]), (2, &whole[5 * MIB..])]).await;
+            let sent = bucket.log.take();
+            let of_key =
+                |call: &&StoreCall| call.target.contains("partNumber=") && path_of(call).ends_with("/data/x");
+            let of_key: Vec<_> = sent.iter().filter(of_key).collect();
+            assert!(of_key.len() == 1 && of_key[0].target.contains("partNumber=2"), "{of_key:?}");
+            complete(&client, "/data/x", &id, &etags).await.ok();
+            assert!(client.get("/data/x").await.ok().body == whole);
+            assert_eq!(uploads_left(&bucket).await, 0);
+        },
+    )
+    .await;
+}
+
+/// The client does not hear that its upload was completed, and asks again: one with a part that the store copies at the
+/// completion, without and with a condition that the finished object does not meet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_completion_whose_answer_is_lost_is_known_when_it_is_sent_again() {
+    on_an_s3_store("a_completion_whose_answer_is_lost_is_known_when_it_is_sent_again", |store| async {
+        let bucket = Bucket::make(store).await;
+        let line = LossyLine::to(bucket.store.address()).await;
+        let tier = bucket.tier_that_asks_once(&line.endpoint()).await;
+        let other = bucket.tier().await;
+        let (client, theirs) = (tier.client(), other.client());
+        for (condition, is_replaced) in
+            [(None, false), (None, true), (Some("if-none-match"), false), (Some("if-match"), false)]
+        {
+            let path = format!("/data/{}-{is_replaced}", condition.unwrap_or("none"));
+            let condition = match condition {
+                Some("if-match") => Some(("if-match", client.put(&path, "old").await.ok().etag())),
+                other => other.map(|name| (name, "*".to_owned())),
+            };
+            let whole = pattern(5 * MIB + 7, 1);
+            let id = begin(&client, &path).await;
+            // The second one of a number is copied.
+            send_parts(&client, &path, &id, &[(1, b"other")]).await;
+            let etags =
+                send_parts(&client, &path, &id, &[(1, &whole[..5 * MIB]), (2, &whole[5 * MIB..])]).await;
+            let request = || match &condition {
+                Some((name, value)) if value == "*" => completion(&path, &id, &etags).header(name, value),
+                Some((name, value)) => completion(&path, &id, &etags).header(name, &format!("\"{value}\"")),
+                None => completion(&path, &id, &etags),
+            };
+            line.lose_answer(is_completion);
+            let lost = client.send(request()).await;
+            assert!(lost.status >= 500, "{path}: {}", lost.text());
+            if is_replaced {
+                // What was made is no more: it cannot be told from an upload that is lost.
+                theirs.put(&path, "theirs").await.ok();
+                assert_eq!(client.send(request()).await.code(), "NoSuchUpload");
+                assert_eq!(theirs.get(&path).await.ok().text(), "theirs");
+                abort(&client, &path, &id).await;
+                continue;
+            }
+            // By a tier that knows nothing of it, too.
+            let later = bucket.tier().await;
+            let asks = if path.contains("if-none-match") { &later.client() } else { &client };
+            let again = asks.send(request()).await.ok();
+            assert!(again.all("ETag")[0].contains("-2"), "{path}");
+            assert_eq!(asks.send(request()).await.ok().all("ETag"), again.all("ETag"));
+            assert!(client.get(&path).await.ok().body == whole, "{path}");
+            assert_eq!(asks.get(&path).await.ok().header("content-type"), Some("text/x-parts"));
+        }
+        assert_eq!(uploads_left(&bucket).await, 0);
     })
     .await;
 }

@@ -1,72 +1,19 @@
-//! A line that loses the answer to a change which the store has made.
-
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+//! What becomes of a change that the store has made when its answer is lost.
 
 use bytes::Bytes;
 use origin::{Change, Origin, Replacing};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use testkit::lossy_line::{LossyLine, is_conditional_change};
 use types::{ByteRange, CreateHow, ErrorKind, Name, SetAttr, Stability};
 
 use crate::store::{find, name, on_each_bucket, overwrite, pattern, put, read_all, root};
 
 const ALL: ByteRange = ByteRange { offset: 0, length: 0 };
 
-/// Hands on everything; once `armed`, it cuts the connection in place of the answer to the next change that has a
-/// condition, which is what completes an object.
-struct Lossy {
-    address: SocketAddr,
-    armed: Arc<AtomicBool>,
-}
-
-impl Lossy {
-    async fn to(store: SocketAddr) -> Lossy {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("bound");
-        let armed = Arc::new(AtomicBool::new(false));
-        let shared = armed.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let Ok(server) = TcpStream::connect(store).await else { continue };
-                tokio::spawn(carry(client, server, shared.clone()));
-            }
-        });
-        Lossy { address, armed }
-    }
-}
-
-async fn carry(mut client: TcpStream, mut server: TcpStream, armed: Arc<AtomicBool>) {
-    let (mut up, mut down) = (vec![0; 64 << 10], vec![0; 64 << 10]);
-    let mut lose = false;
-    loop {
-        tokio::select! {
-            read = client.read(&mut up) => {
-                let Ok(length @ 1..) = read else { return };
-                let text = String::from_utf8_lossy(&up[..length.min(8192)]).to_ascii_lowercase();
-                let changes = text.starts_with("put ") || text.starts_with("post ");
-                let conditional = text.contains("\r\nif-match:")
-                    || text.contains("\r\nif-none-match:")
-                    || text.contains("ifgenerationmatch=");
-                if changes && conditional && armed.swap(false, Ordering::SeqCst) {
-                    lose = true;
-                }
-                if server.write_all(&up[..length]).await.is_err() { return }
-            }
-            read = server.read(&mut down) => {
-                let Ok(length @ 1..) = read else { return };
-                if lose || client.write_all(&down[..length]).await.is_err() { return }
-            }
-        }
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_was_completed_without_an_answer_is_known_as_ours() {
     on_each_bucket("an_object_that_was_completed_without_an_answer_is_known_as_ours", |bucket| async move {
-        let line = Lossy::to(bucket.store.address()).await;
-        let url = bucket.store.url_by(&format!("http://{}", line.address), &bucket.name, "", "");
+        let line = LossyLine::to(bucket.store.address()).await;
+        let url = bucket.store.url_by(&line.endpoint(), &bucket.name, "", "");
         let (ours, theirs) = (bucket.connect(&url).await.expect("connected"), bucket.origin("").await);
         for (seed, length) in [(1, 5), (2, 20 << 20)] {
             let text = format!("file-{length}");
@@ -74,7 +21,7 @@ async fn an_object_that_was_completed_without_an_answer_is_known_as_ours() {
             let bytes = pattern(length, seed);
             let data = Bytes::from(bytes.clone());
             let written = ours.write(&file, 0, data, Stability::Unstable).await.expect("written");
-            line.armed.store(true, Ordering::SeqCst);
+            line.lose_answer(is_conditional_change);
             let lost = ours.commit(&file, ALL).await.expect_err("no answer").kind();
             assert!(matches!(lost, ErrorKind::Unavailable | ErrorKind::OutcomeUnknown), "{lost:?}");
             let committed = ours.commit(&file, ALL).await.expect("it is there");
@@ -85,7 +32,7 @@ async fn an_object_that_was_completed_without_an_answer_is_known_as_ours() {
             // Where others stored something since, it is theirs.
             let data = Bytes::from(pattern(length, seed + 7));
             ours.write(&file, 0, data, Stability::Unstable).await.expect("written");
-            line.armed.store(true, Ordering::SeqCst);
+            line.lose_answer(is_conditional_change);
             ours.commit(&file, ALL).await.expect_err("no answer");
             overwrite(&theirs, &find(&theirs, &text).await.expect("there").reference, b"theirs").await;
             let foreign = ours.commit(&file, ALL).await.expect_err("theirs").kind();
@@ -98,8 +45,8 @@ async fn an_object_that_was_completed_without_an_answer_is_known_as_ours() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_draft_that_was_published_without_an_answer_is_published_once() {
     on_each_bucket("a_draft_that_was_published_without_an_answer_is_published_once", |bucket| async move {
-        let line = Lossy::to(bucket.store.address()).await;
-        let url = bucket.store.url_by(&format!("http://{}", line.address), &bucket.name, "", "");
+        let line = LossyLine::to(bucket.store.address()).await;
+        let url = bucket.store.url_by(&line.endpoint(), &bucket.name, "", "");
         let (ours, theirs) = (bucket.connect(&url).await.expect("connected"), bucket.origin("").await);
         for (seed, length) in [(1, 5), (2, 20 << 20)] {
             let text = format!("file-{length}");
@@ -108,7 +55,7 @@ async fn a_draft_that_was_published_without_an_answer_is_published_once() {
             let draft = begun.expect("there are drafts").reference;
             let data = Bytes::from(bytes.clone());
             ours.write(&draft, 0, data, Stability::Unstable).await.expect("written");
-            line.armed.store(true, Ordering::SeqCst);
+            line.lose_answer(is_conditional_change);
             let (dir, over) = (root(), Replacing::Nothing);
             let publish = Change::Publish { draft, dir, name: name(&text), over };
             let lost = ours.change(&publish).await.expect_err("no answer").kind();

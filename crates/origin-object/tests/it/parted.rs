@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use origin::{Change, Object, Origin, PartReceipt, PartSource, PartedFile, Reference, Replacing};
 use origin_object::ObjectOrigin;
+use testkit::request_log::RequestLog;
 use types::{ErrorKind, Name, Result, SetAttr};
 
 use crate::store::{find, mkdir, name, names, on_each_bucket, overwrite, pattern, put, read_all, root};
@@ -67,6 +68,13 @@ async fn parts_that_are_stored_by_one_process_are_assembled_by_another_one() {
             let mut wrong = parts.clone();
             wrong[0].receipt.clone_from(&parts[2].receipt);
             assert!(publish(&second, &file, (&dir, "file"), &wrong, Replacing::Anything).await.is_err());
+            // Without receipts nothing is made.
+            let unknown = parts.clone().map(|part| PartReceipt::unknown(part.number, part.size));
+            let mixed = [parts[0].clone(), unknown[1].clone(), parts[2].clone()];
+            for parts in [&unknown, &mixed] {
+                let lost = publish(&second, &file, (&dir, "file"), parts, Replacing::Anything).await;
+                assert_eq!(kind(lost), ErrorKind::InvalidArgument);
+            }
             // What is refused takes nothing from them.
             put(&first, &dir, "file", b"theirs").await;
             let refused = publish(&second, &file, (&dir, "file"), &parts, Replacing::Nothing).await;
@@ -79,6 +87,8 @@ async fn parts_that_are_stored_by_one_process_are_assembled_by_another_one() {
             let again =
                 publish(&first, &file, (&dir, "file"), &parts, Replacing::Anything).await.expect("made");
             assert_eq!(again.version, made.version);
+            let found = publish(&second, &file, (&dir, "file"), &unknown, Replacing::Anything).await;
+            assert_eq!(found.expect("was made").version, made.version);
             assert_eq!(names(&first, &dir).await, ["file"]);
             // Of an object that has another's bytes it is not said.
             overwrite(&first, &made.reference, b"others").await;
@@ -86,6 +96,31 @@ async fn parts_that_are_stored_by_one_process_are_assembled_by_another_one() {
             assert_eq!(kind(over), ErrorKind::InvalidArgument);
         },
     )
+    .await;
+}
+
+/// AWS documents the copy of a range for sources above 5 MB only.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_part_that_is_a_whole_object_is_copied_without_a_range() {
+    on_each_bucket("a_part_that_is_a_whole_object_is_copied_without_a_range", |bucket| async move {
+        let log = RequestLog::before(bucket.store.address()).await;
+        let url = bucket.store.url_by(&log.endpoint(), &bucket.name, "", "");
+        let origin = bucket.connect(&url).await.expect("connected");
+        let Some(file) = begin(&origin, &[name("file")]).await else { return };
+        let (head, tail) = (pattern(5 * MIB, 1), pattern(7, 2));
+        let mut parts = Vec::new();
+        for (number, bytes) in [(1, &head), (2, &tail)] {
+            let of = put(&origin, &root(), &format!("part-{number}"), bytes).await.reference;
+            log.take();
+            let receipt = origin.store_part(&file, number, &PartSource::Of(of)).await.expect("copied");
+            parts.push(PartReceipt { number, size: bytes.len() as u64, receipt });
+            let copies: Vec<_> = log.take().into_iter().filter(|call| call.copies).collect();
+            assert!(copies.len() == 1 && !copies[0].copies_range, "{copies:?}");
+        }
+        let made = publish(&origin, &file, (&root(), "file"), &parts, Replacing::Nothing).await;
+        let read = read_all(&origin, &made.expect("made")).await.expect("read");
+        assert!(read == [head, tail].concat());
+    })
     .await;
 }
 

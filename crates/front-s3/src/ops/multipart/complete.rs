@@ -115,7 +115,7 @@ impl RequestContext {
             algorithm.and_then(|algorithm| checksums_by(algorithm, &parts)),
         );
         self.store_metadata(node, etag, headers).await;
-        self.discard_upload(&bucket, upload, true).await;
+        self.discard_upload(&bucket, upload).await;
         Ok(completion_output(completed))
     }
 
@@ -129,8 +129,29 @@ impl RequestContext {
         let _ = noted.await; // it said so itself if it failed
     }
 
-    /// Completes the upload at the origin: no byte of what was sent there moves.
+    /// Completes the upload at the origin: no byte of what was sent there moves. Where that was done before, and the
+    /// answer was lost, the object is found, whatever the conditions say of it.
     async fn publish_at_origin(
+        &self,
+        bucket: &OpenBucket,
+        key: &ObjectKey,
+        upload: &UploadRecord,
+        (file, parts): (&PartedFile, &[StoredPart]),
+        conditions: &Conditions,
+    ) -> S3Result<Option<Node>> {
+        let published = self.publish_parts(bucket, key, upload, (file, parts), conditions).await;
+        let Err(refusal) = published else { return published };
+        if *refusal.code() != S3ErrorCode::PreconditionFailed {
+            return Err(refusal);
+        }
+        let unknown: Vec<_> = parts.iter().map(|part| PartReceipt::unknown(part.number, part.size)).collect();
+        match self.publish_receipts(bucket, key, (file, &unknown), &Conditions::default()).await {
+            Err(e) if *e.code() == S3ErrorCode::NoSuchUpload => Err(refusal),
+            found => found,
+        }
+    }
+
+    async fn publish_parts(
         &self,
         bucket: &OpenBucket,
         key: &ObjectKey,
@@ -141,9 +162,19 @@ impl RequestContext {
         // Before anything is copied or made; they are checked again when the object takes its key.
         self.check_conditions(bucket, key, conditions).await?;
         let receipts = self.receipts(upload, (file, parts)).await?;
+        self.publish_receipts(bucket, key, (file, &receipts), conditions).await
+    }
+
+    async fn publish_receipts(
+        &self,
+        bucket: &OpenBucket,
+        key: &ObjectKey,
+        (file, receipts): (&PartedFile, &[PartReceipt]),
+        conditions: &Conditions,
+    ) -> S3Result<Option<Node>> {
         let place = (bucket.root.id, key.dirs.as_slice(), &key.name);
         let (vfs, caller) = (&self.shared.vfs, self.caller());
-        let published = match StagedObject::of_parts(vfs, caller, place, file, &receipts).await {
+        let published = match StagedObject::of_parts(vfs, caller, place, file, receipts).await {
             Ok(staged) => self.publish(bucket, key, staged, conditions).await,
             Err(e) => {
                 self.remove_empty(bucket, key).await;
@@ -157,7 +188,8 @@ impl RequestContext {
         })
     }
 
-    /// The receipts of all parts in order. What lies in a file of its own is copied at the origin first.
+    /// The receipts of all parts in order. What lies in a file of its own is copied at the origin first; where that
+    /// cannot be, since the origin has the upload no more, its receipt is unknown: the upload may have been completed.
     async fn receipts(
         &self,
         upload: &UploadRecord,
@@ -181,8 +213,11 @@ impl RequestContext {
                     let file = file.clone();
                     copies.spawn(async move {
                         let own = vfs.lookup(&caller, dir, &name).await?;
-                        let receipt = vfs.copy_part(&file, number, own.id).await?;
-                        Ok(PartReceipt { number, size, receipt })
+                        match vfs.copy_part(&file, number, own.id).await {
+                            Ok(receipt) => Ok(PartReceipt { number, size, receipt }),
+                            Err(e) if resolve::is_gone(&e) => Ok(PartReceipt::unknown(number, size)),
+                            Err(e) => Err(e),
+                        }
                     });
                 }
                 PartPlace::Slot(_) => return Err(S3ErrorCode::NoSuchUpload.into()),

@@ -24,7 +24,7 @@ use crate::part_layout::{PartLayout, PartPlace, PartTarget, StoredPart};
 use crate::range::for_copy;
 use crate::sigv4::hex;
 use crate::staged_file::StagedFile;
-use crate::staged_part::{HeldPart, StagedPart};
+use crate::staged_part::{HeldPart, PartFate, StagedPart};
 use crate::unique_ids::now_nanos;
 
 /// The longest wait for room to hold a part.
@@ -100,12 +100,13 @@ impl RequestContext {
         let permit = self.permit_to_hold(upload, length).await;
         let (target, sequence) = self.assign_place(upload, (number, length), permit.is_some()).await?;
         let place = (target, permit.map(|permit| (length, permit)));
-        let taken = self.write_part(upload, (number, sequence), place, write).await;
+        let mut fate = PartFate::default();
+        let taken = self.write_part(upload, (number, sequence), place, write, &mut fate).await;
         if taken.is_err() {
             // If the upload has ended meanwhile, that is the reason to report.
             drop(upload.write_guard().await?);
             if target != PartTarget::Own {
-                self.release_slot(upload, number).await;
+                self.settle_place(upload, number, fate).await;
             }
         }
         taken
@@ -117,6 +118,7 @@ impl RequestContext {
         (number, sequence): (u32, u64),
         (target, permit): (PartTarget, Option<(u64, MemoryPermit)>),
         write: impl AsyncFnOnce(&mut StagedPart) -> S3Result<ComputedChecksums>,
+        fate: &mut PartFate,
     ) -> S3Result<(ComputedChecksums, Node)> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let not_ended = upload.write_guard().await?;
@@ -145,6 +147,7 @@ impl RequestContext {
             Ok(summed) => summed,
             Err(e) => {
                 let is_gone = staged.is_gone();
+                *fate = staged.fate();
                 staged.discard().await;
                 return Err(if is_gone { S3ErrorCode::NoSuchUpload.into() } else { e });
             }
@@ -169,8 +172,7 @@ impl RequestContext {
     async fn permit_to_hold(&self, upload: &UploadRecord, length: u64) -> Option<MemoryPermit> {
         let length = usize::try_from(length).ok().filter(|length| *length <= HELD_PART_BYTES_MAX)?;
         upload.at_origin.as_ref()?;
-        let share = self.shared.parts.share(self.requester.peer.address);
-        tokio::time::timeout(ROOM_PATIENCE, share.acquire(length)).await.ok()
+        upload.ongoing.room.take(&self.requester.peer.parts, length, ROOM_PATIENCE).await
     }
 
     async fn assign_place(
@@ -193,9 +195,14 @@ impl RequestContext {
         Ok((target, layout.sequence(now_nanos())))
     }
 
-    async fn release_slot(&self, upload: &UploadRecord, number: u32) {
-        if let Some(layout) = upload.ongoing.layout.lock().await.as_mut() {
-            layout.release_slot(number);
+    /// Frees the place of a part that was not taken, if nothing of it can come there any more.
+    async fn settle_place(&self, upload: &UploadRecord, number: u32, fate: PartFate) {
+        let mut layout = upload.ongoing.layout.lock().await;
+        let Some(layout) = layout.as_mut() else { return };
+        match fate {
+            PartFate::NotStored => layout.release_slot(number),
+            PartFate::Unknown => {}
+            PartFate::NotNoted => layout.use_own_files(),
         }
     }
 }
