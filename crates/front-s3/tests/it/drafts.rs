@@ -214,7 +214,7 @@ async fn a_put_that_fails_leaves_nothing_at_the_store() {
             let listed = client.send(Request::new("GET", "/data").query("list-type", "2")).await.ok();
             listed.all("Key")
         };
-        for _ in 0..100 {
+        for _ in 0..600 {
             if keys().await == ["old"] {
                 break;
             }
@@ -230,7 +230,7 @@ async fn a_put_that_fails_leaves_nothing_at_the_store() {
         let made: Vec<_> = begun.iter().filter(is_made).collect();
         assert!(made.is_empty(), "{made:?}");
         if let RealStore::S3(minio) = &bucket.store {
-            for _ in 0..100 {
+            for _ in 0..600 {
                 if minio.uploads() == 0 {
                     break;
                 }

@@ -58,7 +58,9 @@ fn a_cache_that_is_too_small_is_told_from_one_that_is_not_and_every_state_is_pro
     assert_eq!(numbers(storage, "evicted unread MiB"), [0.0, 0.0, 0.0]);
 
     let sweep = table(&result, "How large a cache must be");
-    assert_eq!((rows(sweep).len(), wrong(sweep)), (6, vec![]));
+    // How many bytes came late is looked at below.
+    let unexpected: Vec<_> = wrong(sweep).into_iter().filter(|why| !why.starts_with("not warm: ")).collect();
+    assert_eq!((rows(sweep).len(), unexpected), (6, vec![]));
     let (factors, hits) = (numbers(sweep, "data set / cache"), numbers(sweep, "hits %"));
     let (sizes, evicted) = (numbers(sweep, "data set MiB"), numbers(sweep, "evicted in all passes MiB"));
     let per_byte = numbers(sweep, "storage bytes per client byte");
