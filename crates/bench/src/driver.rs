@@ -119,11 +119,15 @@ pub async fn on_stage<S: MeasuredStorage, T>(
     measure: impl AsyncFnOnce(&mut S, &Budget) -> Result<T>,
     fill: impl AsyncFnOnce(&mut ResultBuilder, &S, &MachineCeiling, T),
 ) -> Result<ResultFile> {
-    let ceiling = ceiling::measure(common.row_time).await?;
+    let mut ceiling = ceiling::measure(common.row_time).await?;
     let mut stage = stage.await?;
     let budget = Budget::start(common.time_budget);
     let measured = unless_interrupted(measure(&mut stage, &budget)).await;
-    let failed = match measured {
+    let confirmed = match measured {
+        Ok(measured) => ceiling.confirm(common.row_time).await.map(|()| measured),
+        Err(error) => Err(error),
+    };
+    let failed = match confirmed {
         Ok(measured) => {
             fill(&mut draft, &stage, &ceiling, measured).await;
             budget.tell(&mut draft);
