@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use testkit::lab::{Lab, with_lab};
+use testkit::lab::{EXPORT, Lab, with_lab};
 
 use super::{FAR, drop_client_caches, make_file, mount_nas, mount_tier, sum_at_nas, tier_over, timed_read};
 use crate::tier::{Tier, forebay, forebay_bench};
@@ -265,7 +265,7 @@ fn files_made_by_sixteen_processes_at_200_ms() {
         let mut rounds = Vec::new();
         for round in 0..ROUNDS {
             let in_guest = |dir: &str| creates(dir, |script| lab.client.must(script).stdout);
-            lab.client.mount(lab.nas.address(), 2049, 20048, testkit::lab::EXPORT, "/mnt/direct", "rw");
+            lab.client.mount(lab.nas.address(), 2049, 20048, EXPORT, "/mnt/direct", "rw");
             let direct = in_guest(&format!("/mnt/direct/direct{round}"));
             lab.client.must("umount /mnt/direct");
             let dir = tempfile::tempdir().expect("temporary directory");
@@ -290,5 +290,79 @@ fn files_made_by_sixteen_processes_at_200_ms() {
         }
         let columns = ["direct", "written back, by FUSE", "written back, by NFS"];
         report("a file of 4 KiB, 16 processes in one directory, at 200 ms", &columns, &rounds);
+    });
+}
+
+/// 5,000 files of 4 KiB in 50 directories, as an archive in the client's memory.
+const MAKE_ARCHIVE: &str = r##"
+set -e
+mkdir -p /tmp/packed && cd /tmp/packed
+perl -e '
+    for my $d (0..49) {
+        mkdir(sprintf("d%02d", $d)) or die $!;
+        for my $f (0..99) {
+            open(my $file, ">", sprintf("d%02d/file-%02d", $d, $f)) or die $!;
+            print $file pack("N", $d * 100 + $f) x 1024; close($file) or die $!;
+        }
+    }
+'
+tar cf /tmp/tree.tar . && rm -rf /tmp/packed
+"##;
+
+/// Unpacks the archive into a new directory, walks it without the client's caches, and removes it; seconds of each.
+fn unpack_walk_and_remove(lab: &Lab, root: &str) -> [f64; 3] {
+    let timed = |command: String| {
+        let start = Instant::now();
+        lab.client.must(&command);
+        start.elapsed().as_secs_f64()
+    };
+    let unpack = timed(format!("mkdir {root}/tree && tar xf /tmp/tree.tar -C {root}/tree"));
+    drop_client_caches(lab);
+    let walk = timed(format!("test $(find {root}/tree -type f -size 8 | wc -l) = 5000"));
+    [unpack, walk, timed(format!("rm -rf {root}/tree"))]
+}
+
+/// knfsd over ext4, exported `sync`, in a guest; and the tier on the host, written back over a directory. The client and its
+/// distance are the same.
+#[test]
+#[ignore = "a measurement"]
+fn small_files_by_the_kernels_client_beside_knfsd() {
+    with_lab("small_files_by_the_kernels_client", Duration::ZERO, |lab| {
+        lab.client.must(MAKE_ARCHIVE);
+        lab.nas.must(&format!(
+            "exportfs -o rw,sync,no_root_squash,insecure,no_subtree_check,fsid=1 '*:{EXPORT}'"
+        ));
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let origin = dir.path().join("origin");
+        std::fs::create_dir(&origin).expect("made");
+        let junction = format!(
+            "[[junction]]\npath = \"/\"\norigin = \"file://{}\"\nwrite = \"back\"\n",
+            origin.display()
+        );
+        let tier = Tier::start(dir.path(), &junction);
+        let measure = |is_tier: bool| {
+            match is_tier {
+                true => mount_tier(lab, &tier, "/mnt/near", "rw"),
+                false => lab.client.mount(lab.nas.address(), 2049, 20048, EXPORT, "/mnt/near", "rw"),
+            }
+            let seconds = unpack_walk_and_remove(lab, "/mnt/near");
+            lab.client.must("umount /mnt/near");
+            seconds
+        };
+        let mut rows = [Vec::new(), Vec::new(), Vec::new()];
+        for round in 0..ROUNDS {
+            let first = measure(round % 2 == 1);
+            let second = measure(round % 2 == 0);
+            let (knfsd, tier) = if round % 2 == 1 { (second, first) } else { (first, second) };
+            eprintln!("unpack, walk, remove: knfsd {knfsd:.2?}, tier {tier:.2?}");
+            for (row, pair) in rows.iter_mut().zip(knfsd.into_iter().zip(tier)) {
+                row.push(vec![pair.0, pair.1]);
+            }
+        }
+        for (what, rounds) in
+            ["tar x of 5,000 files of 4 KiB", "find -size of them", "rm -rf of them"].iter().zip(&rows)
+        {
+            report(what, &["knfsd, sync", "written back"], rounds);
+        }
     });
 }
