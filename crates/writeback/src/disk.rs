@@ -12,6 +12,11 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use types::{Error, ErrorKind, Result};
 
+/// A call ends where the file is at a multiple of this. The kernel keeps what a call writes in pieces of memory as large as the
+/// call, and where memory is full of cached files it moves pages about to find large pieces: a quarter of all time was
+/// spent so in calls of 1 MiB.
+const PIECE: usize = 64 << 10;
+
 /// One directory, ours alone.
 pub trait Disk: Send + Sync {
     fn list(&self) -> io::Result<Vec<String>>;
@@ -148,7 +153,8 @@ impl DiskFile for File {
         let (mut slices, mut offset) = (&mut slices[..], offset);
         IoSlice::advance_slices(&mut slices, 0); // empty ones are passed
         while !slices.is_empty() {
-            match rustix::io::pwritev(self, slices, offset) {
+            let piece = first_bytes(slices, PIECE - (offset % PIECE as u64) as usize);
+            match rustix::io::pwritev(self, &piece, offset) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
                     IoSlice::advance_slices(&mut slices, count);
@@ -182,5 +188,44 @@ impl DiskFile for File {
     }
 }
 
+/// The slices up to so many bytes of them.
+fn first_bytes<'a>(slices: &'a [IoSlice], mut room: usize) -> Vec<IoSlice<'a>> {
+    let mut piece = Vec::with_capacity(slices.len());
+    for slice in slices {
+        let length = slice.len().min(room);
+        piece.push(IoSlice::new(&slice[..length]));
+        room -= length;
+        if room == 0 {
+            break;
+        }
+    }
+    piece
+}
+
 #[cfg(test)]
 pub mod faulty;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_any_length_are_written_one_behind_the_other() {
+        let dir = tempfile::tempdir().expect("made");
+        let disk = RealDisk::claim(dir.path()).expect("claimed");
+        let file = disk.create("file", 0).expect("made");
+        let bytes: Vec<u8> = (0..5 * PIECE + 77).map(|at| (at % 251) as u8).collect();
+        for (offset, cuts) in
+            [(0, vec![]), (13, vec![0, 64, 64, 64 + PIECE]), (PIECE as u64 - 1, vec![1, 2, 4 * PIECE])]
+        {
+            let ends = cuts.iter().copied().chain([bytes.len()]);
+            let starts = [0].into_iter().chain(cuts.iter().copied());
+            let parts: Vec<&[u8]> = starts.zip(ends).map(|(start, end)| &bytes[start..end]).collect();
+            file.write_at(offset, &parts).expect("written");
+            let mut read = vec![0; bytes.len() + 1];
+            assert_eq!(file.read_at(offset, &mut read).expect("read"), bytes.len(), "at {offset}");
+            assert!(read[..bytes.len()] == bytes[..], "at {offset}");
+            file.truncate(0).expect("cut");
+        }
+    }
+}

@@ -31,10 +31,13 @@ use crate::{DATA_MAX, SEGMENT_SIZE_MAX};
 
 /// Appends that write at the same time. They take turns anyway; more would only hold threads.
 const APPENDS_MAX: usize = 64;
-/// Bytes of an entry that is written on the caller's thread.
+/// Bytes of an entry that is written on a thread of the runtime. A thread that has nothing else to do (FUSE has several) writes
+/// any: the journal lets one at a time, so that the others go on whatever the disk does.
 const AT_ONCE_MAX: usize = 32 << 10;
 /// A write into the kernel's memory that takes longer than this was made to wait...
 const AT_ONCE_PATIENCE: Duration = Duration::from_millis(1);
+/// ...or longer than this where it is larger than `AT_ONCE_MAX`...
+const LARGE_PATIENCE: Duration = Duration::from_millis(10);
 /// ...and so may others be, for as long as this.
 const AT_ONCE_PAUSE: Duration = Duration::from_secs(1);
 /// Written and not synced: beyond this a commit begins although nobody waits, so that the one at the end of a segment
@@ -255,16 +258,19 @@ impl Journal {
         Ok(written.deliver())
     }
 
-    /// A small entry, on this thread: a thread of its own would cost more than the writing. `None`: it might wait, or
+    /// On this thread: to wake another would cost more than to write a small entry, and as much as half of a large one. `None`:
+    /// it is too large for a thread that others need, it might wait, or
     /// the kernel has made one wait just now (it does when other programs fill its memory with what is to be written).
     fn write_at_once(&self, head: &[u8], data: &[u8]) -> Result<Option<Append>> {
         let calm = || self.waited.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(is_over);
-        if head.len() + data.len() > AT_ONCE_MAX || !calm() {
+        let is_large = head.len() + data.len() > AT_ONCE_MAX;
+        if (is_large && !may_wait()) || !calm() {
             return Ok(None);
         }
+        let patience = if is_large { LARGE_PATIENCE } else { AT_ONCE_PATIENCE };
         let begun = Instant::now();
         let written = self.log.append_at_once(head, data)?;
-        if begun.elapsed() > AT_ONCE_PATIENCE {
+        if begun.elapsed() > patience {
             *self.waited.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }
         let Some((written, unsynced)) = written else { return Ok(None) };
@@ -283,7 +289,7 @@ impl Journal {
     /// the fdatasync of a good disk. What is no task is polled by a thread that has nothing else to do (FUSE has several).
     fn sync_here(&self) -> bool {
         // A failure is latched.
-        tokio::task::try_id().is_none() && self.log.try_commit().is_some()
+        may_wait() && self.log.try_commit().is_some()
     }
 
     /// Returns when an fdatasync covers the entry and all before it, and their copies are kept where they should be.
@@ -372,6 +378,11 @@ impl Journal {
         let log = self.log.clone();
         off_runtime(move || log.close()).await
     }
+}
+
+/// What is no task is polled by a thread that has nothing else to do.
+fn may_wait() -> bool {
+    tokio::task::try_id().is_none()
 }
 
 fn is_over(waited: Instant) -> bool {
