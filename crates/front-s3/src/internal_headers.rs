@@ -50,7 +50,7 @@ pub fn parts(headers: &Headers) -> Option<Vec<u64>> {
     for run in get(headers, PARTS)?.split(',') {
         let (size, count) = run.split_once('x').unwrap_or((run, "1"));
         let (size, count) = (size.parse().ok()?, count.parse::<usize>().ok()?);
-        if sizes.len() + count > crate::part_layout::NUMBER_MAX as usize {
+        if sizes.len() + count > crate::ops::NUMBER_MAX as usize {
             return None;
         }
         sizes.resize(sizes.len() + count, size);

@@ -11,8 +11,8 @@
 //! - s3s, the protocol crate, decodes XML and parameters and calls `ops.rs`, where each operation has its file.
 //! - `resolve.rs` and `object_key.rs` turn bucket and key into a file; `object.rs` is a file with its ETag, headers
 //!   and conditions; `key_listing.rs` lists keys in S3's order.
-//! - `staged_object.rs` is an object while it is written: a draft, or a hidden file (`staged_file.rs`); `part_layout.rs`
-//!   says where the parts of a multipart upload lie.
+//! - `staged_object.rs` is an object while it is written: a draft, or a hidden file (`staged_file.rs`).
+//!   `ops/multipart/part_layout.rs` says where the parts of a multipart upload lie.
 //! - `metadata_store.rs` keeps ETags and headers, which files have no place for; `completed_uploads.rs` the answers
 //!   of completions.
 //!
@@ -21,7 +21,7 @@
 //! object or all of the new one. An answer is of one version, or it is cut short. Memory for bodies is taken from a
 //! budget as bytes arrive.
 //!
-//! Pure, with tables as tests: `sigv4/`, `route.rs`, `aws_chunked.rs`, `object_key.rs`, `part_layout.rs`,
+//! Pure, with tables as tests: `sigv4/`, `route.rs`, `aws_chunked.rs`, `object_key.rs`, `ops/multipart/part_layout.rs`,
 //! `part_checksums.rs`, `range.rs`, `vhost.rs`. Begin with `request_gate.rs`, then `ops/put.rs` and `ops/get.rs`.
 
 mod access_keys;
@@ -46,8 +46,6 @@ mod object;
 mod object_key;
 mod ops;
 mod part_checksums;
-mod part_layout;
-mod part_room;
 mod peer;
 mod range;
 mod request_gate;
@@ -58,7 +56,6 @@ mod route;
 mod sigv4;
 mod staged_file;
 mod staged_object;
-mod staged_part;
 mod tls;
 mod unique_ids;
 mod vhost;

@@ -51,7 +51,7 @@ use crate::peer::S3Peer;
 use crate::resolve::{self, OpenBucket};
 
 pub use get::{ObjectReader, content_range, headers_of, object_size, resolve_range};
-pub use multipart::{HELD_PART_BYTES_MAX, HELD_PARTS_BYTES, OngoingUploads};
+pub use multipart::{HELD_PART_BYTES_MAX, HELD_PARTS_BYTES, NUMBER_MAX, OngoingUploads};
 
 /// The requester of a verified request; the gate puts it into the request's extensions.
 #[derive(Clone)]

@@ -6,10 +6,12 @@
 //! everybody sees the old object. A draft has no old object, and is completed on the condition that its publisher
 //! gives.
 
-use std::collections::BTreeMap;
+mod part_buffer;
+mod state;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 use types::{ByteRange, Error, ErrorKind, Result, Timestamp};
@@ -19,6 +21,8 @@ use crate::part_pacer::PartPacer;
 use crate::store::{
     CopySource, Metadata, MultipartUpload, ObjectStat, ObjectStore, Precondition, PutResult, UploadedPart,
 };
+use part_buffer::PartBuffer;
+use state::{PartState, WriterState};
 
 pub struct ObjectWriter {
     key: String,
@@ -35,146 +39,7 @@ pub struct ObjectWriter {
     begins: tokio::sync::Mutex<()>,
     /// The upload and its parts are somebody else's, and stay unless they become the object.
     is_assembled: bool,
-    state: Mutex<State>,
-}
-
-struct State {
-    /// The size that the object will have.
-    size: u64,
-    /// The leading bytes of the base that are still part of the object: what a truncation cut off stays away.
-    kept: u64,
-    metadata: Metadata,
-    /// Times were set that are to be stored with what is written.
-    described: bool,
-    /// There is something to complete.
-    changed: bool,
-    /// The number of changes.
-    changes: u64,
-    /// The number of changes at the first attempt to complete.
-    tried_at: Option<u64>,
-    /// Completed or given up: the next write needs another writer.
-    over: bool,
-    upload: Option<MultipartUpload>,
-    parts: BTreeMap<u32, PartState>,
-    /// The base is composed into the upload as a whole, as the part of this number.
-    composed: Option<u32>,
-}
-
-impl State {
-    /// Removes the stored times: the time of the last write is the store's own. The metadata of an upload is fixed
-    /// when it begins.
-    fn forget_times(&mut self, names: [&'static str; 2]) {
-        if !self.described && self.upload.is_none() {
-            names.into_iter().for_each(|name| drop(self.metadata.remove(name)));
-        }
-    }
-}
-
-enum PartState {
-    Filling(PartBuffer),
-    /// In flight.
-    Sent,
-    Stored(UploadedPart),
-}
-
-impl State {
-    /// Whether the part is sent, so that nothing more can be written to it.
-    fn is_sent(&self, number: u32) -> bool {
-        self.parts.get(&number).is_some_and(|part| !matches!(part, PartState::Filling(_)))
-            || self.composed.is_some_and(|last| number <= last + 1)
-    }
-
-    /// Whether a part that is stored cannot be told to the store.
-    fn lacks_etag(&self) -> bool {
-        let is_unknown = |part: &PartState| matches!(part, PartState::Stored(part) if part.etag.is_empty());
-        self.parts.values().any(is_unknown)
-    }
-
-    /// Whether the last part is sent with its final length: nothing can follow it.
-    fn is_end_sent(&self) -> bool {
-        let last = self.size.checked_sub(1).and_then(part_at);
-        last.is_some_and(|(number, range)| range.end() > self.size && self.is_sent(number))
-    }
-
-    /// If all that was written lies behind the base, the last of the parts that the base fills.
-    fn whole_base(&self, base: u64) -> Option<u32> {
-        let (next, range) = part_at(base)?;
-        let last = next - 1;
-        let touched = match self.parts.get(&next) {
-            None => false,
-            Some(PartState::Filling(filling)) => {
-                filling.written.first().is_some_and(|(from, _)| range.offset + (*from as u64) < base)
-            }
-            Some(PartState::Sent | PartState::Stored(_)) => range.offset < base,
-        };
-        let is_whole = self.kept == base && self.size >= base && !touched;
-        (is_whole && last > 0 && self.parts.range(..next).next().is_none()).then_some(last)
-    }
-}
-
-#[derive(Clone)]
-struct PartBuffer {
-    bytes: BytesMut,
-    /// The ranges that were written, relative to the start of the part: disjoint and sorted.
-    written: Vec<(usize, usize)>,
-}
-
-impl PartBuffer {
-    fn new() -> PartBuffer {
-        PartBuffer { bytes: BytesMut::new(), written: Vec::new() }
-    }
-
-    fn write(&mut self, at: usize, data: &[u8]) {
-        let end = at + data.len();
-        if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
-        }
-        self.bytes[at..end].copy_from_slice(data);
-        let (mut from, mut to) = (at, end);
-        self.written.retain(|(a, b)| {
-            let touches = *a <= to && from <= *b;
-            if touches {
-                (from, to) = (from.min(*a), to.max(*b));
-            }
-            !touches
-        });
-        let place = self.written.partition_point(|(a, _)| *a < from);
-        self.written.insert(place, (from, to));
-    }
-
-    fn is_full(&self, length: usize) -> bool {
-        self.written.first() == Some(&(0, length))
-    }
-
-    fn cut(&mut self, length: usize) {
-        self.bytes.truncate(length);
-        self.written.retain_mut(|(from, to)| {
-            *to = (*to).min(length);
-            from < to
-        });
-    }
-
-    /// Without the bytes before `at`.
-    fn behind(mut self, at: usize) -> PartBuffer {
-        let bytes = if at < self.bytes.len() { self.bytes.split_off(at) } else { BytesMut::new() };
-        let written = self.written.into_iter().filter(|(_, to)| *to > at);
-        PartBuffer { bytes, written: written.map(|(from, to)| (from.saturating_sub(at), to - at)).collect() }
-    }
-
-    /// The ranges of a part of this length that were not written.
-    fn holes(&self, length: usize) -> Vec<(usize, usize)> {
-        let (mut holes, mut at) = (Vec::new(), 0);
-        for (from, to) in &self.written {
-            if at < *from {
-                holes.push((at, *from));
-            }
-            at = *to;
-        }
-        if at < length {
-            holes.push((at, length));
-        }
-        holes
-    }
+    state: Mutex<WriterState>,
 }
 
 /// The outcome of a write.
@@ -216,29 +81,8 @@ impl ObjectWriter {
     ) -> Arc<ObjectWriter> {
         let mut metadata = base.metadata.clone();
         metadata.insert(mark.0.clone(), mark.1.clone());
-        let state = State {
-            size: base.size,
-            kept: base.size,
-            metadata,
-            described: false,
-            changed: false,
-            changes: 0,
-            tried_at: None,
-            over: false,
-            upload: None,
-            parts: BTreeMap::new(),
-            composed: None,
-        };
-        Arc::new(ObjectWriter {
-            key,
-            base,
-            mark,
-            times,
-            path_locks: RwLock::new(()),
-            begins: Default::default(),
-            is_assembled: false,
-            state: Mutex::new(state),
-        })
+        let state = WriterState::over(base.size, metadata);
+        Arc::new(ObjectWriter::with(key, base, mark, times, state))
     }
 
     /// A writer that begins on nothing: what is not written is zeros, and an object is made of it though nothing is.
@@ -275,32 +119,38 @@ impl ObjectWriter {
             modified: Timestamp { seconds: 0, nanos: 0 },
             metadata: Metadata::new(),
         };
-        let state = State {
-            size,
+        let state = WriterState {
             kept: 0,
-            metadata: upload.metadata.clone(),
             described: true,
             changed: true,
-            changes: 0,
-            tried_at: None,
-            over: false,
             parts,
-            composed: None,
             upload: Some(upload.clone()),
+            ..WriterState::over(size, upload.metadata.clone())
         };
-        Arc::new(ObjectWriter {
-            key: upload.key,
+        let writer = ObjectWriter::with(upload.key, base, mark, times, state);
+        Arc::new(ObjectWriter { is_assembled: true, ..writer })
+    }
+
+    fn with(
+        key: String,
+        base: ObjectStat,
+        mark: (String, String),
+        times: [&'static str; 2],
+        state: WriterState,
+    ) -> ObjectWriter {
+        ObjectWriter {
+            key,
             base,
             mark,
             times,
             path_locks: RwLock::new(()),
             begins: Default::default(),
-            is_assembled: true,
+            is_assembled: false,
             state: Mutex::new(state),
-        })
+        }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

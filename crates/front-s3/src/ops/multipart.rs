@@ -9,6 +9,9 @@
 mod complete;
 mod list;
 mod part;
+mod part_layout;
+mod part_room;
+mod staged_part;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -30,14 +33,15 @@ use crate::metadata_store::{Headers, decode_texts, encode_texts, pairs};
 use crate::object::last_modified;
 use crate::object_key::{ObjectKey, is_hidden};
 use crate::part_checksums::{Algorithm, UploadChecksum};
-use crate::part_layout::{NUMBER_MAX, PartLayout, StoredPart};
-use crate::part_room::PartRoom;
 use crate::resolve::{self, OpenBucket, name_of};
 use crate::sigv4::{hex, unhex_all};
 use crate::staged_file::StagedFile;
 use crate::staged_object::ByteSink;
 use crate::unique_ids::now_nanos;
 use crate::write_fence::WriteFence;
+pub use part_layout::NUMBER_MAX;
+use part_layout::{PartLayout, StoredPart};
+use part_room::PartRoom;
 
 /// The directory of all uploads, in a bucket's directory.
 const UPLOADS: &str = ".forebay-s3";

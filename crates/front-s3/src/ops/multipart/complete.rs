@@ -10,6 +10,7 @@ use tokio::task::{JoinError, JoinSet};
 use types::{ErrorKind, FileId, Name};
 use vfs::{Node, PartReceipt, PartedFile};
 
+use super::part_layout::{PART_BYTES_MIN, PartPlace, StoredPart, is_in_place, newest_by_number};
 use super::{DATA, KIND, UploadRecord, internal_name, part_number, upload_error};
 use crate::access_keys::Right;
 use crate::completed_uploads::{self, CompletedUpload};
@@ -22,7 +23,6 @@ use crate::ops::copy::copy_into;
 use crate::ops::get::RangeReader;
 use crate::ops::{RequestContext, to_i64};
 use crate::part_checksums::{Algorithm, ChecksumFields, PartChecksum, UploadChecksum};
-use crate::part_layout::{PART_BYTES_MIN, PartPlace, StoredPart, is_in_place, newest_by_number};
 use crate::resolve::{self, OpenBucket};
 use crate::sigv4::{encode, hex};
 use crate::staged_file::{StagedFile, published_node};
@@ -30,6 +30,15 @@ use crate::staged_object::{ByteSink, PublishMode, StagedObject};
 
 /// The most parts that are copied at a time.
 const COPIES_MAX: usize = 8;
+
+/// What is to become of an upload: these parts of it, in order, the object of that key.
+struct Completion<'a> {
+    bucket: &'a OpenBucket,
+    key: &'a ObjectKey,
+    upload: &'a UploadRecord,
+    parts: &'a [StoredPart],
+    conditions: &'a Conditions,
+}
 
 impl RequestContext {
     /// Completes an upload. A repeated request (its answer was lost) gets the first answer again.
@@ -87,9 +96,16 @@ impl RequestContext {
             return Err(S3Error::with_message(S3ErrorCode::InvalidRequest, message));
         }
         let sum = object_checksum(&upload, &input_sums, input.checksum_type.as_ref(), &parts)?;
+        let completion = Completion {
+            bucket: &bucket,
+            key: &key,
+            upload: &upload,
+            parts: &parts,
+            conditions: &conditions,
+        };
         let node = match &upload.at_origin {
-            Some(file) => self.publish_at_origin(&bucket, &key, &upload, (file, &parts), &conditions).await?,
-            None => self.publish_assembled(&bucket, &key, &upload, &parts, &conditions).await?,
+            Some(file) => self.publish_at_origin(&completion, file).await?,
+            None => self.publish_assembled(&completion).await?,
         };
         *has_ended = true;
         let etag = etag_of(parts.iter().map(|part| part.md5));
@@ -133,45 +149,38 @@ impl RequestContext {
     /// answer was lost, the object is found, whatever the conditions say of it.
     async fn publish_at_origin(
         &self,
-        bucket: &OpenBucket,
-        key: &ObjectKey,
-        upload: &UploadRecord,
-        (file, parts): (&PartedFile, &[StoredPart]),
-        conditions: &Conditions,
+        completion: &Completion<'_>,
+        file: &PartedFile,
     ) -> S3Result<Option<Node>> {
-        let published = self.publish_parts(bucket, key, upload, (file, parts), conditions).await;
+        let published = self.publish_parts(completion, file).await;
         let Err(refusal) = published else { return published };
         if *refusal.code() != S3ErrorCode::PreconditionFailed {
             return Err(refusal);
         }
-        let unknown: Vec<_> = parts.iter().map(|part| PartReceipt::unknown(part.number, part.size)).collect();
-        match self.publish_receipts(bucket, key, (file, &unknown), &Conditions::default()).await {
+        let unknown = |part: &StoredPart| PartReceipt::unknown(part.number, part.size);
+        let receipts: Vec<_> = completion.parts.iter().map(unknown).collect();
+        let completion = Completion { conditions: &Conditions::default(), ..*completion };
+        match self.publish_receipts(&completion, file, &receipts).await {
             Err(e) if *e.code() == S3ErrorCode::NoSuchUpload => Err(refusal),
             found => found,
         }
     }
 
-    async fn publish_parts(
-        &self,
-        bucket: &OpenBucket,
-        key: &ObjectKey,
-        upload: &UploadRecord,
-        (file, parts): (&PartedFile, &[StoredPart]),
-        conditions: &Conditions,
-    ) -> S3Result<Option<Node>> {
+    async fn publish_parts(&self, completion: &Completion<'_>, file: &PartedFile) -> S3Result<Option<Node>> {
+        let Completion { bucket, key, conditions, .. } = *completion;
         // Before anything is copied or made; they are checked again when the object takes its key.
         self.check_conditions(bucket, key, conditions).await?;
-        let receipts = self.receipts(upload, (file, parts)).await?;
-        self.publish_receipts(bucket, key, (file, &receipts), conditions).await
+        let receipts = self.receipts(completion, file).await?;
+        self.publish_receipts(completion, file, &receipts).await
     }
 
     async fn publish_receipts(
         &self,
-        bucket: &OpenBucket,
-        key: &ObjectKey,
-        (file, receipts): (&PartedFile, &[PartReceipt]),
-        conditions: &Conditions,
+        completion: &Completion<'_>,
+        file: &PartedFile,
+        receipts: &[PartReceipt],
     ) -> S3Result<Option<Node>> {
+        let Completion { bucket, key, conditions, .. } = *completion;
         let place = (bucket.root.id, key.dirs.as_slice(), &key.name);
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let published = match StagedObject::of_parts(vfs, caller, place, file, receipts).await {
@@ -190,11 +199,8 @@ impl RequestContext {
 
     /// The receipts of all parts in order. What lies in a file of its own is copied at the origin first; where that
     /// cannot be, since the origin has the upload no more, its receipt is unknown: the upload may have been completed.
-    async fn receipts(
-        &self,
-        upload: &UploadRecord,
-        (file, parts): (&PartedFile, &[StoredPart]),
-    ) -> S3Result<Vec<PartReceipt>> {
+    async fn receipts(&self, completion: &Completion<'_>, file: &PartedFile) -> S3Result<Vec<PartReceipt>> {
+        let Completion { upload, parts, .. } = *completion;
         let mut receipts = Vec::with_capacity(parts.len());
         let mut copies = JoinSet::new();
         for part in parts {
@@ -231,17 +237,11 @@ impl RequestContext {
     }
 
     /// The same where the parts lie in files: one that has all bytes takes the key.
-    async fn publish_assembled(
-        &self,
-        bucket: &OpenBucket,
-        key: &ObjectKey,
-        upload: &UploadRecord,
-        parts: &[StoredPart],
-        conditions: &Conditions,
-    ) -> S3Result<Option<Node>> {
+    async fn publish_assembled(&self, completion: &Completion<'_>) -> S3Result<Option<Node>> {
+        let Completion { bucket, key, upload, parts, .. } = *completion;
         let whole = self.assemble(upload, parts).await?;
         let name = whole.0.clone();
-        let published_node = self.publish_whole(bucket, key, upload, whole, conditions).await;
+        let published_node = self.publish_whole(completion, whole).await;
         if published_node.is_err() {
             self.remove_empty(bucket, key).await;
             if name != internal_name(DATA) {
@@ -304,18 +304,15 @@ impl RequestContext {
 
     async fn publish_whole(
         &self,
-        bucket: &OpenBucket,
-        key: &ObjectKey,
-        upload: &UploadRecord,
+        completion: &Completion<'_>,
         (name, id): (Name, FileId),
-        conditions: &Conditions,
     ) -> S3Result<Option<Node>> {
+        let Completion { bucket, key, conditions, .. } = *completion;
         let vfs = &self.shared.vfs;
-        let from = (upload.dir, &name);
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.claim_key(bucket, key, from, id, conditions).await? {
+            match self.claim_key(completion, &name, id).await? {
                 Ok(()) => return Ok(published_node(vfs, id).await),
                 // The directory was removed with its last object, just before this one arrived.
                 Err(e) if resolve::is_gone(&e) && tries < resolve::TRIES_MAX => {}
@@ -340,28 +337,27 @@ impl RequestContext {
         self.publish(bucket, key, staged, conditions).await
     }
 
-    /// Renames or links the file to the key. The outer error is a failed condition, the inner one that of the file
+    /// Renames or links the file, which has the name `from` in the upload's directory, to the key. The outer error is a failed condition, the inner one that of the file
     /// system.
     async fn claim_key(
         &self,
-        bucket: &OpenBucket,
-        key: &ObjectKey,
-        (from_dir, from): (FileId, &Name),
+        completion: &Completion<'_>,
+        from: &Name,
         id: FileId,
-        conditions: &Conditions,
     ) -> S3Result<types::Result<()>> {
+        let Completion { bucket, key, upload, conditions, .. } = *completion;
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let dir = resolve::make_dirs(vfs, caller, bucket.root.id, &key.dirs).await.map_err(s3_error)?;
         let _lock = self.shared.locks.lock(dir, &key.name).await;
         let how = self.check_conditions(bucket, key, conditions).await?;
         if how != PublishMode::IfAbsent {
-            return Ok(vfs.rename(caller, from_dir, from, dir, &key.name).await.map(|_| ()));
+            return Ok(vfs.rename(caller, upload.dir, from, dir, &key.name).await.map(|_| ()));
         }
         let linked = vfs.link(caller, id, dir, &key.name).await;
         if linked.is_ok() {
             // The other name is removed before the metadata is stored, since that changes the file's state. What is
             // left is removed with the upload.
-            let _ = vfs.remove(caller, from_dir, from).await;
+            let _ = vfs.remove(caller, upload.dir, from).await;
         }
         Ok(linked.map(|_| ()))
     }

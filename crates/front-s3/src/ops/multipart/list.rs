@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use s3s::S3ErrorCode;
 use s3s::dto::*;
 
+use super::part_layout::newest_by_number;
 use super::{UPLOADS, UploadRecord, internal_name, names_in};
 use crate::access_keys::Right;
 use crate::errors::{S3Result, s3_error};
@@ -12,7 +13,6 @@ use crate::key_listing::common_prefix;
 use crate::object::last_modified;
 use crate::ops::{RequestContext, to_i64};
 use crate::part_checksums::ChecksumFields;
-use crate::part_layout::newest_by_number;
 use crate::resolve::{self, OpenBucket};
 use crate::sigv4::{encode, hex};
 

@@ -10,6 +10,8 @@ use s3s::{S3ErrorCode, S3Response};
 use types::{CreateHow, SetAttr};
 use vfs::Node;
 
+use super::part_layout::{PartLayout, PartPlace, PartTarget, StoredPart};
+use super::staged_part::{HeldPart, PartFate, StagedPart};
 use super::{DATA, HELD_PART_BYTES_MAX, UploadRecord, internal_name, part_number, upload_error};
 use crate::access_keys::Right;
 use crate::checksums::{BodyChecksums, ComputedChecksums};
@@ -20,11 +22,9 @@ use crate::ops::get::{RangeReader, object_size};
 use crate::ops::put::{PUT_BYTES_MAX, receive_body};
 use crate::ops::{RequestContext, to_i64};
 use crate::part_checksums::{ChecksumFields, PartChecksum};
-use crate::part_layout::{PartLayout, PartPlace, PartTarget, StoredPart};
 use crate::range::for_copy;
 use crate::sigv4::hex;
 use crate::staged_file::StagedFile;
-use crate::staged_part::{HeldPart, PartFate, StagedPart};
 use crate::unique_ids::now_nanos;
 
 /// The longest wait for room to hold a part.

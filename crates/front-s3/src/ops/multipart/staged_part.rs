@@ -8,7 +8,7 @@ use fair::MemoryPermit;
 use types::{Error, ErrorKind, FileId, Result};
 use vfs::{PartedFile, Vfs};
 
-use crate::part_layout::{PartPlace, can_be_noted};
+use super::part_layout::{PartPlace, can_be_noted};
 use crate::staged_file::StagedFile;
 use crate::staged_object::ByteSink;
 use crate::write_fence::WriteFence;
