@@ -276,6 +276,23 @@ impl<B: Clone> InodeTable<B> {
         self.take_negatives(number);
     }
 
+    /// The file is `node` now. `has_bytes_of` tells of a version whether only the tier's own doing, and no other bytes, lie between
+    /// it and this one: the kernel's pages of such a version, and who has it open, are of this one from now on.
+    pub fn renew(&mut self, node: &Node, has_bytes_of: impl Fn(Version) -> bool) {
+        let number = self.by_file.get(&node.id);
+        let Some(inode) = number.and_then(|number| self.by_number.get_mut(number)) else { return };
+        let is_older = |version: Version| version != node.version && has_bytes_of(version);
+        if inode.pages.is_some_and(|pages| is_older(pages.version)) {
+            inode.pages = Some(CachedPages::of(node));
+        }
+        if let Some(held) = &mut inode.held
+            && !held.retired
+            && is_older(held.node.version)
+        {
+            held.node = node.clone();
+        }
+    }
+
     /// The attributes to return for an inode whose file is `node` now.
     pub fn attributes_of(&mut self, number: u64, node: Node) -> InodeAttributes {
         let superseded = self.is_superseded(number, node.version);

@@ -56,7 +56,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use types::Caller;
-use vfs::{ListenerMark, Vfs};
+use vfs::{ListenerMark, Node, Vfs};
 
 pub use metrics::Metrics;
 pub use mount::{FuseMount, check_mount_point};
@@ -173,5 +173,12 @@ impl FuseState {
 
     fn inodes(&self) -> MutexGuard<'_, InodeTable<Arc<Backing>>> {
         self.inodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table, for who has looked at this file: it may have got its version by a flush, which changes no bytes.
+    fn inodes_for(&self, node: &Node) -> MutexGuard<'_, InodeTable<Arc<Backing>>> {
+        let mut inodes = self.inodes();
+        inodes.renew(node, |version| self.vfs.has_bytes_of(node, version));
+        inodes
     }
 }

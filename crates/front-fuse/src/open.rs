@@ -195,7 +195,9 @@ impl FuseState {
 
     async fn node_to_open(&self, number: u64) -> Result<Node> {
         let id = self.file(number)?;
-        self.retry_read(|| self.vfs.getattr(id)).await
+        let node = self.retry_read(|| self.vfs.getattr(id)).await?;
+        drop(self.inodes_for(&node));
+        Ok(node)
     }
 
     /// The whole cached file, if it is complete and this inode is not open. Not of a small file whose pages the kernel has

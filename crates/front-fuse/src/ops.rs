@@ -103,7 +103,7 @@ impl FuseState {
         remember: impl FnOnce(&mut InodeTable<Arc<Backing>>, &Node) -> u64,
     ) -> FuseEntry {
         let (number, stale) = {
-            let mut inodes = self.inodes();
+            let mut inodes = self.inodes_for(&node);
             let number = remember(&mut inodes, &node);
             inodes.attributes_told(number, thread);
             (number, inodes.attributes_of(number, node.clone()).pages_stale)
@@ -137,7 +137,7 @@ impl FuseState {
     /// The entry for an inode whose file is `node` now.
     pub fn attributes(&self, thread: Thread, number: u64, node: Node) -> FuseEntry {
         let told = {
-            let mut inodes = self.inodes();
+            let mut inodes = self.inodes_for(&node);
             inodes.attributes_told(number, thread);
             inodes.attributes_of(number, node)
         };
@@ -189,7 +189,7 @@ impl FuseState {
 
     /// Records that bytes of `node`'s version went to the kernel. Pages of another version are invalidated.
     pub fn pages_sent(&self, number: u64, node: &Node) {
-        if self.inodes().pages_sent(number, node) {
+        if self.inodes_for(node).pages_sent(number, node) {
             self.invalidations.pages(number);
         }
     }

@@ -98,7 +98,7 @@ pub async fn refresh_followed(shared: Arc<FuseState>) {
 async fn revalidate(shared: Arc<FuseState>, number: u64, node: Node) {
     // A file that is removed or unreachable keeps its state for those that have it open.
     let Ok(now) = shared.vfs.getattr_in_use(node.id).await else { return };
-    if shared.inodes().attributes_of(number, now).pages_stale {
+    if shared.inodes_for(&now).attributes_of(number, now).pages_stale {
         shared.invalidations.pages(number);
     }
 }

@@ -9,6 +9,7 @@ use namespace::{Ask, Found, Namespace};
 use origin::{FileToRead, Origin, Reference};
 use types::{
     BLOCK_SIZE, ByteRange, Caller, Distance, Error, ErrorKind, FileId, FileKind, Result, Supplier, Turn,
+    Version,
 };
 
 use crate::at_origin::at_origin;
@@ -165,6 +166,14 @@ impl Vfs {
             }
             _ => self.version_chain.of(key),
         }
+    }
+
+    /// Whether `node` has the bytes that its file had as this version, since it got its own version by what the tier itself did:
+    /// a flush, or a rename.
+    pub fn has_bytes_of(&self, node: &Node, version: Version) -> bool {
+        let before = CacheKey { file: node.id, version, size: node.attr.size };
+        let (now, changed) = self.version_chain.of(before);
+        changed == BytesChanged::No && now.version == node.version
     }
 
     pub(crate) fn source_of(&self, found: &Found) -> Arc<dyn Source> {

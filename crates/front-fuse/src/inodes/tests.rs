@@ -311,3 +311,19 @@ fn what_is_open_is_found_among_many_that_are_not() {
     table.release(number);
     assert!(!table.may_be_open_in(ROOT) && table.following().is_empty());
 }
+
+#[test]
+fn what_the_tier_flushed_keeps_its_pages_and_its_opens() {
+    let mut table = table();
+    let number = remember(&mut table, &node(2, 1));
+    table.open(number, &node(2, 1), || OpenMode::Snapshot).expect("known");
+    let flushed = |version| version == node(2, 1).version;
+    table.renew(&node(2, 2), |_| false);
+    assert!(!table.has_pages_of(number, &node(2, 2)), "bytes that others wrote");
+    table.renew(&node(2, 2), flushed);
+    assert!(table.has_pages_of(number, &node(2, 2)));
+    assert_eq!(remember(&mut table, &node(2, 2)), number, "who has it open has this version");
+    assert_eq!(table.open(number, &node(2, 2), || unreachable!()), Some(OpenReply::Served { keep: true }));
+    table.renew(&node(3, 2), |_| true);
+    assert_eq!(table.len(), 2, "what the kernel does not know is not noted");
+}

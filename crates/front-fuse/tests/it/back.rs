@@ -49,6 +49,40 @@ fn what_is_made_here_the_kernel_keeps_and_is_told_nothing_of() {
     assert_eq!(tier.metrics.invalidations.get(), 0, "each answer said what is new");
 }
 
+/// A flush gives a file the origin's version, and no other bytes: a build that reads what was just unpacked does not read it again.
+#[test]
+fn what_is_written_here_and_flushed_is_read_from_the_kernels_pages() {
+    // The kernel keeps the pages that it has as a whole.
+    let page = |n: u64| n.to_be_bytes().repeat(512);
+    let name_of_test = "what_is_written_here_and_flushed_is_read_from_the_kernels_pages";
+    let short = ttl(Duration::from_millis(300));
+    let edit = |o: &mut Options| (o.back, o.local, o.files, o.directories) = (true, true, short, short);
+    let Some(tier) = mount_with(name_of_test, edit, |_| {}) else { return };
+    fs::create_dir(tier.path("dir")).expect("made");
+    for n in 0..FILES {
+        fs::write(tier.path(&name(n)), page(n)).expect("written");
+    }
+    let open = fs::File::open(tier.path(&name(0))).expect("there");
+    let number = open.metadata().expect("there").ino();
+    tier.run(async {
+        let refused = tier.vfs.flush_home(None).await.expect("begun").wait().await;
+        assert!(refused.is_empty(), "{refused:?}");
+    });
+    let read_all = || {
+        for n in 1..FILES {
+            assert!(fs::read(tier.path(&name(n))).expect("read") == page(n), "{n}");
+        }
+    };
+    let before = tier.requests("read");
+    read_all();
+    assert_eq!(tier.requests("read") - before, 0);
+    assert_eq!(fs::metadata(tier.path(&name(0))).expect("there").ino(), number, "also of one that was open");
+    assert!(fs::read(tier.at_origin(&name(3))).expect("flushed") == page(3));
+    // What others write is no flush.
+    fs::write(tier.at_origin(&name(0)), b"foreign").expect("written");
+    eventually("it is seen", || fs::read(tier.path(&name(0))).expect("read") == b"foreign");
+}
+
 #[test]
 fn what_another_front_changes_of_what_waits_the_kernel_hears_of() {
     let Some(tier) = mount_back("what_another_front_changes_of_what_waits_the_kernel_hears_of") else {
