@@ -1,20 +1,31 @@
 //! Text inside HTML and SVG: no character of it means anything.
 
+use std::fmt::{Result, Write};
+
+use askama::filters::Escaper;
+
 /// Escapes text and quoted attributes. Control characters, which neither may hold, become spaces.
+#[derive(Clone, Copy)]
+pub struct MarkupText;
+
+impl Escaper for MarkupText {
+    fn write_escaped_str<W: Write>(&self, mut out: W, text: &str) -> Result {
+        text.chars().try_for_each(|c| match c {
+            '&' => out.write_str("&amp;"),
+            '<' => out.write_str("&lt;"),
+            '>' => out.write_str("&gt;"),
+            '"' => out.write_str("&quot;"),
+            '\'' => out.write_str("&#39;"),
+            c if c.is_control() && c != '\n' => out.write_char(' '),
+            c => out.write_char(c),
+        })
+    }
+}
+
+/// The same as a string, where there is no template.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' => out.push('\n'),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
+    MarkupText.write_escaped_str(&mut out, text).expect("writing to a string cannot fail");
     out
 }
 
