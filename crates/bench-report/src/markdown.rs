@@ -7,7 +7,7 @@ use askama::Template;
 use askama::filters::Escaper;
 
 use crate::model::{Cell, ResultFile, Severity, Table};
-use crate::{format, report};
+use crate::report;
 
 #[derive(Template)]
 #[template(path = "page.md")]
@@ -42,21 +42,6 @@ impl MarkdownTable<'_> {
         let rule = |at| if is_text(table, at) { "---" } else { "---:" };
         MarkdownTable { table, rules: (0..table.columns.len()).map(rule).collect(), reasons: reasons(table) }
     }
-}
-
-fn mark(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Invalid => "**INVALID:** ",
-        Severity::Verdict => "",
-        Severity::Warning => "**Warning:** ",
-        Severity::Note => "Note: ",
-    }
-}
-
-fn cell(cell: &Cell, is_struck: bool) -> String {
-    let mut text = String::new();
-    MarkdownText.write_escaped_str(&mut text, &format::cell(cell)).expect("writing to a string cannot fail");
-    if is_struck && !text.is_empty() { format!("~~{text}~~") } else { text }
 }
 
 /// Each reason once, with the rows that it strikes.

@@ -22,19 +22,14 @@ impl Escaper for MarkupText {
     }
 }
 
-/// The same as a string, where there is no template.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    MarkupText.write_escaped_str(&mut out, text).expect("writing to a string cannot fail");
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn nothing_is_left_that_could_open_a_tag_or_end_an_attribute() {
-        assert_eq!(escape("<b a='1' c=\"2\">&\0\n"), "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp; \n");
+        let mut out = String::new();
+        MarkupText.write_escaped_str(&mut out, "<b a='1' c=\"2\">&\0\n").unwrap();
+        assert_eq!(out, "&lt;b a=&#39;1&#39; c=&quot;2&quot;&gt;&amp; \n");
     }
 }
