@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bench_fleet::{Barrier, Fleet, FleetOptions, LaunchArgs, Member, RankPlace};
-use bench_load::engine::{self, LoadJob, PhaseGate};
-use bench_load::outcome::{LoadOutcome, Verification};
-use bench_load::target::{self, from_url};
+use bench_load::{LoadJob, LoadOutcome, PhaseGate, Verification, engine, from_url, target};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::SetOnce;
