@@ -9,6 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 use types::{Error, ErrorKind, Result};
 
@@ -106,28 +108,21 @@ impl Member {
 
     /// How far apart the ranks left a barrier: a step of all ranks, for after the phase.
     pub async fn skew(&self, barrier: &Barrier) -> Result<Skew> {
-        let told = self.gather(frame::encode(&barrier.woke)).await?;
-        let wrong = |e| run_ended(&format!("another rank's word is none: {e}"));
-        let skew = told.map(|told| {
-            let woke: serde_json::Result<Vec<_>> =
-                told.iter().map(|told| serde_json::from_slice(told)).collect();
-            woke.map(|woke| frame::encode(&Skew::of(&barrier.name, &woke)))
-        });
-        let skew = self.broadcast(skew.transpose().map_err(wrong)?.unwrap_or_default()).await?;
-        serde_json::from_slice(&skew).map_err(wrong)
+        let woke = self.gather(&barrier.woke).await?;
+        self.broadcast(Some(&Skew::of(&barrier.name, &woke))).await
     }
 
-    /// Each rank's bytes, in order, on rank 0; nothing on the others. Returns when all ranks have given theirs.
-    pub async fn gather(&self, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>> {
-        let parts = self.step(Collective::Gather, Bytes::from(bytes)).await?.parts;
-        Ok(self.is_root().then(|| parts.into_iter().map(Vec::from).collect()))
+    /// What each rank has to tell, in their order, on rank 0; empty on the others. Returns when all ranks have told theirs.
+    pub async fn gather<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>> {
+        let parts = self.step(Collective::Gather, frame::encode(own).into()).await?.parts;
+        parts.iter().filter(|_| self.is_root()).map(|part| read(part)).collect()
     }
 
-    /// Rank 0's bytes, on all. What the others give is not looked at.
-    pub async fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
-        let bytes = if self.is_root() { bytes } else { Vec::new() };
-        let parts = self.step(Collective::Broadcast, Bytes::from(bytes)).await?.parts;
-        Ok(parts.into_iter().next().map(Vec::from).unwrap_or_default())
+    /// Rank 0's word, on all. What the others give is not looked at.
+    pub async fn broadcast<T: Serialize + DeserializeOwned>(&self, given: Option<&T>) -> Result<T> {
+        let given = given.filter(|_| self.is_root()).map(frame::encode).unwrap_or_default();
+        let parts = self.step(Collective::Broadcast, given.into()).await?.parts;
+        read(parts.first().map_or(&[], |part| part))
     }
 
     async fn step(&self, step: Collective, payload: Bytes) -> Result<StepOutcome> {
@@ -170,6 +165,10 @@ impl Member {
         fleet.leave().await;
         finished.map(|_| ())
     }
+}
+
+fn read<T: DeserializeOwned>(told: &[u8]) -> Result<T> {
+    serde_json::from_slice(told).map_err(|e| Error::new(ErrorKind::Corrupt, "read what another rank told", e))
 }
 
 impl AgentHandle {

@@ -23,8 +23,6 @@ const SCHEMA: u32 = 1;
 const LOOKED_AT: u64 = 16;
 /// Files that each client writes at the same time.
 const WORKERS: u32 = 4;
-/// Bytes of one write, unless others are wanted.
-pub const BLOCK_BYTES: u64 = 1 << 20;
 
 /// What should lie there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,22 +65,12 @@ impl DataSetDir<'_> {
     }
 }
 
-/// Sees to it that the data set lies in `dir`, by these clients. Call it in one process. What came of writing it; `None` if it was
+/// Sees to it that the data set lies there, by these clients. Call it in one process. What came of writing it; `None` if it was
 /// there.
 pub async fn prepare(
     dataset: &Dataset,
-    dir: &RunDir,
-    clients: &[Arc<dyn Client>],
-) -> Result<Option<LoadOutcome>> {
-    prepare_at(dataset, DataSetDir { dir, directory: "" }, clients, BLOCK_BYTES).await
-}
-
-/// The same at any place of the run's, in writes of `block_bytes`.
-pub async fn prepare_at(
-    dataset: &Dataset,
     place: DataSetDir<'_>,
     clients: &[Arc<dyn Client>],
-    block_bytes: u64,
 ) -> Result<Option<LoadOutcome>> {
     let client =
         clients.first().ok_or_else(|| Error::new(ErrorKind::Config, "data set", "there is no client"))?;
@@ -93,7 +81,7 @@ pub async fn prepare_at(
         client.mkdir(&place.path()).await?;
     }
     write_small(&**client, &place.description(), &describe_as(dataset, false)).await?;
-    let outcome = lay_out(dataset, place, clients, block_bytes).await?;
+    let outcome = lay_out(dataset, place, clients).await?;
     write_small(&**client, &place.description(), &describe_as(dataset, true)).await?;
     Ok(Some(outcome))
 }
@@ -165,7 +153,6 @@ async fn lay_out(
     dataset: &Dataset,
     place: DataSetDir<'_>,
     clients: &[Arc<dyn Client>],
-    block_bytes: u64,
 ) -> Result<LoadOutcome> {
     // A tree for each client of the later run, whoever writes it now.
     let trees = if dataset.layout.private { dataset.trees as usize } else { clients.len() };
@@ -174,7 +161,7 @@ async fn lay_out(
     let fleet = ClientSet { clients: count, first_client: 0, workers: WORKERS };
     // Few large files are written by several workers each.
     let unit = if dataset.layout.files < fleet.workers_in_all() { TouchUnit::Block } else { TouchUnit::File };
-    let work = LoadWork { unit, block_bytes, ..LoadWork::mfmw() };
+    let work = LoadWork { unit, ..LoadWork::mfmw() };
     let phase =
         LoadPhase { name: "lay out".to_owned(), work, version: dataset.version, ..LoadPhase::default() };
     let job = LoadJob {

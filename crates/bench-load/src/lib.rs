@@ -34,6 +34,19 @@ pub mod target;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use data::{FileVersion, SeededData};
+pub use dataset::{DataSetDir, Dataset};
+pub use engine::{Files, LoadJob, LoadLimits, LoadPhase, LocalGate, PhaseGate, Progress};
+pub use outcome::{LoadOutcome, PhaseOutcome, Stop, ThroughputSeries, Verification, WorkerSpan};
+pub use pace::{Arrivals, LoadPace, Stagger};
+pub use process::{Threads, Usage};
+pub use safety::{Cleanup, RunDir};
+pub use shape::{
+    AccessOrder, Amount, ClientSet, Layout, LoadOperation, LoadWork, Sequence, Sharing, Sizes, Touch,
+    TouchUnit,
+};
+pub use target::{Client, EntryKind, Target, from_url};
+
 /// What is in the mutex, after a panic too: every section in this crate leaves it whole.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

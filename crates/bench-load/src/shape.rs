@@ -8,6 +8,8 @@ mod layout;
 mod permutation;
 mod sequence;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 pub(crate) use layout::below;
@@ -15,13 +17,15 @@ pub use layout::{Layout, Sizes};
 pub use sequence::{ClientSet, FilePart, Sequence, SequencePart, Touch};
 
 /// What is done with what is touched.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, strum::Display, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum LoadOperation {
     #[default]
     Read,
     Write,
     /// One of these, drawn anew for each touch.
+    #[strum(to_string = "{0}")]
     Mixed(Mix),
     /// Attributes of files.
     Stat,
@@ -50,6 +54,17 @@ pub struct Mix {
     pub range: u32,
 }
 
+/// As it is typed.
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mix { read, range, write, stat, list, delete } = *self;
+        let parts = [("read", read), ("range", range), ("write", write)];
+        let parts = parts.into_iter().chain([("stat", stat), ("list", list), ("delete", delete)]);
+        let some = parts.filter(|(_, weight)| *weight > 0).map(|(name, weight)| format!("{name}={weight}"));
+        f.write_str(&some.collect::<Vec<_>>().join(","))
+    }
+}
+
 impl Mix {
     pub fn sum(&self) -> u64 {
         let weights = [self.read, self.write, self.stat, self.list, self.delete, self.range];
@@ -68,8 +83,9 @@ pub enum TouchUnit {
     Block,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, strum::Display, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum AccessOrder {
     /// Files in order, blocks in order.
     #[default]
@@ -77,13 +93,16 @@ pub enum AccessOrder {
     /// Every unit exactly once per epoch, in an order of each epoch's own.
     Random,
     /// Within each file the blocks 0, s, 2s, ..., then 1, 1 + s, ...; files in order. Blocks only.
+    #[strum(to_string = "strided:{0}")]
     Strided(u64),
     /// Any unit at any time: with repetitions, and without the promise that all are touched.
     Uniform,
     /// As `Uniform`, but the k-th most popular unit is drawn in proportion to 1 / k^theta. The popular ones are
     /// the same for everybody.
+    #[strum(to_string = "zipf:{theta}")]
     Zipf { theta: f64 },
     /// As `Uniform`, but `access_percent` of the draws go to `hot_percent` of the units.
+    #[strum(to_string = "hotspot:{hot_percent}/{access_percent}")]
     Hotspot { hot_percent: f64, access_percent: f64 },
 }
 

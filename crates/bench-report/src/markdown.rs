@@ -1,71 +1,47 @@
 //! A result as Markdown, for a terminal, a mail or a repository. Cells are escaped: a file name with a bar in it stays
-//! one cell, and no text becomes a tag.
+//! one cell, and no text becomes a tag. What it looks like is in the templates in `markdown/`.
 
-use std::fmt::Write;
+use std::fmt::{Result, Write};
 
-use crate::format;
-use crate::model::{Cell, ResultFile, Severity, Table, TableRow};
+use askama::Template;
+use askama::filters::Escaper;
+
+use crate::model::{Cell, ResultFile, Severity, Table};
 use crate::report;
 
-pub fn render(file: &ResultFile) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let [title, experiment, preset, started] =
-        [&file.title, &file.experiment, &file.preset, &file.started].map(|text| escape(text));
-    let _ = writeln!(out, "# {title}\n");
-    let _ = writeln!(out, "{experiment} ({preset}), {started}, {}\n", format::duration(file.seconds));
-    if let Some(lead) = report::lead(file) {
-        let _ = writeln!(out, "**{}**\n", escape(lead));
-    }
-    for (what, told) in report::answer(file) {
-        let _ = writeln!(out, "- **{}:** {}", escape(&what), escape(&told));
-    }
-    if !file.answer.is_empty() {
-        // Two lists: the ten lines, and what there is to be said about them.
-        out.push_str("\n<!-- -->\n\n");
-    }
-    for finding in report::findings(file) {
-        let mark = match finding.severity {
-            Severity::Invalid => "**INVALID:** ",
-            Severity::Verdict => "",
-            Severity::Warning => "**Warning:** ",
-            Severity::Note => "Note: ",
-        };
-        let _ = writeln!(out, "- {mark}{}", escape(&finding.text));
-    }
-    out.push('\n');
-    for table in file.tables.iter().chain(&report::latencies(file)).chain(&report::repetitions(file)) {
-        out.push_str(&self::table(table));
-        out.push('\n');
-    }
-    pairs(&mut out, "Parameters", report::parameters(file));
-    pairs(&mut out, "Fingerprint", file.fingerprint.clone());
-    let _ = writeln!(out, "Made by: `{}`", report::command_line(file).replace(['`', '\n'], " "));
-    out
+#[derive(Template)]
+#[template(path = "page.md")]
+struct MarkdownPage<'a> {
+    file: &'a ResultFile,
+    tables: Vec<MarkdownTable<'a>>,
+    command: String,
 }
 
-/// One table with its title and notes. Cells of invalid rows are struck, the reasons follow below the table.
+/// One table with its title and notes. Cells of invalid rows are struck, the reasons follow below.
+#[derive(Template)]
+#[template(path = "table.md")]
+struct MarkdownTable<'a> {
+    table: &'a Table,
+    rules: Vec<&'static str>,
+    reasons: Vec<(String, String)>,
+}
+
+pub fn render(file: &ResultFile) -> String {
+    let (latencies, repetitions) = (report::latencies(file), report::repetitions(file));
+    let tables = file.tables.iter().chain(&latencies).chain(&repetitions).map(MarkdownTable::of).collect();
+    let command = report::command_line(file).replace(['`', '\n'], " ");
+    MarkdownPage { file, tables, command }.to_string()
+}
+
 pub fn table(table: &Table) -> String {
-    let mut out = String::new();
-    if !table.title.is_empty() {
-        let _ = writeln!(out, "## {}\n", escape(&table.title));
+    MarkdownTable::of(table).to_string()
+}
+
+impl MarkdownTable<'_> {
+    fn of(table: &Table) -> MarkdownTable<'_> {
+        let rule = |at| if is_text(table, at) { "---" } else { "---:" };
+        MarkdownTable { table, rules: (0..table.columns.len()).map(rule).collect(), reasons: reasons(table) }
     }
-    let heads: Vec<String> = table.columns.iter().map(|c| escape(c)).collect();
-    let _ = writeln!(out, "| {} |", heads.join(" | "));
-    let rules: Vec<&str> =
-        (0..table.columns.len()).map(|i| if is_text(table, i) { "---" } else { "---:" }).collect();
-    let _ = writeln!(out, "| {} |", rules.join(" | "));
-    for row in &table.rows {
-        let _ = writeln!(out, "| {} |", cells(row).join(" | "));
-    }
-    let notes = reasons(table)
-        .into_iter()
-        .map(|(rows, why)| format!("**INVALID**, {rows}: {}", escape(&why)))
-        .chain(table.notes.iter().map(|n| escape(n)));
-    for (i, note) in notes.enumerate() {
-        let _ = writeln!(out, "{}- {note}", if i == 0 { "\n" } else { "" });
-    }
-    out
 }
 
 /// Each reason once, with the rows that it strikes.
@@ -83,45 +59,32 @@ fn reasons(table: &Table) -> Vec<(String, String)> {
     all.into_iter().map(|(rows, why)| (named(rows), why)).collect()
 }
 
-fn cells(row: &TableRow) -> Vec<String> {
-    let strike = |text: String| {
-        if row.invalid.is_empty() || text.is_empty() { text } else { format!("~~{text}~~") }
-    };
-    row.cells.iter().map(|cell| strike(escape(&format::cell(cell)))).collect()
-}
-
 /// A column with text in it is read from the left, one with numbers only from the right.
 pub(crate) fn is_text(table: &Table, column: usize) -> bool {
     table.rows.iter().filter_map(|row| row.cells.get(column)).any(|cell| matches!(cell, Cell::Text(_)))
 }
 
-fn pairs(out: &mut String, title: &str, pairs: impl IntoIterator<Item = (String, String)>) {
-    let line = |(name, value): (String, String)| format!("| {} | {} |", escape(&name), escape(&value));
-    let lines: Vec<String> = pairs.into_iter().map(line).collect();
-    if !lines.is_empty() {
-        let _ = writeln!(out, "## {title}\n\n| Name | Value |\n| --- | --- |\n{}\n", lines.join("\n"));
-    }
-}
-
 /// No character of a text means anything to Markdown.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\\' | '|' | '`' | '*' | '_' | '~' => out.extend(['\\', c]),
-            '<' => out.push_str("&lt;"),
-            '&' => out.push_str("&amp;"),
-            '\n' => out.push_str("<br>"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
+#[derive(Clone, Copy)]
+pub struct MarkdownText;
+
+impl Escaper for MarkdownText {
+    fn write_escaped_str<W: Write>(&self, mut out: W, text: &str) -> Result {
+        text.chars().try_for_each(|c| match c {
+            '\\' | '|' | '`' | '*' | '_' | '~' => write!(out, "\\{c}"),
+            '<' => out.write_str("&lt;"),
+            '&' => out.write_str("&amp;"),
+            '\n' => out.write_str("<br>"),
+            c if c.is_control() => out.write_char(' '),
+            c => out.write_char(c),
+        })
     }
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::TableRow;
     use crate::published::PUBLISHED;
 
     /// Exact: the columns of the seed.

@@ -37,10 +37,7 @@ pub struct Vfxt {
 #[serde(deny_unknown_fields)]
 pub struct AiStore {
     pub object_bytes: u64,
-    /// Requests in flight: clients x workers.
-    pub workers: u32,
     pub results: Printed,
-    pub large: Printed,
     /// The columns of the earlier study of the same cluster.
     pub gets: Printed,
 }
@@ -63,7 +60,6 @@ pub struct Azure {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapr {
-    pub moved_mib: Vec<u64>,
     pub results: Printed,
     /// The columns of the result table that the study should have had, and ours has.
     pub wanted: Printed,
@@ -75,12 +71,9 @@ pub struct Mapr {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tryggve {
-    pub tests: Printed,
     pub partitions: Printed,
     /// The cancer analysis workflow.
     pub caw: Printed,
-    /// The whole genome sequencing structural variation pipeline.
-    pub wgs: Printed,
     pub link: Printed,
     pub sob: Vec<sob::SobRun>,
 }

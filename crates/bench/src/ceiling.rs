@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench_load::ceiling::ceiling;
-use bench_load::data::SeededData;
-use bench_load::engine::{self, LoadLimits, LoadPhase, LocalGate};
-use bench_load::shape::{AccessOrder, Amount, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
-use bench_load::target::{self, from_url};
+use bench_load::{
+    AccessOrder, Amount, ClientSet, Layout, LoadLimits, LoadPhase, LoadWork, LocalGate, SeededData, Sharing,
+    Sizes, TouchUnit, engine, from_url, target,
+};
 use bench_report::{Finding, ResultFile, Severity};
 use types::Result;
 

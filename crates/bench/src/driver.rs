@@ -4,10 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
-use bench_load::outcome::PhaseOutcome;
-use bench_load::safety::Cleanup;
-use bench_load::shape::{ClientSet, Layout};
+use bench_load::{Cleanup, ClientSet, Layout, LoadJob, LoadLimits, LoadPhase, PhaseOutcome};
 use bench_report::ResultFile;
 use types::Result;
 

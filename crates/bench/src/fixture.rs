@@ -90,7 +90,7 @@ impl TierProcess {
     }
 
     pub fn counters(&self) -> Result<CounterPage> {
-        CounterPage::of(self.admin)
+        CounterPage::of(self.admin, None)
     }
 
     /// The next reads of what is cached come from the disk.

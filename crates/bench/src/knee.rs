@@ -5,10 +5,7 @@ mod answer;
 
 use std::time::Duration;
 
-use bench_load::engine::LoadJob;
-use bench_load::outcome::PhaseOutcome;
-use bench_load::pace::{Arrivals, LoadPace};
-use bench_load::shape::{AccessOrder, Amount};
+use bench_load::{AccessOrder, Amount, Arrivals, LoadJob, LoadPace, PhaseOutcome};
 use bench_report::{Histogram, median};
 use clap::Args;
 use types::Result;

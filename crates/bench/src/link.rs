@@ -98,9 +98,6 @@ pub struct Config {
     /// The token of the agents, for pairs of two others
     #[arg(long, value_name = "TEXT")]
     pub token: Option<String>,
-    /// What was typed, for the result file.
-    #[arg(skip)]
-    pub command: Vec<String>,
 }
 
 impl Default for Config {

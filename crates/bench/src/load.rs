@@ -7,8 +7,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use bench_load::dataset::Dataset;
-use bench_load::shape::LoadOperation;
+use bench_load::{Dataset, LoadOperation};
 use bench_report::ResultFile;
 use serde_json::json;
 use types::Result;
@@ -28,8 +27,7 @@ pub async fn command(args: LoadArgs) -> Result<ExitCode> {
         return refuse("load: there is no original to be faithful to; leave --faithful out");
     }
     let plan = || {
-        let LoadArgs { nodes, workers, files, .. } = args;
-        let (operation, order) = (words::operation(args.operation), words::order(args.order));
+        let LoadArgs { nodes, workers, files, operation, order, .. } = args;
         let (bytes, url) = (bench_report::format::bytes(args.bytes()), args.target.url());
         let repetitions = args.common.repetitions(1);
         format!(
@@ -44,12 +42,12 @@ async fn measure(ranks: &Ranks, args: &LoadArgs) -> Result<ResultFile> {
     let mut draft =
         ResultBuilder::new("load", "A load of your own", &args.common, args.common.repetitions(1));
     draft.parameters([
-        ("operation", json!(words::operation(args.operation))),
-        ("order", json!(words::order(args.order))),
+        ("operation", json!(args.operation.to_string())),
+        ("order", json!(args.order.to_string())),
         ("unit", json!(args.unit)),
         ("share", json!(args.share)),
         ("pace", json!(words::pace(args.pace()))),
-        ("file_bytes", json!(words::sizes(args.file_size))),
+        ("file_bytes", json!(args.file_size.to_string())),
         ("files", json!(args.files)),
         ("block_bytes", json!(args.block)),
         ("nodes", json!(args.nodes)),

@@ -10,8 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::engine::{LoadJob, LoadPhase};
-use bench_load::shape::{Amount, ClientSet, Layout, LoadWork, Sizes};
+use bench_load::{Amount, ClientSet, Layout, LoadJob, LoadPhase, LoadWork, Sizes};
 use bench_report::format::{self, capital, fixed};
 use bench_report::{
     Axis, Better, Cell, Histogram, PUBLISHED, Plot, PlotKind, Point, ResultFile, Series, Table, TableRow,
@@ -36,7 +35,6 @@ use crate::{
 const CLIENTS: u64 = 10;
 const WORKERS: u64 = 50;
 const OBJECTS: u64 = 2_097_152;
-const STUDY_REPETITIONS: u32 = 1;
 /// The fewest, which "small" means of the study's objects: 640 MiB, of which ten clients read ten times as much.
 const OBJECTS_MIN: u64 = 64;
 const FAITHFUL_SMALL: f64 = 3e-5;
@@ -144,7 +142,7 @@ impl LoaderPlan {
             block,
             fleet: ClientSet { clients, first_client: 0, workers },
             layout,
-            repetitions: args.common.repetitions(STUDY_REPETITIONS),
+            repetitions: args.common.repetitions(1),
         })
     }
 

@@ -3,7 +3,7 @@
 //!
 //! The cast: [`NodeWay`] is a node as it is typed, and `door.rs` how its operator asks it; [`BenchCluster`] the nodes once they have told who they are; `stage.rs` puts a
 //! data set at the origin behind them ([`ClusterStage`]), and takes it away; `counted.rs` is what a node did while something was
-//! measured ([`NodeCount`]); `copies.rs` (pure) is which node has how much of a file ([`StripeCopies`]); `repair.rs` takes a copy
+//! measured ([`ClusterPass`]); `copies.rs` (pure) is which node has how much of a file ([`StripeCopies`]); `repair.rs` takes a copy
 //! away and watches how it is made again ([`RepairWatch`]); `fio.rs` measures the disk below a cache.
 //!
 //! The nodes are the user's: nothing of them is changed but that files of the run's own are evicted, and, where a copy is to be
@@ -29,7 +29,7 @@ use crate::mounts::{NFS_PORT, with_port};
 use crate::{CounterPage, ResultBuilder, fingerprint, refuse};
 
 pub use copies::{StripeCopies, complete_percent, keepers};
-pub use counted::{NodeCount, local_percent};
+pub use counted::{ClusterPass, local_percent};
 use door::NodeDoor;
 pub use fio::{check_fio, fio_rate};
 pub use repair::{CopyLoss, Repair, RepairWatch};

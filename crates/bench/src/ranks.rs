@@ -6,11 +6,8 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bench_fleet::{Barrier, Fleet, FleetOptions, LaunchArgs, Member, RankPlace, frame};
-use bench_load::engine::{self, LoadJob, PhaseGate};
-use bench_load::outcome::{LoadOutcome, Verification};
-use bench_load::target::{self, from_url};
-use serde::de::DeserializeOwned;
+use bench_fleet::{Barrier, Fleet, FleetOptions, LaunchArgs, Member, RankPlace};
+use bench_load::{LoadJob, LoadOutcome, PhaseGate, Verification, engine, from_url, target};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::SetOnce;
@@ -122,23 +119,6 @@ pub fn signalled() -> Result<impl Future<Output = ()>> {
     })
 }
 
-/// Rank 0's order, on all ranks; only rank 0 has one to give.
-pub async fn order<T: Serialize + DeserializeOwned>(member: &Member, given: Option<&T>) -> Result<T> {
-    let bytes = given.map(frame::encode).unwrap_or_default();
-    let bytes = member.broadcast(bytes).await?;
-    serde_json::from_slice(&bytes).map_err(|e| Error::new(ErrorKind::Corrupt, "read an order of the run", e))
-}
-
-/// What each rank has to tell, in their order, on rank 0; empty on the others.
-pub async fn gather<T: Serialize + DeserializeOwned>(member: &Member, own: &T) -> Result<Vec<T>> {
-    let parts = member.gather(frame::encode(own)).await?.unwrap_or_default();
-    let read = |bytes: &Vec<u8>| {
-        serde_json::from_slice(bytes)
-            .map_err(|e| Error::new(ErrorKind::Corrupt, "read what a rank has measured", e))
-    };
-    parts.iter().map(read).collect()
-}
-
 impl Ranks {
     async fn join(args: &LaunchArgs) -> Result<Ranks> {
         let options = FleetOptions { launch: args.clone(), ..FleetOptions::of_this_process()? };
@@ -167,7 +147,7 @@ impl Ranks {
     /// and the others wait. `what` is for whoever watches.
     pub async fn load(&self, target: &str, job: &LoadJob, what: &str) -> Result<Loaded> {
         let given = RankOrder::Load { target: target.to_owned(), job: Box::new(job.clone()) };
-        order(&self.member, Some(&given)).await?;
+        self.member.broadcast(Some(&given)).await?;
         let loaded = self.carry_out(target, job, what).await?;
         let loaded = loaded.ok_or_else(|| {
             Error::new(ErrorKind::Io, "gather", "the results did not come to the first process")
@@ -188,7 +168,7 @@ impl Ranks {
 
     async fn follow(&self) -> Result<()> {
         loop {
-            match order(&self.member, None).await? {
+            match self.member.broadcast(None).await? {
                 RankOrder::Load { target, job } => drop(self.carry_out(&target, &job, "").await?),
                 RankOrder::End => return Ok(()),
             }
@@ -197,7 +177,7 @@ impl Ranks {
 
     async fn finish(self) -> Result<()> {
         if self.member.is_root() {
-            order(&self.member, Some(&RankOrder::End)).await?;
+            self.member.broadcast(Some(&RankOrder::End)).await?;
         }
         self.member.finish().await
     }
@@ -217,7 +197,7 @@ impl Ranks {
             self.member.is_root().then(|| ProgressLine::show(what, Arc::clone(&progress), self.processes()));
         let outcome = self.member.guard(Box::pin(work)).await??;
         drop(live);
-        let mut parts = gather(&self.member, &outcome).await?.into_iter();
+        let mut parts = self.member.gather(&outcome).await?.into_iter();
         let mut skew = Duration::ZERO;
         for barrier in gate.barriers.into_inner().unwrap_or_else(PoisonError::into_inner) {
             skew = skew.max(self.member.skew(&barrier).await?.spread);

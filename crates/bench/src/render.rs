@@ -14,9 +14,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::engine::{LoadJob, LoadPhase};
-use bench_load::pace::{LoadPace, Stagger};
-use bench_load::shape::{AccessOrder, ClientSet, Layout, LoadWork, Sharing, Sizes, TouchUnit};
+use bench_load::{
+    AccessOrder, ClientSet, Layout, LoadJob, LoadPace, LoadPhase, LoadWork, Sharing, Sizes, Stagger,
+    TouchUnit,
+};
 use bench_report::{ResultFile, format};
 use clap::Args;
 use quantity::ByteRate;

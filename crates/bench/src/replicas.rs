@@ -23,7 +23,6 @@ const FILE_BYTES: u64 = 10 << 30;
 /// What "small" means of it: 256 MiB, which a link of 50 MB/s carries in five seconds.
 const SMALL: f64 = 0.025;
 const FILE_MIN: u64 = 1 << 20;
-const STUDY_REPETITIONS: u32 = 1;
 const TITLE: &str = "Reads against the number of copies";
 
 #[derive(Args, Clone, Debug)]
@@ -84,7 +83,7 @@ impl ReplicasPlan {
             layout,
             args: args.clone(),
             gateways,
-            repetitions: args.common.repetitions(STUDY_REPETITIONS),
+            repetitions: args.common.repetitions(1),
             loss: args.lose.clone().map_or(CopyLoss::Evicted, CopyLoss::Command),
         })
     }

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant, SystemTime};
 
-use bench_load::outcome::Verification;
-use bench_load::safety::Cleanup;
+use bench_load::{Cleanup, Verification};
 use bench_report::bottleneck::Bottleneck;
 use bench_report::model::SCHEMA;
 use bench_report::{
@@ -257,7 +256,7 @@ pub fn show(path: &Path, output: &OutputArgs) -> Result<ExitCode> {
 }
 
 /// This process's command line, as users type it.
-pub fn command() -> Vec<String> {
+fn command() -> Vec<String> {
     let typed = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     ["forebay", "bench"].map(str::to_owned).into_iter().chain(typed).collect()
 }

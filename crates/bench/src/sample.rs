@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bench_load::engine::LoadJob;
-use bench_load::outcome::PhaseOutcome;
-use bench_load::process::{Threads, Usage, relay_cpu_seconds};
-use bench_load::shape::Amount;
+use bench_load::process::relay_cpu_seconds;
+use bench_load::{Amount, LoadJob, PhaseOutcome, Threads, Usage};
 use bench_report::median;
 use types::Result;
 
@@ -28,7 +26,7 @@ impl CacheMode {
 /// A cache may fetch a little twice: what was being fetched when it was evicted, a tail read ahead.
 const COLD_EXTRA: f64 = 1.05;
 /// What a warm run may still read: nothing but what rounding makes of it.
-const WARM_EXTRA: f64 = 0.001;
+pub const WARM_EXTRA: f64 = 0.001;
 
 /// Why the states of the cache were not what their names say, by the counters. `unique`: bytes of the data set; `all`:
 /// bytes that all clients together had to read in an epoch.

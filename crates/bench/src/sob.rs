@@ -7,10 +7,8 @@
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use bench_load::engine::LoadPhase;
-use bench_load::outcome::PhaseOutcome;
 use bench_load::process::memory_bytes;
-use bench_load::shape::{Layout, LoadWork, Sharing, Sizes, TouchUnit};
+use bench_load::{Layout, LoadPhase, LoadWork, PhaseOutcome, Sharing, Sizes, TouchUnit};
 use bench_report::{
     Better, Cell, PUBLISHED, PhaseSpans, Refusal, ResultFile, Table, TableRow, estimate, format, median,
     sanity,

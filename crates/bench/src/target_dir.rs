@@ -4,12 +4,10 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bench_load::data::SeededData;
-use bench_load::dataset::{self, BLOCK_BYTES, DataSetDir, Dataset};
-use bench_load::engine::LoadJob;
 use bench_load::preflight::check_target;
-use bench_load::safety::{Cleanup, RunDir};
-use bench_load::target::{self, Client, Target, from_url};
+use bench_load::{
+    Cleanup, Client, DataSetDir, Dataset, LoadJob, RunDir, SeededData, Target, dataset, from_url, target,
+};
 use clap::Args;
 use origin::emulated::ServiceLimits;
 use types::Result;
@@ -133,7 +131,7 @@ impl TargetDir {
     /// Sees to it that these files are there, in the run's directory or one directly in it.
     pub async fn lay_out(&self, dataset: &Dataset, directory: &str) -> Result<()> {
         let place = DataSetDir { dir: &self.dir, directory };
-        dataset::prepare_at(dataset, place, &self.writers, BLOCK_BYTES).await.map(drop)
+        dataset::prepare(dataset, place, &self.writers).await.map(drop)
     }
 }
 

@@ -9,13 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench_load::data::SeededData;
-use bench_load::dataset::{self, Dataset};
-use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
-use bench_load::process::Usage;
-use bench_load::safety::{Cleanup, RunDir};
-use bench_load::shape::{ClientSet, Layout};
-use bench_load::target::{self, Client, from_url};
+use bench_load::{
+    Cleanup, Client, ClientSet, DataSetDir, Dataset, Layout, LoadJob, LoadLimits, LoadPhase, RunDir,
+    SeededData, Usage, dataset, from_url, target,
+};
 use origin::emulated::ServiceLimits;
 use origin_nfs::Config;
 use quantity::ByteRate;
@@ -53,7 +50,8 @@ impl LaidOut {
         let writers = target::clients(&from_url(url)?, 0, WRITERS).await?;
         let Some(first) = writers.first() else { return refuse("no client could be made") };
         let dir = RunDir::create(&**first, &std::process::id().to_string()).await?;
-        if let Err(error) = unless_interrupted(dataset::prepare(&data, &dir, &writers)).await {
+        let place = DataSetDir { dir: &dir, directory: "" };
+        if let Err(error) = unless_interrupted(dataset::prepare(&data, place, &writers)).await {
             let _ = dir.cleanup(&writers).await;
             return Err(error);
         }

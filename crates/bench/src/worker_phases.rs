@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use bench_load::outcome::{Interval, PhaseOutcome, ThroughputSeries as Moved, WorkerSpan, merge_by_key};
+use bench_load::outcome::{Interval, merge_by_key};
 use bench_load::target::limited::BUSY_CALL;
+use bench_load::{PhaseOutcome, ThroughputSeries as Moved, WorkerSpan};
 use bench_report::{Axis, Histogram, PhaseSpans, Plot, PlotKind, Point, Series, Span, sanity};
 
 use crate::{ResultBuilder, limit};

@@ -12,10 +12,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bench_load::data::{FileVersion, SeededData};
 use bench_load::process::{cpu_seconds, relay_cpu_seconds};
-use bench_load::shape::{Layout, Sizes};
-use bench_load::target::{self, Client, from_url};
+use bench_load::{Client, FileVersion, Layout, SeededData, Sizes, from_url, target};
 use bench_report::{
     Axis, Better, Cell, PUBLISHED, Plot, PlotKind, ResultFile, Series, coefficient_of_variation, estimate,
     format, median, point, sanity,

@@ -14,11 +14,9 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bench_load::data::SeededData;
-use bench_load::engine::{LoadJob, LoadPhase};
-use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{
-    AccessOrder, Amount, ClientSet, Layout, LoadWork, Sequence, Sharing, Sizes, Touch, TouchUnit,
+use bench_load::{
+    AccessOrder, Amount, ClientSet, Layout, LoadJob, LoadPhase, LoadWork, PhaseOutcome, SeededData, Sequence,
+    Sharing, Sizes, Touch, TouchUnit,
 };
 use bench_report::{ResultFile, format};
 use clap::{Args, ValueEnum};
@@ -264,7 +262,8 @@ struct SweepRuns {
 }
 
 pub async fn command(args: WorkingSetArgs) -> Result<ExitCode> {
-    let running = args.tier.as_ref().and(args.common.admin).map(CounterPage::of).transpose()?;
+    let running =
+        args.tier.as_ref().and(args.common.admin).map(|admin| CounterPage::of(admin, None)).transpose()?;
     let own = args.common.scale.small_is(0.003).of(CACHE_BYTES, CACHE_MIN);
     let theirs = running.as_ref().and_then(CounterPage::max_bytes);
     if running.is_some() && theirs.is_none() {
@@ -366,13 +365,13 @@ impl SweepRun<'_> {
         let (plan, layout) = (self.plan, self.plan.layout(factor));
         let cold_tier = self.tier_under_test.cold_tier(plan, &layout).await?;
         let what = format!("{factor} x cache, {order}");
-        let before = CounterPage::of(cold_tier.admin)?;
+        let before = CounterPage::of(cold_tier.admin, None)?;
         let first = self.pass(&cold_tier, &layout, order, 1, 0, &what).await?;
         let mut later = self.pass(&cold_tier, &layout, order, 1, 1, &what).await?;
         if let Some(passes) = plan.args.common.passes_to_last(later.seconds) {
             later = self.pass(&cold_tier, &layout, order, passes, 2, &what).await?;
         }
-        let life = CounterPage::of(cold_tier.admin)?.since(&before);
+        let life = CounterPage::of(cold_tier.admin, None)?.since(&before);
         self.tier_under_test.leave(cold_tier).await?;
         let (first_unique, unique) =
             (plan.unique(order, &layout, 1), plan.unique(order, &layout, later.passes));
@@ -393,9 +392,9 @@ impl SweepRun<'_> {
     ) -> Result<PassAccount> {
         let what = format!("working-set {}/{}, {what}", self.repetition + 1, self.plan.repetitions);
         let job = self.plan.job(cold_tier, layout, self.plan.work(order, layout, passes, turn), self.budget);
-        let before = CounterPage::of(cold_tier.admin)?;
+        let before = CounterPage::of(cold_tier.admin, None)?;
         let loaded = self.ranks.load(&cold_tier.url, &job, &what).await?;
-        let counted = CounterPage::of(cold_tier.admin)?.since(&before);
+        let counted = CounterPage::of(cold_tier.admin, None)?.since(&before);
         let phase = loaded.outcome.phases.first();
         let phase = phase.ok_or_else(|| Error::new(ErrorKind::Io, "measure", "no phase came back"))?;
         Ok(PassAccount::of(&counted, phase, passes))

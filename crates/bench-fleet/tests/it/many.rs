@@ -57,16 +57,12 @@ async fn sixty_four_members_gather_broadcast_and_meet() {
         assert_eq!((member.size(), member.roster().len()), (64, 64));
         for round in 0..3_u8 {
             // Ranks give very different amounts, some of them more than a frame.
-            let mine = vec![member.rank() as u8 ^ round; member.rank() as usize * 40_000];
-            if let Some(all) = member.gather(mine).await? {
-                assert_eq!(all.len(), 64);
-                for (rank, given) in all.iter().enumerate() {
-                    assert_eq!(given.len(), rank * 40_000);
-                    assert!(given.iter().all(|byte| *byte == rank as u8 ^ round));
-                }
-            }
-            let plan = if member.is_root() { vec![round; 3_000_000] } else { Vec::new() };
-            assert_eq!(member.broadcast(plan).await?, vec![round; 3_000_000]);
+            let of = |rank: usize| format!("{:02x}", rank as u8 ^ round).repeat(rank * 20_000);
+            let all = member.gather(&of(member.rank() as usize)).await?;
+            assert_eq!(all.len(), if member.is_root() { 64 } else { 0 });
+            assert!(all.iter().enumerate().all(|(rank, given)| *given == of(rank)));
+            let plan = format!("{round:02x}").repeat(1_500_000);
+            assert_eq!(member.broadcast(member.is_root().then_some(&plan)).await?, plan);
             let barrier = member.barrier("go").await?;
             let skew = member.skew(&barrier).await?;
             assert_eq!(skew.name, "go");
@@ -91,18 +87,13 @@ async fn the_fleets_time_is_right_within_its_bound() {
                 let barrier = member.barrier("look").await?;
                 let instant: Instant = instants.lock().expect("no panic")[round];
                 let stamp = member.stamp(instant);
-                let mine =
-                    [stamp.at, stamp.error_bound].map(|d| (d.as_nanos() as u64).to_le_bytes()).concat();
-                if let Some(all) = member.gather(mine).await? {
-                    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight"));
-                    let stamps = all.iter().map(|row| (number(&row[..8]), number(&row[8..])));
-                    // Rank 0's clock is the fleet's, and has no error.
-                    assert_eq!(number(&all[0][8..]), 0);
-                    for (at, error) in stamps {
-                        let apart = at.abs_diff(number(&all[0][..8]));
-                        assert!(apart <= error, "{apart} ns off, of at most {error}");
-                        assert!(error < 1_000_000_000, "the bound is one: {error} ns");
-                    }
+                let stamps = member.gather(&stamp).await?;
+                // Rank 0's clock is the fleet's, and has no error.
+                assert!(stamps.first().is_none_or(|first| first.error_bound.is_zero()));
+                for stamp in &stamps {
+                    let apart = stamp.at.abs_diff(stamps[0].at);
+                    assert!(apart <= stamp.error_bound, "{apart:?} off, of at most {stamp:?}");
+                    assert!(stamp.error_bound < Duration::from_secs(1), "the bound is one: {stamp:?}");
                 }
                 let skew = member.skew(&barrier).await?;
                 assert!(skew.error_bound < Duration::from_secs(2), "{skew:?}");
@@ -116,9 +107,9 @@ async fn the_fleets_time_is_right_within_its_bound() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_payload_beyond_the_limit_is_refused_where_it_is_given() {
     with_ranks(2, |member| async move {
-        let error = member.gather(vec![0; (64 << 20) + 1]).await.expect_err("too long");
+        let error = member.gather(&"x".repeat(64 << 20)).await.expect_err("too long");
         assert!(error.to_string().contains("of at most 67108864"), "{error}");
-        member.gather(vec![1]).await?;
+        member.gather(&1).await?;
         member.finish().await
     })
     .await;
@@ -204,8 +195,8 @@ async fn agents_that_were_called_are_ranks_like_others() {
             let token = RunToken::chosen("secret".to_owned());
             let agent = CalledAgent { name: "the agent".to_owned(), stream, token };
             let member = Fleet::lead(vec![agent], options(0, 1, 1)).await?;
-            let told = member.broadcast(b"order".to_vec()).await?;
-            let parts = member.gather(told).await?;
+            let told = member.broadcast(Some(&"order".to_owned())).await?;
+            let parts = member.gather(&told).await?;
             member.finish().await.map(|()| parts)
         };
         let answer = async {
@@ -216,15 +207,15 @@ async fn agents_that_were_called_are_ranks_like_others() {
             let now = Instant::now();
             let error = member.instant(member.stamp(now).at).saturating_duration_since(now);
             assert!(error < Duration::from_millis(1), "there and back: {error:?}");
-            let told = member.broadcast(Vec::new()).await?;
-            member.gather(told).await?;
+            let told: String = member.broadcast(None).await?;
+            member.gather(&told).await?;
             member.finish().await
         };
         let (called, answered) = tokio::join!(call, answer);
         match why {
             None => {
                 answered.expect("the agent has done its part");
-                assert_eq!(called.expect("done"), Some(vec![b"order".to_vec(); 2]));
+                assert_eq!(called.expect("done"), ["order", "order"]);
             }
             Some(why) => {
                 let error = called.expect_err("it is not let in").to_string();

@@ -8,12 +8,14 @@ use crate::data::mix_all;
 /// 2^40 files of one client: the rest of a file's number tells the client.
 const CLIENT_SHIFT: u32 = 40;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sizes {
     /// All files alike, bytes.
+    #[strum(to_string = "{0}")]
     Equal(u64),
     /// From `min` to `max` bytes, evenly by magnitude, a function of the file's number.
+    #[strum(to_string = "{min}-{max}")]
     Spread { min: u64, max: u64 },
 }
 

@@ -27,30 +27,8 @@ use crate::locked;
 /// 10 MB, and 500 clients must fit into one process.
 const NAMES_MAX: usize = 64 << 10;
 
-/// A client of anything that has files and directories and is asked by calls.
-pub(super) struct NfsClient(Arc<NfsClientState>);
-
-impl NfsClient {
-    /// `sized`: what several write is made as long as it gets before they do.
-    pub(super) async fn of(origin: Arc<dyn Origin>, transfer: Transfer, sized: bool) -> Result<NfsClient> {
-        let root = origin.root().await?;
-        let transfer = Transfer {
-            read_size: transfer.read_size.min(origin.traits().read_max).max(1),
-            write_size: transfer.write_size.min(origin.traits().write_max).max(1),
-            ..transfer
-        };
-        Ok(NfsClient(Arc::new(NfsClientState {
-            origin,
-            transfer,
-            sized,
-            root: root.reference,
-            names: Mutex::default(),
-            calls: CallCounter::default(),
-        })))
-    }
-}
-
-struct NfsClientState {
+/// A client of anything that has files and directories and is asked by calls. The files that it opens share it.
+pub(super) struct NfsClient {
     origin: Arc<dyn Origin>,
     /// No more bytes than one call can carry.
     transfer: Transfer,
@@ -61,7 +39,25 @@ struct NfsClientState {
     calls: CallCounter,
 }
 
-impl NfsClientState {
+impl NfsClient {
+    /// `sized`: what several write is made as long as it gets before they do.
+    pub(super) async fn of(origin: Arc<dyn Origin>, transfer: Transfer, sized: bool) -> Result<NfsClient> {
+        let root = origin.root().await?;
+        let transfer = Transfer {
+            read_size: transfer.read_size.min(origin.traits().read_max).max(1),
+            write_size: transfer.write_size.min(origin.traits().write_max).max(1),
+            ..transfer
+        };
+        Ok(NfsClient {
+            origin,
+            transfer,
+            sized,
+            root: root.reference,
+            names: Mutex::default(),
+            calls: CallCounter::default(),
+        })
+    }
+
     /// Where to put down, once, what a path leads to.
     fn cell(&self, path: &str) -> Arc<OnceCell<Reference>> {
         let mut names = locked(&self.names);
@@ -159,28 +155,28 @@ fn named(error: Error, path: &str) -> Error {
 }
 
 #[async_trait]
-impl Client for NfsClient {
+impl Client for Arc<NfsClient> {
     async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        let object = self.0.find(path).await?;
+        let object = self.find(path).await?;
         match object.attr.kind {
-            FileKind::Regular => Ok(Arc::new(file::NfsFile::new(Arc::clone(&self.0), path, object))),
+            FileKind::Regular => Ok(Arc::new(file::NfsFile::new(Arc::clone(self), path, object))),
             FileKind::Directory => Err(Error::new(ErrorKind::IsADirectory, "open", path)),
             _ => Err(Error::new(ErrorKind::InvalidArgument, "open what is no file", path)),
         }
     }
 
     async fn stat(&self, path: &str) -> Result<EntryStatus> {
-        let object = self.0.find(path).await?;
+        let object = self.find(path).await?;
         Ok(EntryStatus { kind: kind_of(object.attr.kind), size: object.attr.size })
     }
 
     async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
-        let dir = self.0.walk(path).await?;
+        let dir = self.walk(path).await?;
         let mut entries = Vec::new();
         let mut cursor = DirCursor::default();
         loop {
-            self.0.calls.count("readdir");
-            let page = self.0.origin.readdir(&dir, cursor).await.map_err(|e| named(e, path))?;
+            self.calls.count("readdir");
+            let page = self.origin.readdir(&dir, cursor).await.map_err(|e| named(e, path))?;
             entries.extend(page.entries.into_iter().map(|entry| TargetEntry {
                 name: String::from_utf8_lossy(entry.name.as_bytes()).into_owned(),
                 kind: entry.object.map(|object| kind_of(object.attr.kind)),
@@ -193,74 +189,74 @@ impl Client for NfsClient {
     }
 
     fn forget(&self) {
-        locked(&self.0.names).clear();
+        locked(&self.names).clear();
     }
 
     fn calls(&self) -> Calls {
-        self.0.calls.all()
+        self.calls.all()
     }
 
     async fn mkdir(&self, path: &str) -> Result<()> {
-        let (dir, name) = self.0.parent(path).await?;
+        let (dir, name) = self.parent(path).await?;
         let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
-        match self.0.change(Change::Mkdir { dir, name, set }).await.and_then(Changed::made) {
-            Ok(made) => self.0.remember(path, &made.reference),
+        match self.change(Change::Mkdir { dir, name, set }).await.and_then(Changed::made) {
+            Ok(made) => self.remember(path, &made.reference),
             Err(error) if answer_is(&error, ErrorKind::Exists) => {
                 if self.stat(path).await?.kind != EntryKind::Directory {
                     return Err(Error::new(ErrorKind::NotADirectory, "make directory", path));
                 }
             }
-            Err(error) => return Err(self.0.changed(error, path)),
+            Err(error) => return Err(self.changed(error, path)),
         }
         Ok(())
     }
 
     /// As the kernel does it: a name that is not known is asked for first.
     async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        let (dir, name) = self.0.parent(path).await?;
-        let found = match self.0.known(path) {
-            Some(reference) => self.0.getattr(&reference).await,
-            None => self.0.lookup(&dir, &name).await,
+        let (dir, name) = self.parent(path).await?;
+        let found = match self.known(path) {
+            Some(reference) => self.getattr(&reference).await,
+            None => self.lookup(&dir, &name).await,
         };
         let object = match found {
             Ok(object) if object.attr.is_file() => object,
             Ok(_) => return Err(Error::new(ErrorKind::IsADirectory, "create", path)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => {
                 let (how, set) = (CreateHow::Unchecked, SetAttr { mode: Some(0o644), ..SetAttr::default() });
-                let made = self.0.change(Change::Create { dir, name, how, set }).await;
-                made.and_then(Changed::made).map_err(|e| self.0.changed(e, path))?
+                let made = self.change(Change::Create { dir, name, how, set }).await;
+                made.and_then(Changed::made).map_err(|e| self.changed(e, path))?
             }
-            Err(error) => return Err(self.0.changed(error, path)),
+            Err(error) => return Err(self.changed(error, path)),
         };
-        self.0.remember(path, &object.reference);
-        Ok(Arc::new(file::NfsFile::new(Arc::clone(&self.0), path, object)))
+        self.remember(path, &object.reference);
+        Ok(Arc::new(file::NfsFile::new(Arc::clone(self), path, object)))
     }
 
     fn commits(&self) -> bool {
-        self.0.sized
+        self.sized
     }
 
     async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
         let file = self.create(path).await?;
-        if !self.0.sized || file.size() == size {
+        if !self.sized || file.size() == size {
             return Ok(file);
         }
-        let object = self.0.walk(path).await?;
+        let object = self.walk(path).await?;
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.0.change(Change::Set { object, set, guard: None }).await.map_err(|e| self.0.changed(e, path))?;
+        self.change(Change::Set { object, set, guard: None }).await.map_err(|e| self.changed(e, path))?;
         self.open(path).await
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
-        let (dir, name) = self.0.parent(path).await?;
-        let done = self.0.change(Change::Remove { dir, name }).await;
-        self.0.removed(done.map(|_| ()), path)
+        let (dir, name) = self.parent(path).await?;
+        let done = self.change(Change::Remove { dir, name }).await;
+        self.removed(done.map(|_| ()), path)
     }
 
     async fn rmdir(&self, path: &str) -> Result<()> {
-        let (dir, name) = self.0.parent(path).await?;
-        let done = self.0.change(Change::Rmdir { dir, name }).await;
-        self.0.removed(done.map(|_| ()), path)
+        let (dir, name) = self.parent(path).await?;
+        let done = self.change(Change::Rmdir { dir, name }).await;
+        self.removed(done.map(|_| ()), path)
     }
 }
 

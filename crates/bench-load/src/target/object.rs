@@ -82,13 +82,13 @@ impl Target for ObjectTarget {
         let store = open_store_without_spares(&self.config)?;
         let prefix = &self.config.prefix;
         let base = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        Ok(Arc::new(ObjectClient(Arc::new(BucketClientState {
+        Ok(Arc::new(Arc::new(BucketClient {
             by: Counted { store, calls: CallCounter::default() },
             base,
             part_bytes: self.part_bytes,
             names: NameCache::default(),
             shared: Arc::clone(&self.shared),
-        }))))
+        })))
     }
 }
 
@@ -105,9 +105,8 @@ impl Counted {
     }
 }
 
-struct ObjectClient(Arc<BucketClientState>);
-
-struct BucketClientState {
+/// The files that it opens share it.
+struct BucketClient {
     by: Counted,
     /// What all keys begin with: empty, or ends with a slash.
     base: String,
@@ -116,7 +115,7 @@ struct BucketClientState {
     shared: SharedUploads,
 }
 
-impl BucketClientState {
+impl BucketClient {
     fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.by.store
     }
@@ -133,7 +132,7 @@ impl BucketClientState {
     }
 
     /// What is directly in a directory: objects with their sizes, and directories. `None` if there are more than `most`.
-    async fn list(&self, prefix: &str, most: usize) -> Result<Option<ListedDirectory>> {
+    async fn listed(&self, prefix: &str, most: usize) -> Result<Option<ListedDirectory>> {
         let (mut listed, mut after) = (ListedDirectory::default(), None);
         loop {
             let page = self.store().list(prefix, true, after.as_deref(), PAGE);
@@ -157,7 +156,7 @@ impl BucketClientState {
     async fn size_of(&self, path: &str) -> Result<Option<u64>> {
         let (directory, name) = split_last(path);
         let prefix = self.prefix(directory)?;
-        let list = async |most| Ok(self.list(&prefix, most).await?.map(|(objects, _)| objects));
+        let list = async |most| Ok(self.listed(&prefix, most).await?.map(|(objects, _)| objects));
         match self.names.size_of(&prefix, name, list).await? {
             Some(size) => Ok(Some(size)),
             // Others may have stored it since.
@@ -196,30 +195,30 @@ fn not_found(operation: &'static str, path: &str) -> Error {
 }
 
 #[async_trait]
-impl Client for ObjectClient {
+impl Client for Arc<BucketClient> {
     /// A bucket has no directories but in the keys of its objects.
     async fn mkdir(&self, path: &str) -> Result<()> {
-        self.0.key(path).map(drop)
+        self.key(path).map(drop)
     }
 
     async fn create(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        Ok(self.0.writer(path, self.0.upload(self.0.key(path)?, None), false))
+        Ok(self.writer(path, self.upload(self.key(path)?, None), false))
     }
 
     async fn open(&self, path: &str) -> Result<Arc<dyn TargetFile>> {
-        let size = self.0.size_of(path).await?.ok_or_else(|| not_found("open", path))?;
-        Ok(Arc::new(BucketReader { client: Arc::clone(&self.0), key: self.0.key(path)?, size }))
+        let size = self.size_of(path).await?.ok_or_else(|| not_found("open", path))?;
+        Ok(Arc::new(BucketReader { client: Arc::clone(self), key: self.key(path)?, size }))
     }
 
     async fn stat(&self, path: &str) -> Result<EntryStatus> {
         if components(path)?.next().is_none() {
             return Ok(EntryStatus { kind: EntryKind::Directory, size: 0 });
         }
-        if let Some(size) = self.0.head(path).await? {
+        if let Some(size) = self.head(path).await? {
             return Ok(EntryStatus { kind: EntryKind::File, size });
         }
-        let prefix = self.0.prefix(path)?;
-        let page = self.0.by.call("LIST", self.0.store().list(&prefix, true, None, 1)).await?;
+        let prefix = self.prefix(path)?;
+        let page = self.by.call("LIST", self.store().list(&prefix, true, None, 1)).await?;
         if page.objects.is_empty() && page.prefixes.is_empty() {
             return Err(not_found("look at", path));
         }
@@ -227,7 +226,7 @@ impl Client for ObjectClient {
     }
 
     async fn list(&self, path: &str) -> Result<Vec<TargetEntry>> {
-        let listed = self.0.list(&self.0.prefix(path)?, usize::MAX).await?;
+        let listed = self.listed(&self.prefix(path)?, usize::MAX).await?;
         let (objects, directories) = listed.unwrap_or_default();
         let entry = |kind| move |name| TargetEntry { name, kind: Some(kind) };
         let directories = directories.into_iter().map(entry(EntryKind::Directory));
@@ -235,24 +234,24 @@ impl Client for ObjectClient {
     }
 
     async fn remove(&self, path: &str) -> Result<()> {
-        let key = self.0.key(path)?;
-        self.0.by.call("DELETE", self.0.store().delete(&key, None)).await?;
-        self.0.stored(path, None);
+        let key = self.key(path)?;
+        self.by.call("DELETE", self.store().delete(&key, None)).await?;
+        self.stored(path, None);
         Ok(())
     }
 
     /// Its marker, which others may have made: without one, and without objects, there is no directory any more.
     async fn rmdir(&self, path: &str) -> Result<()> {
-        let prefix = self.0.prefix(path)?;
-        self.0.by.call("DELETE", self.0.store().delete(&prefix, None)).await
+        let prefix = self.prefix(path)?;
+        self.by.call("DELETE", self.store().delete(&prefix, None)).await
     }
 
     fn forget(&self) {
-        self.0.names.forget();
+        self.names.forget();
     }
 
     fn calls(&self) -> Calls {
-        self.0.by.calls.all()
+        self.by.calls.all()
     }
 
     fn commits(&self) -> bool {
@@ -260,25 +259,25 @@ impl Client for ObjectClient {
     }
 
     async fn create_shared(&self, path: &str, size: u64) -> Result<Arc<dyn TargetFile>> {
-        let key = self.0.key(path)?;
+        let key = self.key(path)?;
         let upload = {
-            let mut uploads = locked(&self.0.shared);
-            uploads.entry(key.clone()).or_insert_with(|| self.0.upload(key, Some(size))).clone()
+            let mut uploads = locked(&self.shared);
+            uploads.entry(key.clone()).or_insert_with(|| self.upload(key, Some(size))).clone()
         };
-        Ok(self.0.writer(path, upload, true))
+        Ok(self.writer(path, upload, true))
     }
 
     async fn commit(&self, path: &str) -> Result<()> {
-        let key = self.0.key(path)?;
-        let upload = locked(&self.0.shared).remove(&key);
+        let key = self.key(path)?;
+        let upload = locked(&self.shared).remove(&key);
         match upload {
-            Some(upload) => upload.finish(&self.0.by).await.map(drop),
+            Some(upload) => upload.finish(&self.by).await.map(drop),
             None => Ok(()),
         }
     }
 
     fn give_up(&self) {
-        locked(&self.0.shared).clear();
+        locked(&self.shared).clear();
     }
 }
 

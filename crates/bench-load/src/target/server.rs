@@ -115,6 +115,7 @@ impl Target for ServerTarget {
     }
 
     async fn client(&self, id: u32) -> Result<Arc<dyn Client>> {
-        Ok(Arc::new(NfsClient::of(self.connect(id).await?, self.transfer, self.sized).await?))
+        let client = NfsClient::of(self.connect(id).await?, self.transfer, self.sized).await?;
+        Ok(Arc::new(Arc::new(client)))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bench_load::data::SeededData;
-use bench_load::dataset::{BLOCK_BYTES, DataSetDir as Where, Dataset, is_there, prepare, prepare_at};
+use bench_load::dataset::{DataSetDir as Where, Dataset, is_there, prepare};
 use bench_load::engine::{LoadJob, LoadPhase, LocalGate, run};
 use bench_load::outcome::LoadOutcome;
 use bench_load::safety::RunDir;
@@ -42,7 +42,7 @@ async fn place() -> DataSetDir {
 
 impl DataSetDir {
     async fn prepare(&self, dataset: &Dataset) -> types::Result<Option<LoadOutcome>> {
-        prepare(dataset, &self.dir, &self.clients).await
+        prepare(dataset, Where { dir: &self.dir, directory: "" }, &self.clients).await
     }
 
     async fn read(&self, dataset: &Dataset) -> LoadOutcome {
@@ -144,7 +144,7 @@ async fn several_sets_lie_side_by_side_and_each_is_found_and_removed_by_itself()
         let here = Where { dir: &place.dir, directory };
         let client = &*place.clients[0];
         assert!(!is_there(&set, here, client).await.expect("nothing is there"));
-        let made = prepare_at(&set, here, &place.clients, BLOCK_BYTES).await.expect("laid out");
+        let made = prepare(&set, here, &place.clients).await.expect("laid out");
         assert!(made.is_some());
         assert!(is_there(&set, here, client).await.expect("there"));
         assert!(place.path.join(directory).join("d00000/f00000002").exists());

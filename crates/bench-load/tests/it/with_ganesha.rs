@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bench_load::data::SeededData;
-use bench_load::dataset::{Dataset, prepare};
+use bench_load::dataset::{DataSetDir, Dataset, prepare};
 use bench_load::engine::{LoadJob, LocalGate, run};
 use bench_load::safety::RunDir;
 use bench_load::shape::{ClientSet, Layout, LoadOperation, LoadWork, Mix, Sharing, Sizes, TouchUnit};
@@ -104,7 +104,8 @@ async fn shapes_write_what_they_say(two: &[Arc<dyn Client>], export: &Path) {
     let layout = Layout { files: 50, sizes: Sizes::Equal(20_000), files_per_directory: 10, private: false };
     let dataset = Dataset { layout, content: job.content, version: 1, trees: 1 };
     for reused in [false, true] {
-        let prepared = prepare(&dataset, &dir, two).await.expect("laid out");
+        let prepared =
+            prepare(&dataset, DataSetDir { dir: &dir, directory: "" }, two).await.expect("laid out");
         assert_eq!(prepared.is_none(), reused);
     }
     let done = dir.cleanup(two).await.expect("cleaned up");

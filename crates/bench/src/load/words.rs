@@ -1,19 +1,12 @@
 //! What a load does, in words: as it is typed, and as dry runs and results repeat it.
 
-use bench_load::pace::LoadPace;
-use bench_load::shape::{AccessOrder, LoadOperation, Sizes};
-use serde::Serialize;
+use bench_load::{AccessOrder, LoadOperation, LoadPace, Sizes};
 use serde::de::DeserializeOwned;
 
 type Parsed<T> = std::result::Result<T, String>;
 
 fn named<T: DeserializeOwned>(name: &str) -> Option<T> {
     serde_json::from_value(name.into()).ok()
-}
-
-fn name_of(value: impl Serialize) -> String {
-    let name = serde_json::to_value(value).ok();
-    name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
 }
 
 pub fn parse_operation(text: &str) -> Parsed<LoadOperation> {
@@ -32,20 +25,6 @@ pub fn parse_operation(text: &str) -> Parsed<LoadOperation> {
         weights.insert(name.to_owned(), weight.into());
     }
     serde_json::from_value(weights.into()).map(LoadOperation::Mixed).map_err(|_| wrong())
-}
-
-pub fn operation(operation: LoadOperation) -> String {
-    let LoadOperation::Mixed(mix) = operation else { return name_of(operation) };
-    let parts = [
-        ("read", mix.read),
-        ("range", mix.range),
-        ("write", mix.write),
-        ("stat", mix.stat),
-        ("list", mix.list),
-        ("delete", mix.delete),
-    ];
-    let some = parts.iter().filter(|(_, weight)| *weight > 0);
-    some.map(|(name, weight)| format!("{name}={weight}")).collect::<Vec<_>>().join(",")
 }
 
 pub fn parse_order(text: &str) -> Parsed<AccessOrder> {
@@ -67,17 +46,6 @@ pub fn parse_order(text: &str) -> Parsed<AccessOrder> {
     }
 }
 
-pub fn order(order: AccessOrder) -> String {
-    match order {
-        AccessOrder::Strided(blocks) => format!("strided:{blocks}"),
-        AccessOrder::Zipf { theta } => format!("zipf:{theta}"),
-        AccessOrder::Hotspot { hot_percent, access_percent } => {
-            format!("hotspot:{hot_percent}/{access_percent}")
-        }
-        plain => name_of(plain),
-    }
-}
-
 pub fn parse_sizes(text: &str) -> Parsed<Sizes> {
     match text.split_once('-') {
         Some((min, max)) if !min.is_empty() => {
@@ -87,20 +55,13 @@ pub fn parse_sizes(text: &str) -> Parsed<Sizes> {
     }
 }
 
-pub fn sizes(sizes: Sizes) -> String {
-    match sizes {
-        Sizes::Equal(bytes) => bytes.to_string(),
-        Sizes::Spread { min, max } => format!("{min}-{max}"),
-    }
-}
-
 pub fn pace(pace: LoadPace) -> String {
     match pace {
         LoadPace::Closed { think_s, stagger } => {
             let stagger = stagger.map(|s| format!(", stagger {}/{}s", s.group, s.every_s));
             format!("closed, think {think_s}s{}", stagger.unwrap_or_default())
         }
-        LoadPace::Open { per_second, arrivals } => format!("open, {per_second}/s, {}", name_of(arrivals)),
+        LoadPace::Open { per_second, arrivals } => format!("open, {per_second}/s, {arrivals}"),
     }
 }
 
@@ -136,13 +97,13 @@ mod tests {
     #[test]
     fn a_result_says_what_was_typed_as_it_is_typed() {
         for typed in ["sequential", "random", "uniform", "strided:8", "zipf:0.99", "hotspot:10/90"] {
-            assert_eq!(parse_order(typed).map(order).as_deref(), Ok(typed));
+            assert_eq!(parse_order(typed).map(|order| order.to_string()).as_deref(), Ok(typed));
         }
         for typed in ["read", "write", "stat", "walk", "read=60,range=10,write=15,stat=8,list=2,delete=5"] {
-            assert_eq!(parse_operation(typed).map(operation).as_deref(), Ok(typed));
+            assert_eq!(parse_operation(typed).map(|operation| operation.to_string()).as_deref(), Ok(typed));
         }
         for typed in ["4096", "4096-1048576"] {
-            assert_eq!(parse_sizes(typed).map(sizes).as_deref(), Ok(typed));
+            assert_eq!(parse_sizes(typed).map(|sizes| sizes.to_string()).as_deref(), Ok(typed));
         }
     }
 }

@@ -4,21 +4,19 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use bench_load::outcome::PhaseOutcome;
 use bench_report::format::fixed;
-use bench_report::{Better, Cell, PUBLISHED, ResultFile, Table, estimate, estimate_or, median, sanity};
+use bench_report::{Better, Cell, PUBLISHED, ResultFile, Table, estimate, estimate_or, median};
 use serde_json::json;
 use types::Result;
 
 use super::{Figure, LoaderPlan, epochs_table, mean_ms};
 use crate::entries::forget_pages_below;
-use crate::nodes::{BenchCluster, BenchNode, ClusterStage, NodeCount, check_fio, fio_rate, local_percent};
+use crate::nodes::{BenchCluster, BenchNode, ClusterPass, ClusterStage, check_fio, fio_rate, local_percent};
+use crate::sample::WARM_EXTRA;
 use crate::{
-    Budget, GIB, MIB, Ranks, ResultBuilder, columns, data_set, driver, limit, refuse, worker_phases,
+    Budget, CounterPage, GIB, MIB, Ranks, ResultBuilder, columns, data_set, driver, limit, refuse,
+    worker_phases,
 };
-
-/// What a warm run may still read of the storage: nothing but what rounding makes of it.
-const WARM_EXTRA: f64 = 0.001;
 
 /// What the nodes have of the objects.
 #[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,9 +29,8 @@ enum ClusterState {
 }
 
 struct ClusterEpoch {
-    outcome: PhaseOutcome,
+    read: ClusterPass,
     epochs: u64,
-    nodes: Vec<NodeCount>,
 }
 
 #[derive(Default)]
@@ -58,24 +55,16 @@ impl ClusterEpochs {
 }
 
 impl ClusterEpoch {
-    fn seconds(&self) -> f64 {
-        self.outcome.last_done_s().unwrap_or(0.0).max(1e-9)
-    }
-
     fn rate(&self) -> f64 {
-        self.outcome.bytes_read as f64 / self.seconds()
+        self.read.outcome.bytes_read as f64 / self.read.seconds()
     }
 
     /// Bytes a second of the clients of one of `links` links, until the last of them was done.
     fn link_rate(&self, link: usize, links: usize) -> f64 {
-        let spans = self.outcome.spans.iter().filter(|span| span.client as usize % links.max(1) == link);
+        let spans = self.read.outcome.spans.iter().filter(|span| span.client as usize % links.max(1) == link);
         let (bytes, end) =
             spans.fold((0, 0.0_f64), |(bytes, end), span| (bytes + span.bytes, end.max(span.end_s)));
         bytes as f64 / end.max(1e-9)
-    }
-
-    fn sum(&self, of: impl Fn(&NodeCount) -> u64) -> f64 {
-        self.nodes.iter().map(of).sum::<u64>() as f64
     }
 }
 
@@ -103,13 +92,12 @@ async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {
     let title = "Epochs of a training job through a cluster: cold and warm";
     let draft = ResultBuilder::new("loader", title, &args.common, plan.repetitions);
     let data = data_set(plan.layout.clone(), args.common.seed);
-    let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
-    let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
+    let stage = ClusterStage::lay_out(&args.nodes, args.origin.as_deref(), data);
     let run = async |stage: &mut ClusterStage, budget: &Budget| all(ranks, stage, plan, budget).await;
     driver::on_stage(Some(ranks), &args.common, draft, stage, run, async |draft, stage, _, epochs| {
         stage.cluster.tell(draft);
         plan.tell(draft);
-        draft.parameter("junction", json!(junctions.first()));
+        draft.parameter("junction", json!(args.nodes.junctions.first()));
         let link_rate = args.link_rate.map(|rate| rate.bytes_per_second());
         draft.parameter("link_bytes_per_second", link_rate.unwrap_or(0));
         let link_rate = link_rate.map(|rate| rate as f64);
@@ -131,8 +119,7 @@ async fn all(
     let take = async |state: ClusterState, epochs: u64, repetition: u32| -> Result<ClusterEpoch> {
         let job = plan.job(&stage.files, state, epochs, budget);
         let told = format!("loader {}/{}, {state}", repetition + 1, plan.repetitions);
-        let (outcome, nodes) = stage.load(ranks, &target, &job, &told).await?;
-        Ok(ClusterEpoch { outcome, epochs, nodes })
+        Ok(ClusterEpoch { read: stage.load(ranks, &target, &job, &told).await?, epochs })
     };
     let fio = vec![Default::default(); cluster.nodes.len()];
     let mut epochs = ClusterEpochs { fio, ..ClusterEpochs::default() };
@@ -142,7 +129,7 @@ async fn all(
         // What the cluster still copies would be a load beside the clients'.
         stage.await_whole(junction).await?;
         let mut warm = take(ClusterState::Warm, 1, repetition).await?;
-        if let Some(passes) = plan.args.common.passes_to_last(warm.seconds()) {
+        if let Some(passes) = plan.args.common.passes_to_last(warm.read.seconds()) {
             warm = take(ClusterState::Warm, passes, repetition).await?;
         }
         epochs.add(ClusterState::Warm, warm);
@@ -172,13 +159,8 @@ fn unproved(plan: &LoaderPlan, state: ClusterState, epochs: &[ClusterEpoch]) -> 
     let unique = plan.layout.total_bytes();
     let mut reasons = Vec::new();
     for epoch in epochs {
-        reasons.extend(epoch.outcome.faults());
-        reasons.extend(sanity::too_short(epoch.seconds()));
-        let (read, wanted) = (epoch.outcome.bytes_read, plan.demanded().saturating_mul(epoch.epochs));
-        if read != wanted {
-            reasons.push(format!("the clients read {read} bytes, not {wanted}"));
-        }
-        let origin = epoch.sum(|node| node.origin) as u64;
+        reasons.extend(epoch.read.faults(plan.demanded().saturating_mul(epoch.epochs)));
+        let origin = epoch.read.sum(CounterPage::origin_bytes) as u64;
         if state == ClusterState::Cold && origin < unique {
             reasons
                 .push(format!("not cold: {origin} bytes came from the storage, the data set has {unique}"));
@@ -226,7 +208,7 @@ impl ClusterAnswer<'_> {
             );
         }
         let moved = states.iter().filter_map(|state| {
-            self.epochs.of(*state).first().map(|epoch| (state.to_string(), &epoch.outcome.series))
+            self.epochs.of(*state).first().map(|epoch| (state.to_string(), &epoch.read.outcome.series))
         });
         draft.file.plots.push(worker_phases::throughput("Throughput of the first repetition", moved));
         let (nodes, links) = (self.cluster.nodes.len(), self.cluster.links().count());
@@ -250,15 +232,16 @@ impl ClusterAnswer<'_> {
 
     fn figures(&self, states: &[ClusterState]) -> Table {
         let all_bytes = self.plan.layout.total_bytes().max(1) as f64;
+        let origin = |epoch: &ClusterEpoch| epoch.read.sum(CounterPage::origin_bytes);
         let figures: [Figure<ClusterEpoch>; 8] = [
             ("Average Throughput (GiB/s)", &|epoch| epoch.rate() / GIB),
-            ("Average Latency (ms)", &|epoch| mean_ms(&epoch.outcome.unit)),
-            ("p99 latency (ms)", &|epoch| epoch.outcome.unit.percentile_ms(99.0).unwrap_or(f64::NAN)),
-            ("Bytes from the storage (GiB)", &|epoch| epoch.sum(|node| node.origin) / GIB),
-            ("Amplification (storage bytes / data set)", &|epoch| epoch.sum(|node| node.origin) / all_bytes),
-            ("Fetched by nodes for their clients (GiB)", &|epoch| epoch.sum(NodeCount::remote) / GIB),
-            ("Sent from node to node (GiB)", &|epoch| epoch.sum(|node| node.sent) / GIB),
-            ("local-read %", &|epoch| local_percent(&epoch.nodes)),
+            ("Average Latency (ms)", &|epoch| mean_ms(&epoch.read.outcome.unit)),
+            ("p99 latency (ms)", &|epoch| epoch.read.outcome.unit.percentile_ms(99.0).unwrap_or(f64::NAN)),
+            ("Bytes from the storage (GiB)", &|epoch| origin(epoch) / GIB),
+            ("Amplification (storage bytes / data set)", &|epoch| origin(epoch) / all_bytes),
+            ("Fetched by nodes for their clients (GiB)", &|epoch| epoch.read.sum(CounterPage::remote) / GIB),
+            ("Sent from node to node (GiB)", &|epoch| epoch.read.sum(CounterPage::sent) / GIB),
+            ("local-read %", &|epoch| local_percent(&epoch.read.nodes)),
         ];
         let invalid = states
             .iter()
@@ -305,15 +288,14 @@ impl ClusterAnswer<'_> {
     }
 
     /// MiB a second that a node moved in each epoch in which it told.
-    fn rates(&self, state: ClusterState, node: usize, of: impl Fn(&NodeCount) -> Option<u64>) -> Vec<f64> {
-        let rate = |epoch: &ClusterEpoch| Some(of(epoch.nodes.get(node)?)? as f64 / MIB / epoch.seconds());
-        self.epochs.of(state).iter().filter_map(rate).collect()
+    fn rates(&self, state: ClusterState, node: usize, of: impl Fn(&CounterPage) -> Option<u64>) -> Vec<f64> {
+        self.epochs.of(state).iter().filter_map(|epoch| epoch.read.node_rate(node, &of)).collect()
     }
 
     fn of_nodes(&self) -> Table {
         let nodes: Vec<(usize, &BenchNode)> = self.cluster.nodes.iter().enumerate().collect();
         let invalid = self.invalid(ClusterState::Warm);
-        let rate = |state, node, of: fn(&NodeCount) -> u64| {
+        let rate = |state, node, of: fn(&CounterPage) -> u64| {
             estimate(&self.rates(state, node, |count| Some(of(count))))
         };
         columns::table(
@@ -322,12 +304,16 @@ impl ClusterAnswer<'_> {
             |_| invalid.clone(),
             &[
                 ("Node", &|(_, node)| Cell::text(&node.name)),
-                ("to clients, cold MiB/s", &|(at, _)| rate(ClusterState::Cold, *at, |node| node.served)),
-                ("to clients, warm MiB/s", &|(at, _)| rate(ClusterState::Warm, *at, |node| node.served)),
-                ("to other nodes, cold MiB/s", &|(at, _)| rate(ClusterState::Cold, *at, |node| node.sent)),
-                ("to other nodes, warm MiB/s", &|(at, _)| rate(ClusterState::Warm, *at, |node| node.sent)),
+                ("to clients, cold MiB/s", &|(at, _)| {
+                    rate(ClusterState::Cold, *at, CounterPage::served_bytes)
+                }),
+                ("to clients, warm MiB/s", &|(at, _)| {
+                    rate(ClusterState::Warm, *at, CounterPage::served_bytes)
+                }),
+                ("to other nodes, cold MiB/s", &|(at, _)| rate(ClusterState::Cold, *at, CounterPage::sent)),
+                ("to other nodes, warm MiB/s", &|(at, _)| rate(ClusterState::Warm, *at, CounterPage::sent)),
                 ("from the storage, cold MiB/s", &|(at, _)| {
-                    rate(ClusterState::Cold, *at, |node| node.origin)
+                    rate(ClusterState::Cold, *at, CounterPage::origin_bytes)
                 }),
             ],
         )
@@ -336,7 +322,7 @@ impl ClusterAnswer<'_> {
     fn of_disks(&self) -> Table {
         let nodes: Vec<(usize, &BenchNode)> = self.cluster.nodes.iter().enumerate().collect();
         let invalid = self.invalid(ClusterState::FromDisk);
-        let disk = |at: usize| self.rates(ClusterState::FromDisk, at, |node| node.disk);
+        let disk = |at: usize| self.rates(ClusterState::FromDisk, at, CounterPage::disk_bytes);
         let fio = |at: usize| -> (Vec<f64>, String) {
             let (rates, why) = self.epochs.fio.get(at).cloned().unwrap_or_default();
             let why = why.unwrap_or_else(|| "no disk=DIR was given for it".to_owned());
@@ -349,7 +335,7 @@ impl ClusterAnswer<'_> {
             &[
                 ("Node", &|(_, node)| Cell::text(&node.name)),
                 ("to clients MiB/s", &|(at, _)| {
-                    estimate(&self.rates(ClusterState::FromDisk, *at, |node| Some(node.served)))
+                    estimate(&self.rates(ClusterState::FromDisk, *at, |node| Some(node.served_bytes())))
                 }),
                 ("from its disks MiB/s", &|(at, _)| estimate_or(&disk(*at), "the node does not tell")),
                 ("fio MiB/s", &|(at, _)| {
@@ -380,8 +366,8 @@ mod tests {
             ..WorkerSpan::default()
         };
         let spans = vec![span(0, 2.0, 100), span(1, 4.0, 100), span(2, 1.0, 100), span(3, 2.0, 300)];
-        let outcome = PhaseOutcome { spans, ..PhaseOutcome::default() };
-        let epoch = ClusterEpoch { outcome, epochs: 1, nodes: Vec::new() };
+        let outcome = bench_load::outcome::PhaseOutcome { spans, ..Default::default() };
+        let epoch = ClusterEpoch { read: ClusterPass { outcome, nodes: Vec::new() }, epochs: 1 };
         assert_eq!((epoch.link_rate(0, 2), epoch.link_rate(1, 2)), (100.0, 100.0));
         assert_eq!(epoch.link_rate(0, 1), 150.0);
     }

@@ -33,7 +33,7 @@ impl NodeDoor {
     }
 
     pub fn counters(&self) -> Result<CounterPage> {
-        CounterPage::shown(self.admin, self.token()?.as_deref())
+        CounterPage::of(self.admin, self.token()?.as_deref())
     }
 
     /// A change: `verb` is the tier's own command, about `what`.

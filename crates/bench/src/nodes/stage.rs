@@ -3,14 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bench_load::dataset::Dataset;
-use bench_load::engine::LoadJob;
-use bench_load::outcome::PhaseOutcome;
-use bench_load::safety::Cleanup;
-use bench_load::target::from_url;
+use bench_load::{Cleanup, Dataset, LoadJob, from_url};
 use types::{ErrorKind, Result};
 
-use super::{BenchCluster, NodeCount, NodeWay, complete_percent, copies::least_copies, wait_until};
+use super::{BenchCluster, ClusterPass, NodeListArgs, complete_percent, copies::least_copies, wait_until};
 use crate::testbed::LaidOut;
 use crate::{MeasuredStorage, Ranks, refuse};
 
@@ -30,15 +26,10 @@ pub struct ClusterStage {
 
 impl ClusterStage {
     /// Meets the nodes, and writes the data set to the origin by its own address. Each junction of the nodes leads there.
-    pub async fn lay_out(
-        ways: &[NodeWay],
-        junctions: &[String],
-        origin: &str,
-        data: Dataset,
-    ) -> Result<ClusterStage> {
-        let cluster = Arc::new(BenchCluster::meet(ways)?);
-        let files = LaidOut::at(origin, data).await?;
-        Ok(ClusterStage { cluster, junctions: junctions.to_vec(), files })
+    pub async fn lay_out(args: &NodeListArgs, origin: Option<&str>, data: Dataset) -> Result<ClusterStage> {
+        let cluster = Arc::new(BenchCluster::meet(&args.nodes)?);
+        let files = LaidOut::at(origin.unwrap_or_default(), data).await?;
+        Ok(ClusterStage { cluster, junctions: args.junctions.clone(), files })
     }
 
     /// The path of a file, as clients of a junction name it.
@@ -51,17 +42,11 @@ impl ClusterStage {
     }
 
     /// What each node counts while the job is done.
-    pub async fn load(
-        &self,
-        ranks: &Ranks,
-        target: &str,
-        job: &LoadJob,
-        told: &str,
-    ) -> Result<(PhaseOutcome, Vec<NodeCount>)> {
+    pub async fn load(&self, ranks: &Ranks, target: &str, job: &LoadJob, told: &str) -> Result<ClusterPass> {
         let before = self.cluster.counters()?;
         let outcome = ranks.load(target, job, told).await?.outcome.into_first()?;
         let counted = before.iter().zip(self.cluster.counters()?);
-        Ok((outcome, counted.map(|(before, after)| NodeCount::between(before, &after)).collect()))
+        Ok(ClusterPass { outcome, nodes: counted.map(|(before, after)| after.since(before)).collect() })
     }
 
     /// Waits until each node shows the last file of the data set at a junction.

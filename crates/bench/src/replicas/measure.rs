@@ -1,27 +1,23 @@
 //! What is done for each number of copies and gateways: the file is where it is to be, it is read, a copy is lost, it is read, the
 //! copy is made again, it is read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use bench_load::engine::{LoadJob, LoadPhase};
-use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{ClientSet, LoadWork};
-use bench_report::{ResultFile, sanity};
+use bench_load::{ClientSet, LoadJob, LoadPhase, LoadWork};
+use bench_report::ResultFile;
 use serde_json::json;
 use types::Result;
 
 use super::{ReplicasPlan, TITLE, tables};
 use crate::nodes::{
-    BenchCluster, ClusterStage, NodeCount, Repair, RepairWatch, StripeCopies, complete_percent, keepers,
+    BenchCluster, ClusterPass, ClusterStage, Repair, RepairWatch, StripeCopies, complete_percent, keepers,
 };
-use crate::{Budget, Ranks, ResultBuilder, data_set, driver, limit};
-
-/// What may come from the far storage while a file is read that the cluster has: nothing but what rounding makes of it.
-const WARM_EXTRA: f64 = 0.001;
+use crate::sample::WARM_EXTRA;
+use crate::{Budget, CounterPage, Ranks, ResultBuilder, data_set, driver, limit};
 
 /// Where the copies are while the file is read.
-#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CopyState {
     #[strum(to_string = "settled")]
     Settled,
@@ -34,9 +30,7 @@ pub enum CopyState {
 
 /// The file read once through each of some gateways at once.
 pub struct GatewayPass {
-    pub outcome: PhaseOutcome,
-    /// Of each node of the cluster that is named.
-    pub nodes: Vec<NodeCount>,
+    pub read: ClusterPass,
     /// How much there was of all copies when it began, percent.
     pub percent: f64,
     /// Seconds between the loss of a copy and the beginning.
@@ -48,7 +42,7 @@ pub struct CopyCondition {
     pub junction: String,
     pub copies: usize,
     pub gateways: usize,
-    pub passes: Vec<(CopyState, Vec<GatewayPass>)>,
+    pub passes: BTreeMap<CopyState, Vec<GatewayPass>>,
     pub repairs: Vec<Repair>,
     /// Nodes that keep any of the file, by their place.
     kept_by: BTreeSet<usize>,
@@ -71,8 +65,7 @@ pub async fn all(ranks: &Ranks, plan: &ReplicasPlan) -> Result<ResultFile> {
     let args = &plan.args;
     let draft = ResultBuilder::new("replicas", TITLE, &args.common, plan.repetitions);
     let data = data_set(plan.layout.clone(), args.common.seed);
-    let (ways, junctions) = (&args.nodes.nodes, &args.nodes.junctions);
-    let stage = ClusterStage::lay_out(ways, junctions, args.origin.as_deref().unwrap_or_default(), data);
+    let stage = ClusterStage::lay_out(&args.nodes, args.origin.as_deref(), data);
     let measure = async |stage: &mut ClusterStage, budget: &Budget| {
         ReplicaRun { ranks, stage, plan, budget }.all().await
     };
@@ -82,7 +75,7 @@ pub async fn all(ranks: &Ranks, plan: &ReplicasPlan) -> Result<ResultFile> {
             ("file_bytes", json!(plan.bytes())),
             ("block_bytes", json!(plan.args.block)),
             ("gateways", json!(plan.gateways)),
-            ("junctions", json!(junctions)),
+            ("junctions", json!(args.nodes.junctions)),
         ]);
         tables::fill(draft, plan.bytes(), plan.args.block, &found);
     })
@@ -109,7 +102,7 @@ impl ReplicaRun<'_> {
                 junction: junction.clone(),
                 copies: at.copies,
                 gateways: *gateways,
-                passes: Vec::new(),
+                passes: BTreeMap::new(),
                 repairs: Vec::new(),
                 kept_by: kept_by.clone(),
             }));
@@ -197,8 +190,8 @@ impl ReplicaRun<'_> {
         let percent = complete_percent(&self.cluster().copies(&path)?, condition.copies);
         let since_loss = lost_at.map(|at| at.elapsed().as_secs_f64());
         let job = self.job(condition.gateways);
-        let (outcome, nodes) = self.stage.load(self.ranks, &target, &job, told).await?;
-        Ok(GatewayPass { outcome, nodes, percent, since_loss })
+        let read = self.stage.load(self.ranks, &target, &job, told).await?;
+        Ok(GatewayPass { read, percent, since_loss })
     }
 
     /// One reader for each gateway, each of the whole file.
@@ -216,21 +209,13 @@ impl ReplicaRun<'_> {
 
 impl CopyCondition {
     fn add(&mut self, state: CopyState, pass: GatewayPass) {
-        match self.passes.iter_mut().find(|(known, _)| *known == state) {
-            Some((_, passes)) => passes.push(pass),
-            None => self.passes.push((state, vec![pass])),
-        }
+        self.passes.entry(state).or_default().push(pass);
     }
 
     pub fn unproved(&self, state: CopyState, passes: &[GatewayPass], file_bytes: u64) -> Vec<String> {
         let mut reasons = Vec::new();
         for pass in passes {
-            reasons.extend(pass.outcome.faults());
-            reasons.extend(sanity::too_short(pass.outcome.last_done_s().unwrap_or(0.0)));
-            let (read, wanted) = (pass.outcome.bytes_read, file_bytes.saturating_mul(self.gateways as u64));
-            if read != wanted {
-                reasons.push(format!("the clients read {read} bytes, not {wanted}"));
-            }
+            reasons.extend(pass.read.faults(file_bytes.saturating_mul(self.gateways as u64)));
             let is_whole = pass.percent >= 100.0;
             if state == CopyState::Lost && is_whole {
                 reasons.push("no copy was missing when it began".to_owned());
@@ -238,8 +223,8 @@ impl CopyCondition {
             if state != CopyState::Lost && !is_whole {
                 reasons.push(format!("when it began there were {:.0} % of the copies", pass.percent));
             }
-            let origin: u64 = pass.nodes.iter().map(|node| node.origin).sum();
-            if origin as f64 > file_bytes as f64 * WARM_EXTRA {
+            let origin = pass.read.sum(CounterPage::origin_bytes);
+            if origin > file_bytes as f64 * WARM_EXTRA {
                 reasons
                     .push(format!("{origin} bytes came from the storage, and the cluster had all of them"));
             }
@@ -253,10 +238,10 @@ mod tests {
     use super::*;
 
     fn pass(read: u64, percent: f64, origin: u64) -> GatewayPass {
-        let mut outcome = PhaseOutcome { bytes_read: read, ..PhaseOutcome::default() };
+        let mut outcome = bench_load::outcome::PhaseOutcome { bytes_read: read, ..Default::default() };
         outcome.spans.push(bench_load::outcome::WorkerSpan { end_s: 2.0, ..Default::default() });
-        let nodes = vec![NodeCount { origin, ..NodeCount::default() }];
-        GatewayPass { outcome, nodes, percent, since_loss: None }
+        let nodes = vec![CounterPage::parse(&format!("forebay_origin_bytes_total {origin}"))];
+        GatewayPass { read: ClusterPass { outcome, nodes }, percent, since_loss: None }
     }
 
     #[test]
@@ -265,7 +250,7 @@ mod tests {
             junction: "/show".to_owned(),
             copies: 2,
             gateways: 2,
-            passes: Vec::new(),
+            passes: BTreeMap::new(),
             repairs: Vec::new(),
             kept_by: BTreeSet::from([0, 1]),
         };

@@ -11,8 +11,8 @@ use bench_report::{
 };
 
 use super::measure::{CopyCondition, CopyState, GatewayPass, ReplicasFound, SettledCopies};
-use crate::nodes::{NodeCount, Repair, StripeCopies, local_percent};
-use crate::{GIB, LoadRow, MIB, ResultBuilder, columns};
+use crate::nodes::{Repair, StripeCopies, local_percent};
+use crate::{CounterPage, GIB, LoadRow, MIB, ResultBuilder, columns};
 
 /// Where fetched bytes came from, in the words of the nodes' counter, and what they mean.
 const SOURCES: [(&str, &str); 5] = [
@@ -111,12 +111,16 @@ pub fn fill(draft: &mut ResultBuilder, file_bytes: u64, block: u64, found: &Repl
     say(draft, &rows, least, single);
 }
 
+fn load(passes: &[GatewayPass]) -> LoadRow<'_> {
+    LoadRow::of(passes.iter().map(|pass| &pass.read.outcome))
+}
+
 fn rows_of<'a>(condition: &'a CopyCondition, file_bytes: u64) -> Vec<Row<'a>> {
-    let row = |(state, passes): &'a (CopyState, Vec<GatewayPass>)| Row {
+    let row = |(state, passes): (&CopyState, &'a Vec<GatewayPass>)| Row {
         condition,
         state: *state,
         passes,
-        rates: LoadRow::of(passes.iter().map(|pass| &pass.outcome)).rates(),
+        rates: load(passes).rates(),
         invalid: condition.unproved(*state, passes, file_bytes),
     };
     condition.passes.iter().map(row).collect()
@@ -130,20 +134,17 @@ fn job_rates(outcome: &PhaseOutcome) -> Vec<f64> {
     outcome.spans.iter().map(rate).collect()
 }
 
-fn seconds(pass: &GatewayPass) -> f64 {
-    pass.outcome.last_done_s().unwrap_or(0.0).max(1e-9)
-}
-
 fn cells(row: &Row<'_>, block: u64, single: Option<f64>) -> Vec<Cell> {
     let jobs = |pick: fn(f64, f64) -> f64| {
-        estimate(&row.each(|pass| job_rates(&pass.outcome).into_iter().reduce(pick).unwrap_or(f64::NAN)))
+        estimate(&row.each(|pass| job_rates(&pass.read.outcome).into_iter().reduce(pick).unwrap_or(f64::NAN)))
     };
-    let gateways = |pass: &GatewayPass| local_percent(pass.nodes.iter().take(row.condition.gateways));
-    let egress = |pass: &GatewayPass| pass.nodes.iter().map(NodeCount::egress).max().unwrap_or(0) as f64;
+    let gateways = |pass: &GatewayPass| local_percent(pass.read.nodes.iter().take(row.condition.gateways));
+    let sent = |node: &CounterPage| node.served_bytes().saturating_add(node.sent());
+    let egress = |pass: &GatewayPass| pass.read.nodes.iter().map(sent).max().unwrap_or(0) as f64;
     let since: Vec<f64> = row.passes.iter().filter_map(|pass| pass.since_loss).collect();
     let percent = median(&row.each(|pass| pass.percent)).unwrap_or(f64::NAN);
     let times = single.zip(median(&row.rates)).map(|(single, rate)| rate / single);
-    let fairness = LoadRow::of(row.passes.iter().map(|pass| &pass.outcome)).each(|phase| phase.fairness());
+    let fairness = load(row.passes).each(|phase| phase.fairness());
     let [copies, readers, state] = row.head();
     vec![
         copies,
@@ -151,13 +152,13 @@ fn cells(row: &Row<'_>, block: u64, single: Option<f64>) -> Vec<Cell> {
         readers,
         state,
         Cell::text(format::bytes(block)),
-        row.median(|pass| pass.outcome.bytes_read as f64 / GIB),
+        row.median(|pass| pass.read.outcome.bytes_read as f64 / GIB),
         estimate(&row.rates),
         jobs(f64::min),
         jobs(f64::max),
         estimate(&fairness),
         estimate(&row.each(gateways)),
-        estimate(&row.each(|pass| egress(pass) / MIB / seconds(pass))),
+        estimate(&row.each(|pass| egress(pass) / MIB / pass.read.seconds())),
         estimate_or(&since, "no change"),
         Cell::text(match percent >= 100.0 {
             true => "no".to_owned(),
@@ -170,18 +171,15 @@ fn cells(row: &Row<'_>, block: u64, single: Option<f64>) -> Vec<Cell> {
 fn sources(rows: &[Row<'_>]) -> Table {
     let head = ["Replicas", "Gateways", "State", "to clients MiB", "local-read %"];
     let columns = head.into_iter().chain(SOURCES.map(|(_, told)| told)).chain(["copied to nodes MiB"]);
-    let sum =
-        |pass: &GatewayPass, of: &dyn Fn(&NodeCount) -> u64| pass.nodes.iter().map(of).sum::<u64>() as f64;
     let cells = |row: &Row<'_>| {
         let mut cells = row.head().to_vec();
-        cells.push(row.median(|pass| sum(pass, &|node| node.served) / MIB));
-        cells.push(row.median(|pass| local_percent(&pass.nodes)));
+        cells.push(row.median(|pass| pass.read.sum(CounterPage::served_bytes) / MIB));
+        cells.push(row.median(|pass| local_percent(&pass.read.nodes)));
         for (from, _) in SOURCES {
-            cells.push(
-                row.median(|pass| sum(pass, &|node| node.fetched.get(from).copied().unwrap_or(0)) / MIB),
-            );
+            let fetched = |node: &CounterPage| node.fetched().get(from).copied().unwrap_or(0);
+            cells.push(row.median(|pass| pass.read.sum(fetched) / MIB));
         }
-        cells.push(row.median(|pass| sum(pass, &|node| node.repaired) / MIB));
+        cells.push(row.median(|pass| pass.read.sum(CounterPage::repaired) / MIB));
         TableRow { cells, invalid: row.invalid.clone() }
     };
     Table::new("Where the bytes came from", columns, rows.iter().map(cells).collect())
@@ -191,9 +189,8 @@ fn sources(rows: &[Row<'_>]) -> Table {
 fn rates_of_nodes(rows: &[Row<'_>], names: &[String]) -> Table {
     let of_row = |row| names.iter().enumerate().map(move |(at, name)| (row, at, name));
     let all: Vec<(&Row, usize, &String)> = rows.iter().flat_map(of_row).collect();
-    let rate = |(row, at, _): &(&Row, usize, &String), bytes: fn(&NodeCount) -> Option<u64>| {
-        let of = |pass: &GatewayPass| Some(bytes(pass.nodes.get(*at)?)? as f64 / MIB / seconds(pass));
-        let rates: Option<Vec<f64>> = row.passes.iter().map(of).collect();
+    let rate = |(row, at, _): &(&Row, usize, &String), bytes: fn(&CounterPage) -> Option<u64>| {
+        let rates: Option<Vec<f64>> = row.passes.iter().map(|of| of.read.node_rate(*at, bytes)).collect();
         estimate_or(&rates.unwrap_or_default(), "the node does not tell")
     };
     columns::table(
@@ -205,10 +202,10 @@ fn rates_of_nodes(rows: &[Row<'_>], names: &[String]) -> Table {
             ("Gateways", &|(row, ..)| Cell::Count(row.condition.gateways as u64)),
             ("State", &|(row, ..)| Cell::text(row.state.to_string())),
             ("Node", &|(.., name)| Cell::text(*name)),
-            ("to clients MiB/s", &|of| rate(of, |node| Some(node.served))),
-            ("to other nodes MiB/s", &|of| rate(of, |node| Some(node.sent))),
+            ("to clients MiB/s", &|of| rate(of, |node| Some(node.served_bytes()))),
+            ("to other nodes MiB/s", &|of| rate(of, |node| Some(node.sent()))),
             ("fetched MiB/s", &|of| rate(of, |node| Some(node.remote()))),
-            ("from its disks MiB/s", &|of| rate(of, |node| node.disk)),
+            ("from its disks MiB/s", &|of| rate(of, CounterPage::disk_bytes)),
         ],
     )
 }
@@ -258,23 +255,13 @@ fn placement(settled: &SettledCopies) -> Table {
 
 fn placement_by_node(settled: &SettledCopies, names: &[String]) -> Table {
     let printed = &PUBLISHED.mapr.placement_by_node;
-    let (mut first, mut held) = (BTreeMap::<&str, u64>::new(), BTreeMap::<&str, u64>::new());
-    for stripe in &settled.stripes {
-        for (rank, (node, _)) in stripe.copies.iter().enumerate() {
-            *held.entry(node).or_default() += 1;
-            *first.entry(node).or_default() += u64::from(rank == 0);
-        }
-    }
-    let of = |counts: &BTreeMap<&str, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
     let row = |name: &String| {
-        let held = of(&held, name);
-        let percent = held as f64 / settled.stripes.len().max(1) as f64 * 100.0;
-        TableRow::new(vec![
-            Cell::text(name),
-            Cell::Count(of(&first, name)),
-            Cell::Count(held),
-            Cell::Number(percent),
-        ])
+        let rank_in = |stripe: &StripeCopies| stripe.copies.iter().position(|(node, _)| node == name);
+        let ranks: Vec<usize> = settled.stripes.iter().filter_map(rank_in).collect();
+        let first = ranks.iter().filter(|rank| **rank == 0).count();
+        let percent = ranks.len() as f64 / settled.stripes.len().max(1) as f64 * 100.0;
+        let counts = [first, ranks.len()].map(|count| Cell::Count(count as u64));
+        TableRow::new([Cell::text(name)].into_iter().chain(counts).chain([Cell::Number(percent)]).collect())
     };
     let table = printed.filled(names.iter().map(row).collect());
     let title = format!("{} of {} ({} copies)", table.title, settled.junction, settled.copies);
@@ -312,10 +299,8 @@ fn against_gateways(rows: &[Row<'_>]) -> Plot {
 fn during_repair(row: &Row<'_>) -> Option<Plot> {
     let (pass, repair) = (row.passes.first()?, row.condition.repairs.first()?);
     let begun = pass.since_loss.unwrap_or(0.0);
-    let most = row.condition.passes.iter().find(|(state, _)| *state == CopyState::Repaired);
-    let most =
-        most.and_then(|(_, passes)| median(&LoadRow::of(passes.iter().map(|pass| &pass.outcome)).rates()))?;
-    let moved = &pass.outcome.series;
+    let most = median(&load(row.condition.passes.get(&CopyState::Repaired)?).rates())?;
+    let moved = &pass.read.outcome.series;
     let rate = |bytes: u64| bytes as f64 / MIB / moved.interval_s.max(1e-3) / most * 100.0;
     let rates = moved.intervals.iter().enumerate();
     let rates = rates.map(|(at, of)| Point::at(begun + at as f64 * moved.interval_s, rate(of.bytes_read)));

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bench_load::engine::Files;
-use bench_load::shape::{Amount, Layout, LoadWork, Sharing, Sizes};
+use bench_load::{Amount, Files, Layout, LoadWork, Sharing, Sizes};
 use clap::ValueEnum;
 
 #[derive(Clone, Copy, Debug, strum::Display, PartialEq, Eq, ValueEnum)]

@@ -1,9 +1,6 @@
 //! The measurement: files laid out or found, then all conditions, one after the other, again and again.
 
-use bench_load::dataset::Dataset;
-use bench_load::engine::{LoadJob, LoadPhase};
-use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::{Layout, Sizes};
+use bench_load::{Dataset, Layout, LoadJob, LoadPhase, PhaseOutcome, Sizes};
 use bench_report::Histogram;
 use types::Result;
 

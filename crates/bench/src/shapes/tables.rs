@@ -1,7 +1,6 @@
 //! The tables and plots of shapes, with the study's own beside them.
 
-use bench_load::outcome::PhaseOutcome;
-use bench_load::shape::TouchUnit;
+use bench_load::{PhaseOutcome, TouchUnit};
 use bench_report::bottleneck::BUSY;
 use bench_report::{
     Axis, Better, Cell, PUBLISHED, PhaseSpans, Plot, PlotKind, Series, Table, estimate, estimate_or, median,

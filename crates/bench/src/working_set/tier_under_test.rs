@@ -3,11 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bench_load::data::SeededData;
-use bench_load::dataset::Dataset;
-use bench_load::safety::Cleanup;
-use bench_load::shape::Layout;
-use bench_load::target::{self, from_url};
+use bench_load::{Cleanup, Dataset, Layout, SeededData, from_url, target};
 use origin_nfs::Config;
 use tokio::sync::Mutex;
 use types::{Error, ErrorKind, Result};

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use types::{ByteRange, Error, ErrorKind, Result, Version};
 
 use super::write::Writes;
-use super::{NfsClientState, TargetFile};
+use super::{NfsClient, TargetFile};
 use crate::locked;
 use crate::target::joined;
 
@@ -53,7 +53,7 @@ impl Drop for ReadPiece {
 }
 
 impl NfsFile {
-    pub(super) fn new(client: Arc<NfsClientState>, path: &str, object: Object) -> NfsFile {
+    pub(super) fn new(client: Arc<NfsClient>, path: &str, object: Object) -> NfsFile {
         let shared = Arc::new(SharedNfsFile {
             client,
             reference: object.reference,
@@ -163,7 +163,7 @@ impl TargetFile for NfsFile {
 
 /// A file of a server, as the calls of one open file share it.
 pub(super) struct SharedNfsFile {
-    pub client: Arc<NfsClientState>,
+    pub client: Arc<NfsClient>,
     pub reference: Reference,
     version: Mutex<Version>,
 }

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use types::{ByteRange, Error, ErrorKind, Result};
 
-use super::BucketClientState;
+use super::BucketClient;
 use super::upload::Upload;
 use crate::target::TargetFile;
 
 pub(super) struct BucketReader {
-    pub client: Arc<BucketClientState>,
+    pub client: Arc<BucketClient>,
     pub key: String,
     pub size: u64,
 }
@@ -39,7 +39,7 @@ impl TargetFile for BucketReader {
 }
 
 pub(super) struct BucketWriter {
-    pub client: Arc<BucketClientState>,
+    pub client: Arc<BucketClient>,
     pub path: String,
     pub upload: Arc<Upload>,
     /// Others write to it too, and it is completed when all are done.
