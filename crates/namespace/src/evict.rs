@@ -38,7 +38,7 @@ impl Namespace {
         let mut changes = Vec::new();
         self.orders.note_eviction(junction);
         let mut order = self.in_order(junction).await;
-        self.expire_one(start, &mut dirs, &mut changes, file);
+        self.expire_one(start, None, &mut dirs, &mut changes, file);
         while let Some(dir) = dirs.pop() {
             changes.push(self.drop_listing(dir));
             let mut after = 0;
@@ -48,7 +48,7 @@ impl Namespace {
                 after = last.cookie;
                 for entry in &piece {
                     if let Some(child) = entry.child {
-                        self.expire_one(child, &mut dirs, &mut changes, file);
+                        self.expire_one(child, Some(dir), &mut dirs, &mut changes, file);
                     }
                 }
                 if changes.len() >= PIECE {
@@ -80,11 +80,12 @@ impl Namespace {
     fn expire_one(
         &self,
         id: FileId,
+        within: Option<FileId>,
         dirs: &mut Vec<FileId>,
         changes: &mut Vec<StoreChange>,
         file: &mut impl FnMut(FileId),
     ) {
-        let Ok(node) = self.load(id) else { return };
+        let Ok(node) = self.load_near(id, within) else { return };
         node.distrust();
         self.changed.tell(Some(id));
         self.links.remove(&id);

@@ -16,7 +16,8 @@ use tracing::{error, info};
 use types::{Error, ErrorKind, Result};
 
 use super::junctions::{self, Junctions};
-use super::{ALIASES, ENTRIES, FILE_NAME, JUNCTIONS, LISTINGS, NAMES, NODES, NOTES, OPEN, STATE};
+use super::objects;
+use super::{ALIASES, ENTRIES, FILE_NAME, JUNCTIONS, LISTINGS, NAMES, NOTES, OPEN, STATE};
 
 /// A database that could not be opened again is tried again after this.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -106,7 +107,7 @@ impl Keeper {
             let db = Database::builder().set_cache_size(self.cache_bytes).create_with_backend(file)?;
             let txn = db.begin_write()?;
             let after_a_crash = txn.open_table(STATE)?.insert(OPEN, 1)?.is_some();
-            txn.open_table(NODES)?;
+            objects::take_over(&txn)?;
             txn.open_table(ENTRIES)?;
             txn.open_multimap_table(NAMES)?;
             txn.open_table(LISTINGS)?;
