@@ -107,9 +107,6 @@ fn apply<'a>(
     txn: &mut WriteTransaction,
     changes: impl Iterator<Item = &'a StoreChange>,
 ) -> std::result::Result<(), redb::Error> {
-    // Without it, the first start after a crash rebuilds the allocator from the whole file: seconds for a
-    // million objects. The price is a slightly larger commit.
-    txn.set_quick_repair(true);
     {
         let mut objects = Objects::open(txn)?;
         let mut entries = txn.open_table(ENTRIES)?;
