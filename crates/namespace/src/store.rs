@@ -425,6 +425,24 @@ impl Store {
         }
     }
 
+    /// No commit ends before what this returns is dropped.
+    #[cfg(test)]
+    pub fn hold_commits(&self) -> std::sync::mpsc::SyncSender<()> {
+        let (hold, held) = std::sync::mpsc::sync_channel(1);
+        let (begin, begun) = std::sync::mpsc::sync_channel(1);
+        let keeper = self.keeper.clone();
+        std::thread::spawn(move || {
+            let written = keeper.write(|_| {
+                let _ = begin.send(());
+                let _ = held.recv();
+                Ok(())
+            });
+            assert!(written.is_ok());
+        });
+        begun.recv().expect("it begins");
+        hold
+    }
+
     fn end(&self) -> std::result::Result<(), DatabaseFailure> {
         self.keeper.write(|txn| txn.open_table(STATE)?.remove(OPEN).map(drop).map_err(redb::Error::from))
     }
