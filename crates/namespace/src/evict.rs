@@ -36,9 +36,11 @@ impl Namespace {
         let Ok(junction) = self.load(start).map(|node| node.junction()) else { return Ok(()) };
         let mut dirs = Vec::new();
         let mut changes = Vec::new();
+        // One piece is stored while the next one is read: more of them would hold the tree in memory.
+        let mut behind = None;
         self.orders.note_eviction(junction);
         let mut order = self.in_order(junction).await;
-        self.expire_one(start, &mut dirs, &mut changes, file);
+        self.expire_one(start, None, &mut dirs, &mut changes, file);
         while let Some(dir) = dirs.pop() {
             changes.push(self.drop_listing(dir));
             let mut after = 0;
@@ -48,18 +50,25 @@ impl Namespace {
                 after = last.cookie;
                 for entry in &piece {
                     if let Some(child) = entry.child {
-                        self.expire_one(child, &mut dirs, &mut changes, file);
+                        self.expire_one(child, Some(dir), &mut dirs, &mut changes, file);
                     }
                 }
                 if changes.len() >= PIECE {
-                    self.store.enqueue(std::mem::take(&mut changes)).await?;
+                    let committing = self.store.begin_commit(std::mem::take(&mut changes)).await?;
                     drop(order);
+                    if let Some(before) = behind.replace(committing) {
+                        before.wait().await?;
+                    }
                     order = self.in_order(junction).await;
                 }
             }
         }
         self.orders.note_eviction(junction);
-        self.commit_in(order, changes).await
+        self.commit_in(order, changes).await?;
+        match behind {
+            Some(before) => before.wait().await,
+            None => Ok(()),
+        }
     }
 
     /// Drops all names that are known in the junction's root: each is asked for at the origin again.
@@ -80,11 +89,12 @@ impl Namespace {
     fn expire_one(
         &self,
         id: FileId,
+        within: Option<FileId>,
         dirs: &mut Vec<FileId>,
         changes: &mut Vec<StoreChange>,
         file: &mut impl FnMut(FileId),
     ) {
-        let Ok(node) = self.load(id) else { return };
+        let Ok(node) = self.load_near(id, within) else { return };
         node.distrust();
         self.changed.tell(Some(id));
         self.links.remove(&id);
@@ -107,5 +117,46 @@ impl Namespace {
             at = self.lookup(at.id(), &name).await?;
         }
         Ok(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use origin::memory::MemoryOrigin;
+
+    use super::*;
+    use crate::{Config, Junction};
+
+    const DIRECTORIES: usize = 8;
+
+    /// The disk takes nothing: an evict goes as far as it may hold changes in memory, and goes on afterwards.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_evict_holds_a_few_pieces_of_a_tree_however_large_it_is() {
+        let (memory, dir) = (MemoryOrigin::new(), tempfile::tempdir().expect("a directory"));
+        let path = |at: usize| format!("d{at}");
+        for at in 0..DIRECTORIES {
+            memory.mkdir(path(at).as_bytes()).expect("made");
+            for file in 0..PIECE {
+                memory.write_file(format!("{}/f{file}", path(at)).as_bytes(), b"").expect("made");
+            }
+        }
+        let config = Config { dir: dir.path().to_owned(), ..Config::default() };
+        let ns = Namespace::open(config, vec![Junction::new("/", memory)]).expect("opened");
+        for at in 0..DIRECTORIES {
+            let listed = ns.resolve(path(at).as_bytes()).await.expect("found").id();
+            ns.readdir(listed, 0, 1).await.expect("listed");
+        }
+        let hold = ns.store.hold_commits();
+        let mut met = 0;
+        let evict = tokio::time::timeout(Duration::from_secs(2), ns.expire_tree(ns.root(), |_| met += 1));
+        let ended = evict.await;
+        assert!(met <= 3 * PIECE, "changes of {met} files are held");
+        assert!(ended.is_err(), "it is not stored yet: {ended:?}");
+        drop(hold);
+        let mut met = 0;
+        ns.expire_tree(ns.root(), |_| met += 1).await.expect("evicted");
+        assert_eq!(met, DIRECTORIES * PIECE);
     }
 }

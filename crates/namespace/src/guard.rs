@@ -118,7 +118,7 @@ impl OriginGuard {
         root: FileId,
     ) -> Result<Arc<OriginGuard>> {
         let known = store.origin_of(id).map_or(KeptIdentity::Nothing, |bytes| KeptIdentity::decode(&bytes));
-        let reference = store.node(root)?.map(|record| record.reference);
+        let reference = store.node(root, None)?.map(|record| record.reference);
         let standing = Mutex::new(Standing { known, root: reference, ..Standing::default() });
         let (turns, looking) = (AtomicU64::new(0), tokio::sync::Mutex::default());
         let path = path.to_owned();
@@ -362,7 +362,7 @@ impl GuardShared {
             let Some(dir) = dirs.pop_front() else { break };
             for entry in self.store.entries_after(dir, 0, WITNESS_NAMES_MAX)? {
                 let Some(id) = entry.child else { continue };
-                match self.store.node(id)? {
+                match self.store.node(id, None)? {
                     Some(record) if record.attr.is_dir() => dirs.push_back(id),
                     Some(record) if record.attr.is_file() => files.push(record),
                     _ => {}
@@ -383,7 +383,7 @@ impl GuardShared {
         names.retain(|known| !leaving.iter().any(|name| name.as_bytes() == &known.name[..]));
         Ok(match names.as_slice() {
             [] => false,
-            [one] => match one.child.map(|child| self.store.node(child)).transpose()? {
+            [one] => match one.child.map(|child| self.store.node(child, None)).transpose()? {
                 Some(Some(child)) => child.attr.is_dir(),
                 _ => false,
             },

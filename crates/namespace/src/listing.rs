@@ -456,7 +456,7 @@ impl Namespace {
                 {
                     continue;
                 }
-                let node = entry.child.and_then(|child| self.load(child).ok());
+                let node = entry.child.and_then(|child| self.load_near(child, Some(dir)).ok());
                 if node.as_ref().is_some_and(|node| node.checked_ms() > asked.ms) {
                     continue;
                 }
@@ -544,7 +544,7 @@ impl Namespace {
     /// A name listed without its object keeps the directory that was seen under it last: the far side of a
     /// submount that is away. For anything else the listing would vouch for attributes that it did not bring.
     fn is_directory_at(&self, id: FileId, dir: FileId, name: &Bytes) -> bool {
-        self.load(id)
+        self.load_near(id, Some(dir))
             .is_ok_and(|node| node.attr().is_dir() && node.record.parent == dir && node.record.name == *name)
     }
 
@@ -601,7 +601,7 @@ impl Namespace {
     pub(crate) fn unlink(&self, dir: FileId, entry: &StoredEntry) -> Result<Vec<StoreChange>> {
         let mut changes = vec![StoreChange::RemoveEntry { dir, cookie: entry.cookie }];
         if let Some(child) = entry.child
-            && let Ok(node) = self.load(child)
+            && let Ok(node) = self.load_near(child, Some(dir))
             && node.record.parent == dir
             && node.record.name == entry.name
         {
@@ -622,7 +622,7 @@ impl Namespace {
         let mut entries = Vec::with_capacity(stored.len());
         let (mut unknown, mut doubted) = (Vec::new(), Vec::new());
         for entry in stored {
-            let child = entry.child.and_then(|id| self.load(id).ok());
+            let child = entry.child.and_then(|id| self.load_near(id, Some(dir.id)).ok());
             match &child {
                 None => unknown.push(entries.len()),
                 Some(node) if self.is_behind_a_notice(node) => doubted.push((entries.len(), node.id)),

@@ -101,7 +101,8 @@ impl Namespace {
             return Ok(None);
         };
         let junction = &*self.junction(dir.junction())?;
-        let node = self.load(child).ok().filter(|node| self.may_serve_stale(junction, node));
+        let node =
+            self.load_near(child, Some(dir.id)).ok().filter(|node| self.may_serve_stale(junction, node));
         if node.is_some() {
             self.metrics.stale_served.inc();
         }
@@ -127,7 +128,7 @@ impl Namespace {
             }
             KnownName::Outdated(child) => {
                 let junction = &*self.junction(dir.junction())?;
-                match self.load(child) {
+                match self.load_near(child, Some(dir.id)) {
                     Ok(node) if junction.is_failing() && self.may_serve_stale(junction, &node) => {
                         self.metrics.stale_served.inc();
                         Ok(Some(Ok(Found::Node(node))))
@@ -145,7 +146,7 @@ impl Namespace {
         drop(self.in_order(junction).await);
         let dir = self.load(dir).ok()?;
         match self.known(&dir, name).ok()? {
-            KnownName::Present(child) => self.load(child).is_ok().then_some(Some(child)),
+            KnownName::Present(child) => self.load_near(child, Some(dir.id)).is_ok().then_some(Some(child)),
             KnownName::Absent => Some(None),
             KnownName::Outdated(_) | KnownName::Unknown => None,
         }

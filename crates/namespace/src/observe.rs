@@ -72,10 +72,15 @@ impl Namespace {
     /// Reads the database on the caller's thread: a B-tree look-up in pages that are nearly always in memory
     /// costs less than moving to another thread.
     pub(crate) fn load(&self, id: FileId) -> Result<Arc<KnownNode>> {
+        self.load_near(id, None)
+    }
+
+    /// The same, of an object that is probably in the directory `near`.
+    pub(crate) fn load_near(&self, id: FileId, near: Option<FileId>) -> Result<Arc<KnownNode>> {
         let stale = || Error::new(ErrorKind::Stale, "find object", id);
         // In one step, so that news which come meanwhile are not overwritten with the store's record.
         let known = self.nodes.get_or_insert_with(&id, || {
-            let record = self.store.node(id)?.ok_or_else(stale)?;
+            let record = self.store.node(id, near)?.ok_or_else(stale)?;
             let node = KnownNode::new(id, record);
             node.notice(self.last_notice(id));
             Ok::<_, Error>(Remembered::Node(Arc::new(node)))
@@ -138,7 +143,7 @@ impl Namespace {
             junction.id,
             "the order of the junction that the object belongs to"
         );
-        let old = match self.load(id) {
+        let old = match self.load_near(id, place.map(|place| place.parent)) {
             Ok(node) => Some(node),
             Err(e) if e.kind() == ErrorKind::Stale && !self.is_removed_since(id, asked) => None,
             Err(e) => return Err(e),

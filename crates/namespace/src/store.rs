@@ -8,6 +8,7 @@ mod committer;
 mod found;
 mod junctions;
 mod keeper;
+mod objects;
 mod origins;
 
 use std::fmt;
@@ -31,8 +32,6 @@ use found::FoundEntries;
 use keeper::{DatabaseFailure, Keeper};
 use origins::Origins;
 
-/// FileId -> [`Record`].
-const NODES: TableDefinition<[u8; 16], &[u8]> = TableDefinition::new("nodes");
 /// (directory, cookie big-endian) -> child FileId (zero: not known yet), then the name.
 const ENTRIES: TableDefinition<[u8; 24], &[u8]> = TableDefinition::new("entries");
 /// File with several names -> directory, then the name, of each that was seen. Goes with its entry, and not with its
@@ -288,23 +287,14 @@ impl Store {
         self.read("read aliases", run)
     }
 
-    pub fn node(&self, id: FileId) -> Result<Option<Record>> {
-        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
-            let table = txn.open_table(NODES)?;
-            Ok(table.get(id.0)?.and_then(|v| Record::decode(v.value())))
-        };
-        self.read("read object", run)
+    /// The object with this id. `near`: the directory that it is probably in, where it is found with less effort.
+    pub fn node(&self, id: FileId, near: Option<FileId>) -> Result<Option<Record>> {
+        self.read("read object", |txn| objects::find(txn, id, near))
     }
 
     /// The object that clients know by this inode number.
     pub fn find_number(&self, number: u64) -> Result<Option<FileId>> {
-        let (lowest, highest) = FileId::of_number(number);
-        let run = |txn: &redb::ReadTransaction| -> std::result::Result<_, redb::Error> {
-            let table = txn.open_table(NODES)?;
-            let found = table.range(lowest.0..=highest.0)?.next().transpose()?;
-            Ok(found.map(|(key, _)| FileId(key.value())))
-        };
-        self.read("find an object", run)
+        self.read("find an object", |txn| objects::first_of(txn, FileId::of_number(number)))
     }
 
     pub fn note(&self, id: FileId) -> Result<Option<Bytes>> {
@@ -433,6 +423,24 @@ impl Store {
             Ok(false) => warn!("the next start asks for everything anew: not all could be kept"),
             Err(_) => error!("the namespace committer has panicked"),
         }
+    }
+
+    /// No commit ends before what this returns is dropped.
+    #[cfg(test)]
+    pub fn hold_commits(&self) -> std::sync::mpsc::SyncSender<()> {
+        let (hold, held) = std::sync::mpsc::sync_channel(1);
+        let (begin, begun) = std::sync::mpsc::sync_channel(1);
+        let keeper = self.keeper.clone();
+        std::thread::spawn(move || {
+            let written = keeper.write(|_| {
+                let _ = begin.send(());
+                let _ = held.recv();
+                Ok(())
+            });
+            assert!(written.is_ok());
+        });
+        begun.recv().expect("it begins");
+        hold
     }
 
     fn end(&self) -> std::result::Result<(), DatabaseFailure> {

@@ -130,7 +130,8 @@ impl Namespace {
             if pair.iter().all(Option::is_none) || found.len() >= most {
                 return found;
             }
-            let children = pair.into_iter().flatten().filter_map(|entry| self.load(entry.child?).ok());
+            let children =
+                pair.into_iter().flatten().filter_map(|entry| self.load_near(entry.child?, Some(dir)).ok());
             let directories = children.filter(|node| node.attr().is_dir() && node.parent() == dir);
             found.extend(
                 directories

@@ -10,9 +10,9 @@ use types::{Error, ErrorKind, FileId, Result};
 
 use super::found::FoundEntries;
 use super::keeper::Keeper;
+use super::objects::Objects;
 use super::{
-    ALIASES, CommitRequest, ENTRIES, LISTINGS, NAMES, NODES, NOTES, NoteChange, StoreChange, entry_key,
-    stopped,
+    ALIASES, CommitRequest, ENTRIES, LISTINGS, NAMES, NOTES, NoteChange, StoreChange, entry_key, stopped,
 };
 use crate::cookie;
 
@@ -107,11 +107,8 @@ fn apply<'a>(
     txn: &mut WriteTransaction,
     changes: impl Iterator<Item = &'a StoreChange>,
 ) -> std::result::Result<(), redb::Error> {
-    // Without it, the first start after a crash rebuilds the allocator from the whole file: seconds for a
-    // million objects. The price is a slightly larger commit.
-    txn.set_quick_repair(true);
     {
-        let mut nodes = txn.open_table(NODES)?;
+        let mut objects = Objects::open(txn)?;
         let mut entries = txn.open_table(ENTRIES)?;
         let mut names = txn.open_multimap_table(NAMES)?;
         let mut listings = txn.open_table(LISTINGS)?;
@@ -119,12 +116,8 @@ fn apply<'a>(
         let mut notes = txn.open_table(NOTES)?;
         for change in changes {
             match change {
-                StoreChange::PutNode(id, record) => {
-                    nodes.insert(id.0, record.encode().as_slice())?;
-                }
-                StoreChange::RemoveNode(id) => {
-                    nodes.remove(id.0)?;
-                }
+                StoreChange::PutNode(id, record) => objects.put(*id, record)?,
+                StoreChange::RemoveNode(id) => objects.remove(*id)?,
                 StoreChange::PutEntry { dir, name, child } => put_entry(&mut entries, *dir, name, *child)?,
                 StoreChange::PutName { file, dir, name } => {
                     names.insert(file.0, [&dir.0, name.as_ref()].concat().as_slice())?;
