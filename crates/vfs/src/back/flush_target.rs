@@ -483,7 +483,8 @@ impl FlushTarget for BackFlushTarget {
             && let Some(now) = now.filter(|now| now.attr.is_file())
         {
             let now = CacheKey { file: id, version: now.version, size: now.attr.size };
-            let changed = if flushed.content.is_nothing() { BytesChanged::No } else { BytesChanged::Yes };
+            let is_same = flushed.content.is_nothing() && flushed.is_alone;
+            let changed = if is_same { BytesChanged::No } else { BytesChanged::Yes };
             self.overlay.version_chain.note((id, old.version), now, changed);
         }
         if let Some(now) = now.filter(|now| is_known && now.attr.is_file())
@@ -505,7 +506,10 @@ impl FlushTarget for BackFlushTarget {
         let now = now.map(|now| (now.version, now.attr));
         let replaced = flushed.replaced.as_ref().map(|replaced| (replaced.id, replaced.attr));
         let content = &flushed.content;
-        let touched = self.overlay.flushed(id, &flushed.sequences, now, replaced, content.is_nothing());
+        // Else others wrote beside what was flushed, or may have.
+        let since = if is_known { BytesChanged::No } else { BytesChanged::Yes };
+        let touched =
+            self.overlay.flushed(id, &flushed.sequences, now, replaced, content.is_nothing(), since);
         touched.into_iter().for_each(|id| self.namespace.tell_changed(id));
     }
 

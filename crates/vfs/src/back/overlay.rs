@@ -251,7 +251,8 @@ impl DirtyOverlay {
 
     /// These are at the origin, or came to nothing there. `now` is what the object is there, if that is known: below
     /// what is still to come. `no_bytes` were among them: what clients wrote, they wrote over what is below. `replaced`:
-    /// what lost a name to them and has others. Returns the objects that may be shown otherwise.
+    /// what lost a name to them and has others. `since`: whether the object may have other bytes there than were shown here. Returns the
+    /// objects that may be shown otherwise.
     pub fn flushed(
         &self,
         id: FileId,
@@ -259,6 +260,7 @@ impl DirtyOverlay {
         now: Option<(Version, Attr)>,
         replaced: Option<(FileId, Attr)>,
         no_bytes: bool,
+        since: BytesChanged,
     ) -> Vec<FileId> {
         let touched = {
             let mut state = self.state();
@@ -286,7 +288,7 @@ impl DirtyOverlay {
             {
                 let before = Version::from_attr(&outward(id, &shown));
                 let now = CacheKey { file: id, version: *version, size: attr.size };
-                self.version_chain.note((id, before), now, BytesChanged::No);
+                self.version_chain.note((id, before), now, since);
             }
             let replaced = sequences.iter().filter_map(|sequence| state.replaced.remove(sequence));
             for touched in replaced.chain([id]).collect::<Vec<_>>() {
@@ -439,7 +441,7 @@ mod tests {
         write(&overlay, 1);
         first.applied();
         let second = overlay.expect(known());
-        overlay.flushed(FILE, &[1], None, None, true);
+        overlay.flushed(FILE, &[1], None, None, true, BytesChanged::No);
         assert_eq!(version(&overlay), Some(Version([1; 16])), "what it is to be written over");
         drop(second);
         assert!(overlay.altered(FILE).is_none());

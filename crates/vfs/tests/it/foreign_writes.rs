@@ -62,9 +62,15 @@ async fn what_others_write_while_the_flush_is_at_a_file_is_read_afterwards() {
             _ => drop(t.vfs.rename(&caller, root, &name("file"), root, &name("moved")).await.unwrap()),
         }
         meanwhile(&far, kind, path);
+        let shown = t.vfs.getattr(file).await.unwrap();
         t.flush().await;
         t.clock.advance(AFTER_TTL);
         assert_eq!(t.read(file).await, b"somebody's bytes", "{kind}");
+        let now = t.vfs.getattr(file).await.unwrap();
+        assert!(
+            !t.vfs.has_bytes_of(&now, shown.version),
+            "{kind}: a client's kernel must not keep what it has"
+        );
     }
 }
 
@@ -94,8 +100,11 @@ async fn what_others_write_between_two_parts_of_a_flushed_file_is_found_and_ours
         }
         let memory = far.memory.clone();
         before_the_second_part(&far, move || memory.write_file(b"file", b"somebody's bytes").unwrap());
+        let shown = t.vfs.getattr(file).await.unwrap();
         t.flush().await;
         t.clock.advance(AFTER_TTL);
+        let now = t.vfs.getattr(file).await.unwrap();
+        assert!(!t.vfs.has_bytes_of(&now, shown.version), "new: {is_new}");
         let there = bytes_of(&*far.memory, "/file").await;
         assert!(there.starts_with(b"somebody's bytes"), "ours was sent before");
         assert!(t.read(file).await == there, "what is at the origin is read, and not what was cached");
@@ -154,7 +163,10 @@ async fn what_others_write_between_two_parts_beside_what_is_flushed_is_no_confli
     theirs[..PART].copy_from_slice(&wanted[..PART]);
     theirs[2 * PART..].fill(b'!');
     before_the_second_part(&far, move || memory.write_file(b"file", &theirs).unwrap());
+    let shown = t.vfs.getattr(file).await.unwrap();
     t.flush().await;
+    let flushed = t.vfs.getattr(file).await.unwrap();
+    assert!(!t.vfs.has_bytes_of(&flushed, shown.version), "a client's kernel must not keep what it has");
     wanted[3 * PART..].fill(b'!');
     assert!(bytes_of(&*far.memory, "/file").await == wanted);
     assert!(t.read(file).await == wanted, "what is at the origin is read, and not what was cached");
@@ -162,7 +174,13 @@ async fn what_others_write_between_two_parts_beside_what_is_flushed_is_no_confli
     assert!(t.vfs.unflushed().alarms.is_empty());
     // The file as the flush left it is known: what is written to it next is no conflict either.
     t.write(file, 0, b"and on").await;
+    let shown = t.vfs.getattr(file).await.unwrap();
     t.flush().await;
+    let flushed = t.vfs.getattr(file).await.unwrap();
+    assert!(
+        flushed.version != shown.version && t.vfs.has_bytes_of(&flushed, shown.version),
+        "nobody else wrote"
+    );
     assert!(bytes_of(&*far.memory, "/file").await.starts_with(b"and on"));
     assert!(t.vfs.unflushed().alarms.is_empty());
 }
