@@ -258,9 +258,9 @@ impl Journal {
         Ok(written.deliver())
     }
 
-    /// On this thread: to wake another would cost more than to write a small entry, and as much as half of a large one. `None`:
-    /// it is too large for a thread that others need, it might wait, or
-    /// the kernel has made one wait just now (it does when other programs fill its memory with what is to be written).
+    /// On this thread, without waking another: for a small entry that would cost more than the writing. `None`: the entry is too
+    /// large for a thread that others need, it might wait, or the kernel has made one wait just now (it does when other
+    /// programs fill its memory with what is to be written).
     fn write_at_once(&self, head: &[u8], data: &[u8]) -> Result<Option<Append>> {
         let calm = || self.waited.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(is_over);
         let is_large = head.len() + data.len() > AT_ONCE_MAX;

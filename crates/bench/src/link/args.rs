@@ -56,11 +56,13 @@ async fn measure(LinkClientArgs { mut config, output }: LinkClientArgs) -> Resul
     if config.faithful {
         (config.omit, config.ways) = (Duration::ZERO, vec![StreamDirection::Up]);
     }
-    let token = config.token.clone().unwrap_or_default();
+    let token = config.token.clone();
     let mut file = super::run(config).await?;
     // It is nobody's business.
-    let is_token = |word: &&mut String| word.strip_prefix("--token=").unwrap_or(word) == token;
-    file.command.iter_mut().filter(is_token).for_each(|word| *word = word.replace(&token, "TOKEN"));
+    if let Some(token) = token.filter(|token| !token.is_empty()) {
+        let is_token = |word: &&mut String| word.strip_prefix("--token=").unwrap_or(word) == token;
+        file.command.iter_mut().filter(is_token).for_each(|word| *word = word.replace(&token, "TOKEN"));
+    }
     crate::ceiling::measure(crate::args::ROW_TIME).await?.tell(&mut file);
     results::publish(&file, &output)
 }

@@ -2,7 +2,7 @@
 //!
 //! What readers get is taken off the repair rate, for both may share one link. A twentieth of what readers get is left to copies,
 //! or a twentieth of the repair rate where that is more, so that they are made under load, too. So on a link that carries twice the
-//! repair rate or more, readers who want all of it get nineteen parts in twenty: the loss of a node costs those of the others no more.
+//! repair rate or more, readers who want all of it get nineteen parts in twenty.
 
 use std::time::Duration;
 
