@@ -63,7 +63,7 @@ use scanner::Scanner;
 #[derive(Clone, Debug)]
 pub struct CopyConfig {
     /// Bytes per second that this node takes to make copies, and as many that it hands out for others' copies; of these what its readers
-    /// get is taken off, down to a twentieth of that. 0: none are made.
+    /// get is taken off, down to a tenth of that. 0: none are made.
     pub repair_rate: u64,
     /// A stripe that has had too few copies for so long raises the alarm. Where a node does not answer that keeps it, it does so at
     /// once.

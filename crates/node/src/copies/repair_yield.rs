@@ -1,15 +1,15 @@
 //! Copies yield to readers: how fast copies are sent while readers are served by the same node. Pure: the caller brings the time.
 //!
-//! What readers get is taken off the repair rate, for both may share one link. A twentieth of what readers get is left to copies,
-//! or a twentieth of the repair rate where that is more, so that they are made under load, too. So on a link that carries twice the
-//! repair rate or more, readers who want all of it get nineteen parts in twenty.
+//! What readers get is taken off the repair rate, for both may share one link. A tenth of what readers get is left to copies, or a
+//! tenth of the repair rate where that is more, so that they are made under load, too. So on a link that carries twice the repair
+//! rate or more, readers who want all of it get nine tenths.
 
 use std::time::Duration;
 
 /// What readers get is measured over so long.
 const WINDOW: Duration = Duration::from_millis(500);
 /// Of what readers get, and of the repair rate, one part in so many is left to copies.
-const LEAST: u64 = 20;
+const LEAST: u64 = 10;
 
 #[derive(Debug)]
 pub struct RepairYield {
@@ -55,18 +55,18 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_get_is_taken_off_down_to_a_twentieth() {
+    fn what_readers_get_is_taken_off_down_to_a_tenth() {
         assert_eq!(after(0, 25 * MB), 25 * MB);
         assert_eq!(after(MB, 25 * MB), 24 * MB);
         assert_eq!(after(20 * MB, 25 * MB), 5 * MB);
-        assert_eq!(after(25 * MB, 25 * MB), 25 * MB / 20);
-        assert_eq!(after(45 * MB, 25 * MB), 45 * MB / 20);
+        assert_eq!(after(25 * MB, 25 * MB), 25 * MB / 10);
+        assert_eq!(after(45 * MB, 25 * MB), 45 * MB / 10);
         assert_eq!(after(45 * MB, 0), 0, "none are made");
     }
 
     /// Readers take what copies leave of a link; copies are sent as fast as they may.
     #[test]
-    fn on_a_link_of_twice_the_rate_greedy_readers_get_nineteen_parts_in_twenty() {
+    fn on_a_link_of_twice_the_rate_greedy_readers_get_nine_tenths() {
         for (link, repair) in [(50 * MB, 25 * MB), (1250 * MB, 125 * MB), (400 * MB, 100 * MB)] {
             let mut copies = RepairYield::new(repair);
             // They share it by half, as TCP does, when the readers begin.
@@ -75,7 +75,7 @@ mod tests {
                 served += readers;
                 readers = link - copies.rate(served, Duration::from_secs(second)).min(link / 2);
             }
-            assert!(readers >= link * 94 / 100, "{readers} of {link}");
+            assert!(readers >= link * 89 / 100, "{readers} of {link}");
         }
     }
 
