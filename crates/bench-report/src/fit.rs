@@ -12,11 +12,10 @@ const SEPARATE_MIN: f64 = 1e-6;
 /// A predictor that varies by less than this fraction of its mean does not vary.
 const VARIATION_MIN: f64 = 1e-9;
 
-/// A fitted number: its standard error and 95 % interval, None where the points leave no degree of freedom.
+/// A fitted number and its 95 % interval, None where the points leave no degree of freedom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Coefficient {
     pub value: f64,
-    pub standard_error: Option<f64>,
     pub interval: Option<(f64, f64)>,
 }
 
@@ -97,12 +96,12 @@ impl DistanceModel {
 impl Coefficient {
     /// Whose variance is `factor` times that of the residuals.
     fn new(value: f64, variance: Option<f64>, factor: f64, freedom: usize) -> Coefficient {
-        let standard_error = variance.map(|v| (v * factor).max(0.0).sqrt());
-        let interval = standard_error.map(|error| {
-            let half = student_t_quantile(0.5 + CONFIDENCE / 2.0, freedom as f64) * error;
+        let interval = variance.map(|v| {
+            let standard_error = (v * factor).max(0.0).sqrt();
+            let half = student_t_quantile(0.5 + CONFIDENCE / 2.0, freedom as f64) * standard_error;
             (value - half, value + half)
         });
-        Coefficient { value, standard_error, interval }
+        Coefficient { value, interval }
     }
 
     /// From so many points.
@@ -116,8 +115,7 @@ impl Coefficient {
             let (a, b) = (low * factor, high * factor);
             (a.min(b), a.max(b))
         });
-        let standard_error = self.standard_error.map(|error| error * factor.abs());
-        Coefficient { value: self.value * factor, standard_error, interval }
+        Coefficient { value: self.value * factor, interval }
     }
 }
 

@@ -76,33 +76,20 @@ pub fn capital(text: &str) -> String {
 
 /// `1.50 GiB`, `312 B`.
 pub fn bytes(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let mut scaled = bytes as f64;
-    let mut unit = "B";
-    for larger in UNITS {
-        if scaled < 1024.0 {
-            break;
-        }
-        scaled /= 1024.0;
-        unit = larger;
-    }
-    if unit == "B" { format!("{bytes} B") } else { format!("{scaled:.2} {unit}") }
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let power = bytes.max(1).ilog(1024);
+    let (scaled, unit) = (bytes as f64 / 1024_f64.powi(power as i32), UNITS[power as usize]);
+    if power == 0 { format!("{bytes} B") } else { format!("{scaled:.2} {unit}") }
 }
 
 /// `1 234 567`, with thin spaces from five digits on.
 pub fn count(count: u64) -> String {
-    let digits = count.to_string();
-    if digits.len() < 5 {
-        return digits;
+    let mut digits = count.to_string();
+    let length = digits.len();
+    for before_end in (3..length).step_by(3).filter(|_| length >= 5) {
+        digits.insert(length - before_end, '\u{202f}');
     }
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push('\u{202f}');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    digits
 }
 
 /// `+9.8 %`

@@ -119,26 +119,19 @@ pub async fn on_stage<S: MeasuredStorage, T>(
     let mut ceiling = ceiling::measure(common.row_time).await?;
     let mut stage = stage.await?;
     let budget = Budget::start(common.time_budget);
-    let measured = unless_interrupted(measure(&mut stage, &budget)).await;
-    let confirmed = match measured {
-        Ok(measured) => ceiling.confirm(common.row_time).await.map(|()| measured),
-        Err(error) => Err(error),
-    };
-    let failed = match confirmed {
-        Ok(measured) => {
-            fill(&mut draft, &stage, &ceiling, measured).await;
-            budget.tell(&mut draft);
-            Ok(())
-        }
-        Err(error) => {
-            if let Some(ranks) = ranks.filter(|_| S::OUTLASTS_RUN) {
-                ranks.settle().await;
-            }
-            Err(error)
-        }
-    };
+    let measured: Result<()> = async {
+        let measured = unless_interrupted(measure(&mut stage, &budget)).await?;
+        ceiling.confirm(common.row_time).await?;
+        fill(&mut draft, &stage, &ceiling, measured).await;
+        budget.tell(&mut draft);
+        Ok(())
+    }
+    .await;
+    if let (Err(_), true, Some(ranks)) = (&measured, S::OUTLASTS_RUN, ranks) {
+        ranks.settle().await;
+    }
     draft.cleaned(stage.clean_up().await);
-    failed?;
+    measured?;
     ceiling.tell(&mut draft.file);
     if let Some(ranks) = ranks {
         ranks.tell(&mut draft);

@@ -135,7 +135,7 @@ impl LoaderPlan {
             return refuse("loader: objects have at least 1 byte");
         }
         args.common.check_bytes(layout.total_bytes())?;
-        let by_s3 = !args.is_cluster() && args.origin.as_deref().is_some_and(is_http_store);
+        let by_s3 = args.nodes.nodes.is_empty() && args.origin.as_deref().is_some_and(is_http_store);
         let block = args.block.unwrap_or(if by_s3 { bytes.min(GET_MAX) } else { 1 << 20 });
         Ok(LoaderPlan {
             args: args.clone(),
@@ -165,6 +165,15 @@ impl LoaderPlan {
         ]);
     }
 
+    /// What is done, in one line.
+    fn summary(&self) -> String {
+        let (ClientSet { clients, workers, .. }, objects) = (self.fleet, self.layout.files);
+        let (bytes, times) = (format::bytes(self.layout.total_bytes()), self.repetitions);
+        format!(
+            "loader: {clients} clients of {workers} workers read {objects} objects, {bytes} in all, {times} times"
+        )
+    }
+
     fn object_bytes(&self) -> u64 {
         self.layout.size_limits().1
     }
@@ -174,15 +183,9 @@ impl LoaderPlan {
     }
 }
 
-impl LoaderArgs {
-    fn is_cluster(&self) -> bool {
-        !self.nodes.nodes.is_empty()
-    }
-}
-
 pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     let plan = LoaderPlan::of(&args)?;
-    if args.is_cluster() {
+    if !args.nodes.nodes.is_empty() {
         return cluster::command(&plan).await;
     }
     let of_others = |origin: &str| origin.starts_with("nfs://") || is_http_store(origin);
@@ -199,20 +202,9 @@ pub async fn command(args: LoaderArgs) -> Result<ExitCode> {
     }
     let told = || {
         let (bytes, rtt) = (format::bytes(plan.layout.total_bytes()), args.rtt.as_secs_f64() * 1000.0);
-        format!("{plan} direct, cold and warm at {rtt} ms; {bytes} written")
+        format!("{} direct, cold and warm at {rtt} ms; {bytes} written", plan.summary())
     };
     driver::command(&args.common, told, async |ranks| measure(ranks, &plan).await).await
-}
-
-impl Display for LoaderPlan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (ClientSet { clients, workers, .. }, objects) = (self.fleet, self.layout.files);
-        let (bytes, times) = (format::bytes(self.layout.total_bytes()), self.repetitions);
-        write!(
-            f,
-            "loader: {clients} clients of {workers} workers read {objects} objects, {bytes} in all, {times} times"
-        )
-    }
 }
 
 async fn measure(ranks: &Ranks, plan: &LoaderPlan) -> Result<ResultFile> {

@@ -83,7 +83,9 @@ pub async fn command(plan: &LoaderPlan) -> Result<ExitCode> {
         check_fio()?;
     }
     let nodes = args.nodes.nodes.len();
-    let told = || format!("{plan} cold and warm through {nodes} nodes; as much is written at the origin");
+    let told = || {
+        format!("{} cold and warm through {nodes} nodes; as much is written at the origin", plan.summary())
+    };
     driver::command(&args.common, told, async |ranks| measure(ranks, plan).await).await
 }
 
@@ -295,8 +297,9 @@ impl ClusterAnswer<'_> {
     fn of_nodes(&self) -> Table {
         let nodes: Vec<(usize, &BenchNode)> = self.cluster.nodes.iter().enumerate().collect();
         let invalid = self.invalid(ClusterState::Warm);
-        let rate = |state, node, of: fn(&CounterPage) -> u64| {
-            estimate(&self.rates(state, node, |count| Some(of(count))))
+        let (cold, warm) = (ClusterState::Cold, ClusterState::Warm);
+        let rate = |state, node: &usize, of: fn(&CounterPage) -> u64| {
+            estimate(&self.rates(state, *node, |count| Some(of(count))))
         };
         columns::table(
             "Nodes",
@@ -304,17 +307,11 @@ impl ClusterAnswer<'_> {
             |_| invalid.clone(),
             &[
                 ("Node", &|(_, node)| Cell::text(&node.name)),
-                ("to clients, cold MiB/s", &|(at, _)| {
-                    rate(ClusterState::Cold, *at, CounterPage::served_bytes)
-                }),
-                ("to clients, warm MiB/s", &|(at, _)| {
-                    rate(ClusterState::Warm, *at, CounterPage::served_bytes)
-                }),
-                ("to other nodes, cold MiB/s", &|(at, _)| rate(ClusterState::Cold, *at, CounterPage::sent)),
-                ("to other nodes, warm MiB/s", &|(at, _)| rate(ClusterState::Warm, *at, CounterPage::sent)),
-                ("from the storage, cold MiB/s", &|(at, _)| {
-                    rate(ClusterState::Cold, *at, CounterPage::origin_bytes)
-                }),
+                ("to clients, cold MiB/s", &|(at, _)| rate(cold, at, CounterPage::served_bytes)),
+                ("to clients, warm MiB/s", &|(at, _)| rate(warm, at, CounterPage::served_bytes)),
+                ("to other nodes, cold MiB/s", &|(at, _)| rate(cold, at, CounterPage::sent)),
+                ("to other nodes, warm MiB/s", &|(at, _)| rate(warm, at, CounterPage::sent)),
+                ("from the storage, cold MiB/s", &|(at, _)| rate(cold, at, CounterPage::origin_bytes)),
             ],
         )
     }
