@@ -7,11 +7,12 @@
 Needs root and Debian's nfs-ganesha, nfs-ganesha-vfs and rpcbind; all of it runs in namespaces of its own. Each round
 measures every load on both servers, one after the other, so that noise meets both alike; printed are medians, and the
 median and range of the ratios of single rounds. With --against another build of Forebay stands in ganesha's place: what a
-change costs or gains. CPU is the server process's, user and system. The files are in the page
+change costs or gains. Two processes of one build differ by up to a third for as long as they live, so each round starts each
+Forebay anew, and warms it. CPU is the server process's, user and system. The files are in the page
 cache for both. READs are of 1 MiB at most, in the rows "by 128 KiB" of that: what Linux asks for behind its default read-ahead.
 Congestion control is reno, which does not pace (cubic, Debian's, may not be chosen in a namespace unless the machine allows it).
 """
-import argparse, glob, json, os, shutil, statistics, subprocess, sys, tempfile, time
+import argparse, glob, json, os, shutil, socket, statistics, subprocess, sys, tempfile, time
 
 import needs
 
@@ -83,11 +84,49 @@ def run(forebay, url, export, data, name, load):
     return values["rate"], values["touches"]
 
 
-def serve(forebay, base, export, port):
-    command = [forebay, "serve", "--origin", f"file://{export}", "--cache", f"{base}/cache-{port}", "--cache-size", "8GiB",
-               "--nfs", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
-    tier = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(f"{base}/tier-{port}.log", "w"))
-    return tier, f"nfs://127.0.0.1:{port}/?mountport={port}"
+class Ganesha:
+    """One process for all rounds."""
+    def __init__(self, base, export):
+        self.processes, self.url = ganesha(base, export)
+        time.sleep(3)
+
+    def begin(self, warm):
+        warm(self.url)
+
+    def pid(self):
+        return self.processes[1].pid
+
+    def stop(self):
+        for process in self.processes:
+            process.kill()
+
+
+class Forebay:
+    """A process for each round, over one cache."""
+    def __init__(self, binary, base, export, port):
+        self.command = [binary, "serve", "--origin", f"file://{export}", "--cache", f"{base}/cache-{port}", "--cache-size", "8GiB",
+                        "--nfs", f"127.0.0.1:{port}", "--admin", "127.0.0.1:0"]
+        self.port, self.log, self.process = port, f"{base}/tier-{port}.log", None
+        self.url = f"nfs://127.0.0.1:{port}/?mountport={port}"
+
+    def begin(self, warm):
+        self.stop()
+        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=open(self.log, "w"))
+        for _ in range(100):
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return warm(self.url)
+            except ConnectionRefusedError:
+                time.sleep(0.1)
+        sys.exit(f"{self.command[0]} does not listen; see {self.log}")
+
+    def pid(self):
+        return self.process.pid
+
+    def stop(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
 
 
 def main():
@@ -110,36 +149,28 @@ def main():
     base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
     export = base + "/export"
     os.makedirs(export)
-    processes, theirs = ([], None) if args.against else ganesha(base, export)
     chosen = {name: load for name, load in loads(args.mib).items() if args.only in name}
     for data, load in chosen.values():
         bench(args.forebay, data, load, "--target", export)
-    tier, ours = serve(args.forebay, base, export, TIER)
-    if args.against:
-        other, theirs = serve(args.against, base, export, TIER + 1)
-        processes, name = [other], "before"
-        servers = {name: (theirs, other.pid), "forebay": (ours, tier.pid)}
-    else:
-        name = "ganesha"
-        servers = {name: (theirs, processes[1].pid), "forebay": (ours, tier.pid)}
-    time.sleep(3)
-    print(f"{'load':38} {name:>12} {'forebay':>12} {'ratio':>7} {'range':>13}  CPU s/GiB or us/call, ratio")
+    other = Forebay(args.against, base, export, TIER + 1) if args.against else Ganesha(base, export)
+    other_name = "before" if args.against else "ganesha"
+    servers = {other_name: other, "forebay": Forebay(args.forebay, base, export, TIER)}
+    print(f"{'load':38} {other_name:>12} {'forebay':>12} {'ratio':>7} {'range':>13}  CPU s/GiB or us/call, ratio")
     try:
         for name, (data, load) in chosen.items():
-            for url, _ in servers.values():  # warm
-                run(args.forebay, url, export, data, name, load)
             seen = {server: [] for server in servers}
             for number in range(args.rounds):
+                for server in servers.values():
+                    server.begin(lambda url: run(args.forebay, url, export, data, name, load))
                 order = list(servers.items())
-                for server, (url, pid) in order if number % 2 else reversed(order):
-                    before = cpu_seconds(pid)
-                    rate, touches = run(args.forebay, url, export, data, name, load)
-                    used = cpu_seconds(pid) - before
-                    seen[server].append((rate, touches, used))
+                for key, server in order if number % 2 else reversed(order):
+                    before = cpu_seconds(server.pid())
+                    rate, touches = run(args.forebay, server.url, export, data, name, load)
+                    seen[key].append((rate, touches, cpu_seconds(server.pid()) - before))
             report(name, load, seen, args.mib)
     finally:
-        for process in [tier, *processes]:
-            process.kill()
+        for server in servers.values():
+            server.stop()
         shutil.rmtree(base, ignore_errors=True)
 
 
