@@ -10,6 +10,9 @@ place goes first as often as last:
  - cp -r out: copies the tree to the local file system, after the same was done once to warm it
  - grep -r: looks for a word that is in none of the files, after the same was done once
  - git clone: clones a repository of CLONED files on the local file system
+ - pip install: installs three wheels of pure Python from the local file system, byte code compiled; left out where `pip download`
+   cannot fetch them
+ - make: builds a C program of 200 files, one after the other, whose sources were copied there before
  - rm -rf: removes the tree
 The places: `local` is DIR itself, which should be ext4. `forebay` is `forebay mount` with `write = "back"` over a directory in DIR.
 `rclone` (a mount with --vfs-cache-mode writes) and `juicefs` (its embedded metadata engine, and its file storage) are
@@ -25,7 +28,9 @@ import argparse, json, os, random, re, shutil, statistics, subprocess, sys, tarf
 import needs
 
 DIRECTORIES = 50
-ROWS = ["tar x", "cp -r out", "grep -r", "git clone", "rm -rf"]
+WHEELS = ["requests", "urllib3", "idna"]
+SOURCES = 200
+ROWS = ["tar x", "cp -r out", "grep -r", "git clone", "pip install", "make", "rm -rf"]
 ABSENT = "no-file-has-this-word"
 
 
@@ -71,6 +76,37 @@ def make_repository(base, files, size):
     run("git", "-C", repository, "add", "-A")
     run("git", *who, "-C", repository, "commit", "-q", "-m", "files")
     return repository
+
+
+def fetch_wheels(base):
+    """A directory of wheels, or None."""
+    wheels = os.path.join(base, "wheels")
+    done = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", wheels, *WHEELS],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        print(f"pip install: not run: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return None
+    return wheels
+
+
+def make_program(base, sources):
+    """A C program: a header, a source for each function, and one that calls them all."""
+    program = os.path.join(base, "program")
+    os.makedirs(program)
+    names = [f"part{i:03}" for i in range(sources - 1)]
+    files = {"parts.h": "".join(f"int {name}(int);\n" for name in names)}
+    for i, name in enumerate(names):
+        files[name + ".c"] = (f'#include <stdio.h>\n#include <string.h>\n#include "parts.h"\n'
+                              f"int {name}(int x) {{ char text[64]; snprintf(text, sizeof text, \"%d\", x + {i}); "
+                              f"return (int)strlen(text) + x; }}\n")
+    calls = "".join(f"    x = {name}(x);\n" for name in names)
+    files["main.c"] = f'#include "parts.h"\nint main(void) {{\n    int x = 0;\n{calls}    return x == 0;\n}}\n'
+    objects = " ".join(name + ".o" for name in [*names, "main"])
+    files["Makefile"] = f"program: {objects}\n\tcc -o $@ $^\n%.o: %.c parts.h\n\tcc -O1 -c -o $@ $<\n"
+    for name, contents in files.items():
+        with open(os.path.join(program, name), "w") as f:
+            f.write(contents)
+    return program
 
 
 class Local:
@@ -163,25 +199,32 @@ def places(args, base, log):
                                               "--no-usage-report"], log)
 
 
-def measure_row(row, place, base, archive, repository):
-    """Carries the row out; returns its seconds and what was asked meanwhile."""
+def measure_row(row, place, base, made):
+    """Carries the row out with what was `made` for it; returns its seconds and what was asked meanwhile."""
     tree, clone, copy = os.path.join(place.work, "tree"), os.path.join(place.work, "clone"), os.path.join(base, "copy")
+    site, program = os.path.join(place.work, "site"), os.path.join(place.work, "program")
     commands = {
-        "tar x": ["tar", "xf", archive, "-C", place.work],
+        "tar x": ["tar", "xf", made["archive"], "-C", place.work],
         "cp -r out": ["cp", "-r", tree, copy],
         "grep -r": ["grep", "-r", ABSENT, tree],
-        "git clone": ["git", "clone", "-q", repository, clone],
+        "git clone": ["git", "clone", "-q", made["repository"], clone],
+        "pip install": [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-cache-dir",
+                        "--disable-pip-version-check", "--root-user-action", "ignore", "--find-links", made["wheels"] or "", "--target",
+                        site, *WHEELS],
+        "make": ["make", "-s", "-C", program],
         "rm -rf": ["rm", "-rf", tree],
     }
     if row in ("cp -r out", "grep -r"):
         run(*commands[row], may_fail=row == "grep -r")
         shutil.rmtree(copy, ignore_errors=True)
+    if row == "make":
+        run("cp", "-r", made["program"], program)
     before, began = place.counts(), time.monotonic()
     run(*commands[row], may_fail=row == "grep -r")
     seconds = time.monotonic() - began
     after = place.counts()
     shutil.rmtree(copy, ignore_errors=True)
-    run("rm", "-rf", clone)
+    run("rm", "-rf", clone, site, program)
     return seconds, {key: after[key] - before.get(key, 0) for key in after}
 
 
@@ -203,37 +246,40 @@ def main():
     parser.add_argument("--beside", default="rclone,juicefs", help="which of these, where they are installed")
     parser.add_argument("--pause", type=float, default=0, help="seconds after each row: what is written back comes home meanwhile")
     args = parser.parse_args()
-    needs.programs({"tar": "tar", "git": "git", "grep": "grep"})
+    needs.programs({"tar": "tar", "git": "git", "grep": "grep", "make": "make", "cc": "gcc"})
     base = tempfile.mkdtemp(prefix="forebay-measure-", dir=args.dir)
-    log, made = os.path.join(base, "log"), []
+    log, mounted = os.path.join(base, "log"), []
     rows = [row for row in ROWS if row in ("tar x", "rm -rf") or row in args.only.split(",")]
     try:
-        archive, repository = make_archive(base, args.files, args.size), make_repository(base, args.cloned, args.size)
-        for make in places(args, base, log):
-            made.append(make())
-        seconds = {(row, place.name): [] for row in rows for place in made}
-        asked = {(row, place.name): [] for row in rows for place in made}
+        made = {"archive": make_archive(base, args.files, args.size), "repository": make_repository(base, args.cloned, args.size),
+                "wheels": fetch_wheels(base) if "pip install" in rows else None, "program": make_program(base, SOURCES)}
+        if not made["wheels"]:
+            rows = [row for row in rows if row != "pip install"]
+        for mount in places(args, base, log):
+            mounted.append(mount())
+        seconds = {(row, place.name): [] for row in rows for place in mounted}
+        asked = {(row, place.name): [] for row in rows for place in mounted}
         for turn in range(args.rounds):
             for row in rows:
-                for place in made[::1 if turn % 2 == 0 else -1]:
-                    spent, counts = measure_row(row, place, base, archive, repository)
+                for place in mounted[::1 if turn % 2 == 0 else -1]:
+                    spent, counts = measure_row(row, place, base, made)
                     seconds[row, place.name].append(spent)
                     asked[row, place.name].append(counts)
                     time.sleep(args.pause)
         print(f"{args.files} files of {args.size} bytes, {args.cloned} in the repository, {args.rounds} rounds; seconds, and ratios "
               "to local")
         for row in rows:
-            for place in made:
+            for place in mounted:
                 spent, local = seconds[row, place.name], seconds[row, "local"]
                 ratios = [one / other for one, other in zip(spent, local)]
-                print(f"{row:<10} {place.name:<8} {spread(spent)}  ratio {spread(ratios).strip()}")
+                print(f"{row:<11} {place.name:<8} {spread(spent)}  ratio {spread(ratios).strip()}")
                 counts = asked[row, place.name]
                 medians = {key: statistics.median(one.get(key, 0) for one in counts) for key in sorted(set().union(*counts))}
                 shown = [f"{key} {int(count)}" for key, count in medians.items() if count]
                 if shown:
-                    print(f"{'':<19}   {', '.join(shown)}")
+                    print(f"{'':<20}   {', '.join(shown)}")
     finally:
-        for place in made:
+        for place in mounted:
             place.stop()
         if args.journal:
             for name in ("forebay", "before"):
