@@ -9,7 +9,8 @@ use crate::harness::{Tier, eventually, mount_back, mount_writable, mount_writabl
 const FILES: u64 = 20;
 
 /// The requests for this by `work`, which closes `files`. A request is counted after its answer; the last one of an open is
-/// RELEASE.
+/// RELEASE. One more comes for each open file that a process has which another test starts meanwhile: until it runs its own program it
+/// has them all, and closes them then.
 fn flushes(tier: &Tier, files: u64, work: impl FnOnce()) -> u64 {
     let all_counted = || tier.metrics.inflight.get() == 0;
     eventually("all is counted", all_counted);
@@ -47,12 +48,12 @@ fn a_close_that_has_nothing_to_store_is_not_asked_for() {
     assert_eq!(flushes(&tier, FILES, || read_all(&tier)), 0);
     assert_eq!(flushes(&tier, 1, || change_one(&tier, OpenOptions::new().append(true))), 0);
     // It may have been mapped, and its pages are written out by the close.
-    assert_eq!(flushes(&tier, 1, || change_one(&tier, OpenOptions::new().read(true))), 1);
+    assert!(flushes(&tier, 1, || change_one(&tier, OpenOptions::new().read(true))) >= 1);
     let Some(tier) = mount_writable(name) else { return };
-    assert_eq!(flushes(&tier, FILES, || write_all(&tier)), FILES, "a close stores what was written");
+    assert!(flushes(&tier, FILES, || write_all(&tier)) >= FILES, "a close stores what was written");
     assert_eq!(fs::read(tier.at_origin("file0")).expect("there"), b"bytes");
     assert_eq!(flushes(&tier, FILES, || read_all(&tier)), 0);
-    assert_eq!(flushes(&tier, 1, || change_one(&tier, OpenOptions::new().append(true))), 1);
+    assert!(flushes(&tier, 1, || change_one(&tier, OpenOptions::new().append(true))) >= 1);
 }
 
 /// They are the kernel's own: it needs no request for that.
