@@ -204,18 +204,28 @@ impl FuseState {
         let victim = self.known_child(id, &name);
         let named = (dir, &name, victim.as_ref().map(|victim| victim.id));
         let remove = || self.vfs.rmdir(&asker.caller, id, &name);
-        match self.changing_names_in(asker, named, self.retry_change(remove)).await {
-            Err(e) if e.kind() == ErrorKind::NotEmpty => {
-                // It may hold an orphan that was closed a moment ago.
-                let inside = self.retry_read(|| self.vfs.lookup(&self.kernel, id, &name)).await?;
-                let waited = self.orphans.wait_until_removed_from(inside.id);
-                let _ = tokio::time::timeout(self.config.deadline, waited).await; // it is tried anyway
-                self.changing_names_in(asker, named, self.retry_change(remove)).await?
-            }
-            done => done?,
-        };
+        let remove = || self.changing_names_in(asker, named, self.retry_change(remove));
+        self.when_empty((id, &name), remove).await?;
         self.directory_removed(victim);
         Ok(())
+    }
+
+    /// Makes a change for which the directory of this name must be empty. It may hold an orphan that was closed a moment ago; then
+    /// the change is made again without it.
+    async fn when_empty<T, F: Future<Output = Result<T>>>(
+        &self,
+        (dir, name): (FileId, &Name),
+        change: impl Fn() -> F,
+    ) -> Result<T> {
+        match change().await {
+            Err(e) if e.kind() == ErrorKind::NotEmpty => {
+                let inside = self.retry_read(|| self.vfs.lookup(&self.kernel, dir, name)).await?;
+                let waited = self.orphans.wait_until_removed_from(inside.id);
+                let _ = tokio::time::timeout(self.config.deadline, waited).await; // it is tried anyway
+                change().await
+            }
+            done => done,
+        }
     }
 
     /// What has this name, as far as the cache knows: the kernel has just looked it up.
@@ -278,7 +288,8 @@ impl FuseState {
             self.give_hidden_name(caller, victim, (to_id, to), &name).await?;
             orphan = Some(Orphan { dir: to_id, name });
         }
-        let renamed = self.retry_change(|| self.vfs.rename(caller, from_id, from, to_id, to)).await;
+        let rename = || self.vfs.rename(caller, from_id, from, to_id, to);
+        let renamed = self.when_empty((to_id, to), || self.retry_change(rename)).await;
         if let (Some(victim), Some(orphan)) = (victim, orphan) {
             match &renamed {
                 // The outcome is unknown: the hidden name is the one that certainly leads to the file.

@@ -5,12 +5,17 @@
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use types::{FileId, Name};
 
 /// The prefix of hidden names.
 pub const PREFIX: &str = ".forebay-";
+
+/// How long a file that is closed already may be open here: the kernel tells of a close when it comes to it, and a process that was just
+/// started has the open files of the one before until it runs its own program.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
@@ -29,8 +34,8 @@ struct OrphanTable {
 #[derive(Default)]
 pub struct Orphans {
     table: Mutex<OrphanTable>,
-    /// Notified when one has been removed.
-    gone: Notify,
+    /// Notified when one has been closed for the last time, or removed.
+    news: Notify,
     names: std::hash::RandomState,
 }
 
@@ -56,6 +61,8 @@ impl Orphans {
         let mut table = self.lock();
         let orphan = table.open.remove(&file)?;
         table.removing.insert(file, orphan.clone());
+        drop(table);
+        self.news.notify_waiters();
         Some(orphan)
     }
 
@@ -66,7 +73,7 @@ impl Orphans {
 
     pub fn end_removal(&self, file: FileId) {
         self.lock().removing.remove(&file);
-        self.gone.notify_waiters();
+        self.news.notify_waiters();
     }
 
     pub fn contains(&self, file: FileId) -> bool {
@@ -83,15 +90,21 @@ impl Orphans {
         orphan.is_some_and(|orphan| orphan.name.as_bytes() == name)
     }
 
-    /// Waits until no orphan is being removed from `dir`. Open ones stay.
+    /// Waits until no orphan is being removed from `dir`. Open ones stay, but for those that are closed within [`CLOSE_PATIENCE`].
     pub async fn wait_until_removed_from(&self, dir: FileId) {
+        let closed = self.wait_until(|table| !table.open.values().any(|orphan| orphan.dir == dir));
+        let _ = tokio::time::timeout(CLOSE_PATIENCE, closed).await; // what is open after that stays
+        self.wait_until(|table| !table.removing.values().any(|orphan| orphan.dir == dir)).await;
+    }
+
+    async fn wait_until(&self, holds: impl Fn(&OrphanTable) -> bool) {
         loop {
-            let mut gone = std::pin::pin!(self.gone.notified());
-            gone.as_mut().enable(); // before looking: none is missed
-            if !self.lock().removing.values().any(|orphan| orphan.dir == dir) {
+            let mut news = std::pin::pin!(self.news.notified());
+            news.as_mut().enable(); // before looking: none is missed
+            if holds(&self.lock()) {
                 return;
             }
-            gone.await;
+            news.await;
         }
     }
 }
@@ -116,22 +129,34 @@ mod tests {
         assert!(!orphans.hides(file, name.as_bytes()));
     }
 
-    #[tokio::test]
-    async fn who_removes_the_directory_waits_for_those_that_leave_and_not_for_the_open_ones() {
+    #[tokio::test(start_paused = true)]
+    async fn who_removes_the_directory_waits_for_those_that_leave_and_only_a_moment_for_the_open_ones() {
         let orphans = std::sync::Arc::new(Orphans::default());
         let dir = FileId([2; 16]);
-        for file in [1, 3] {
-            orphans.add(FileId([file; 16]), Orphan { dir, name: orphans.new_name() });
+        let [closed, open] = [1, 3].map(|file| FileId([file; 16]));
+        for file in [closed, open] {
+            orphans.add(file, Orphan { dir, name: orphans.new_name() });
         }
-        orphans.wait_until_removed_from(dir).await;
-        orphans.begin_removal(FileId([1; 16])).expect("kept");
+        let begun = tokio::time::Instant::now();
+        orphans.begin_removal(closed).expect("kept");
+        let waiting = tokio::spawn({
+            let orphans = orphans.clone();
+            async move { orphans.wait_until_removed_from(dir).await }
+        });
+        tokio::time::sleep(2 * CLOSE_PATIENCE).await;
+        assert!(!waiting.is_finished(), "one is being removed");
+        orphans.end_removal(closed);
+        waiting.await.expect("it ends");
+        assert_eq!(begun.elapsed(), 2 * CLOSE_PATIENCE, "the open one is not waited for any longer");
+
         let waiting = tokio::spawn({
             let orphans = orphans.clone();
             async move { orphans.wait_until_removed_from(dir).await }
         });
         tokio::task::yield_now().await;
-        assert!(!waiting.is_finished());
-        orphans.end_removal(FileId([1; 16]));
+        orphans.begin_removal(open).expect("kept");
+        orphans.end_removal(open);
         waiting.await.expect("it ends");
+        assert_eq!(begun.elapsed(), 2 * CLOSE_PATIENCE, "nor is one that is closed and gone");
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -136,6 +137,31 @@ fn a_directory_is_removed_after_the_files_that_were_closed_in_it() {
     assert_eq!(refused.raw_os_error(), Some(Errno::NOTEMPTY.raw_os_error()));
     drop(file);
     eventually("it can be removed", || fs::remove_dir(tier.path("dir")).is_ok());
+}
+
+/// The kernel tells of a close when it comes to it, and a process that was just started has the files of the one before.
+#[test]
+fn a_directory_goes_or_is_replaced_with_a_file_in_it_that_is_closed_a_moment_later() {
+    let name = "a_directory_goes_or_is_replaced_with_a_file_in_it_that_is_closed_a_moment_later";
+    let Some(tier) = mount_writable(name) else { return };
+    let with_late_close = |dir: &str| {
+        fs::create_dir(tier.path(dir)).expect("made");
+        let file = open(&tier, &format!("{dir}/file"));
+        fs::remove_file(tier.path(dir).join("file")).expect("removed");
+        assert_eq!(hidden(&tier, dir), 1);
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(file);
+        })
+    };
+    let closing = with_late_close("removed");
+    fs::remove_dir(tier.path("removed")).expect("removed");
+    closing.join().expect("closed");
+    fs::create_dir(tier.path("new")).expect("made");
+    let closing = with_late_close("replaced");
+    fs::rename(tier.path("new"), tier.path("replaced")).expect("replaced");
+    closing.join().expect("closed");
+    assert_eq!(listed(&tier, ""), ["replaced"]);
 }
 
 #[test]
