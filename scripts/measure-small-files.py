@@ -84,7 +84,7 @@ def fetch_wheels(base):
     done = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", wheels, *WHEELS],
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        print(f"pip install: not run: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        print(f"pip install: not run: {done.stderr.strip()}", file=sys.stderr)
         return None
     return wheels
 
