@@ -125,8 +125,10 @@ fn a_cold_herd_at_all_gateways_is_one_read_of_the_origin_while_a_node_joins_is_l
             let unique: u64 = files.iter().map(|file| file.size).sum();
             let (left, around) = (far_bytes(lab) - before, around(lab) - around_before);
             let ratio = left as f64 / unique as f64;
+            let asked = GATEWAYS.map(|node| origin_bytes(lab, &[node]));
             println!(
-                "cluster herd: {change:?}: {left} bytes of {unique} left the origin, {ratio:.4}; {around} around the primary"
+                "cluster herd: {change:?}: {left} bytes of {unique} left the origin, {ratio:.4}; {around} around the primary; all that \
+                 the nodes with clients asked it for so far: {asked:?}"
             );
             assert!(was_under_way, "{change:?}: the herd was done before");
             assert!(left >= unique, "{change:?}: {left} bytes of {unique} left the origin");
