@@ -1,9 +1,11 @@
-//! What the operator does with paths: look and evict. Warming is in `warm.rs`, the journal in `back/admin.rs`.
+//! What the operator does with paths: look, warm and evict. The journal is in `back/admin.rs`.
 
+use std::sync::Arc;
+
+use fetch::{OnlyCopies, WarmOrder, WarmProgress, Warmer, key_of};
 use namespace::{Found, JunctionStatus};
 use types::{FileId, Result};
 
-use crate::read::key_of;
 use crate::{Evicted, StatOut, Vfs};
 
 impl Vfs {
@@ -46,6 +48,22 @@ impl Vfs {
             freshness: rule.to_string(),
             write,
         })
+    }
+
+    /// Brings what is below these paths here. One bad path does not stop the rest; errors are counted in `progress`, and make the
+    /// whole an error in the end. Bytes that do not fit are not begun with: `progress` says so.
+    pub async fn warm(&self, paths: &[Vec<u8>], order: impl Into<WarmOrder>, progress: &Arc<WarmProgress>) {
+        self.warmer().warm(paths, order, progress).await;
+    }
+
+    /// Of what is at this path and below it, what is here while its origin is away.
+    pub async fn only_copies(&self, path: &[u8]) -> Result<OnlyCopies> {
+        self.warmer().only_copies(path).await
+    }
+
+    fn warmer(&self) -> Warmer {
+        let (namespace, cache) = (self.namespace.clone(), self.cache.clone());
+        Warmer { namespace, cache, dirty: self.writers.clone() }
     }
 
     /// What answers for the junction at this path is the right storage from now on: what is cached of the one before is

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fetch::key_of;
 use namespace::{Ask, Found, New, Old};
 use types::{
     Caller, CreateHow, CreateVerifier, Error, ErrorKind, FileId, JunctionId, Name, NewNode, Result, SetAttr,
@@ -10,7 +11,6 @@ use types::{
 };
 
 use crate::change_results::{Altered, AttrsAround, Made};
-use crate::read::key_of;
 use crate::through::DraftFile;
 use crate::{Node, Vfs};
 

@@ -1,19 +1,16 @@
 //! The one semantic file system: names, attributes, permission and bytes, free of any protocol.
 //!
-//! Only this crate joins `namespace` (which version is this file now?) and `cache` (its bytes). Front ends
-//! decode, call one function here, and encode. Permission is asked for here and nowhere else; the crate `permission` decides.
+//! What is clean comes from `namespace` (which version is this file now?) and `cache` (its bytes), which the crate `fetch` joins.
+//! Front ends decode, call one function here, and encode. Permission is asked for here and nowhere else; the crate `permission` decides.
 //!
 //! - [`Vfs`]: all calls. `attr.rs`, `dir.rs`, `read.rs`, `write.rs`, `change.rs`, `xattr.rs` are those of clients,
-//!   `kernel_cache.rs` is for a front whose kernel keeps what it was told, `admin.rs`, `warm.rs` and `junctions.rs` are for
-//!   operators
+//!   `kernel_cache.rs` is for a front whose kernel keeps what it was told, `admin.rs` and `junctions.rs` are for operators
 //! - [`Node`] (`node.rs`): an object as clients see it; `view.rs` looks at objects and names, `places.rs` at paths
 //! - `JunctionWriter` (`writer.rs`): what a junction's write policy does with changes, and what it lays over the origin's
 //!   state: `through.rs`, `back/writer.rs`, or nothing may be changed; `writers.rs`: which junction has which
 //! - `parted.rs`: files whose parts lie at the origin before they are assembled
 //! - `limits.rs`: what an origin can never take (who may do what is the crate `permission`)
-//! - `gather.rs`: dirty and clean bytes of one read; `at_origin.rs`: calls to an origin about bytes
-//! - `version_chain.rs`: which version of a file follows which by our own doing
-//! - `prefetch.rs`: files that will be read next are fetched ahead; `leaving.rs`: junctions that are about to go
+//! - `gather.rs`: dirty and clean bytes of one read; `leaving.rs`: junctions that are about to go
 //!
 //! The way of a call: look at the object (`view.rs`), ask for permission (crate `permission`), and of a change for the writer of
 //! its junction, which does it; of a read for dirty bytes, and else the cache for those of the version that is known.
@@ -22,7 +19,6 @@
 //! version. Which policy a junction has is asked in `writers.rs` alone. Begin with `read.rs`, then `writer.rs`.
 
 mod admin;
-mod at_origin;
 mod attr;
 mod back;
 mod change;
@@ -33,16 +29,12 @@ mod junctions;
 mod kernel_cache;
 mod leaving;
 mod limits;
-mod metrics;
 mod node;
 mod parted;
 mod places;
-mod prefetch;
 mod read;
 mod through;
-mod version_chain;
 mod view;
-mod warm;
 mod write;
 mod write_policy;
 mod writer;
@@ -53,6 +45,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cache::Cache;
+use fetch::{Prefetcher, VersionChain};
 use namespace::Namespace;
 use types::{FileId, Version};
 
@@ -63,6 +56,7 @@ pub use back::{
 pub use cache::WholeFile;
 pub use cache::{Extent, Lend, Piece};
 pub use change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
+pub use fetch::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use junctions::NewJunction;
 pub use kernel_cache::made_by;
 pub use namespace::{ChangeListener, ListenerMark};
@@ -70,7 +64,6 @@ pub use node::Node;
 pub use origin::{PartReceipt, PartedFile, Replacing};
 pub use permission::{Access, without_privilege};
 pub use through::DraftFile;
-pub use warm::{OnlyCopies, WarmMode, WarmOrder, WarmProgress};
 pub use write_policy::{WritePolicy, Writing};
 pub use writeback::{AlarmKind, ConflictPolicy, FlushPolicy, FlushWindow, Hook, abort_at, journal_is_owed};
 
@@ -131,10 +124,10 @@ pub struct Evicted {
 pub struct Vfs {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
-    prefetcher: Arc<prefetch::Prefetcher>,
+    prefetcher: Arc<Prefetcher>,
     writers: Arc<writers::Writers>,
     leaving: Arc<leaving::Leaving>,
-    version_chain: Arc<version_chain::VersionChain>,
+    version_chain: Arc<VersionChain>,
 }
 
 impl Vfs {
@@ -147,13 +140,13 @@ impl Vfs {
         let buffer = through::WriteBuffer::new(namespace.clone(), cache.clone(), writing.bytes_max);
         let policies = writing.policies(&namespace.junctions());
         let writers = Arc::new(writers::Writers::new(policies, through::Through { buffer }));
-        let prefetcher = prefetch::Prefetcher::new(namespace.clone(), cache.clone(), writers.clone());
+        let prefetcher = Prefetcher::new(namespace.clone(), cache.clone(), writers.clone());
         let (leaving, version_chain) = Default::default();
         Arc::new(Vfs { namespace, cache, prefetcher, writers, leaving, version_chain })
     }
 
     pub fn register(&self, registry: &mut prometheus_client::registry::Registry) {
-        self.prefetcher.metrics.register(registry);
+        self.prefetcher.register(registry);
         self.writers.through.buffer.register(registry);
         self.register_journal(registry);
     }

@@ -32,6 +32,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use cache::Piece;
+use fetch::key_of;
 use namespace::{Ask, Found, KnownNode, New, Old};
 use origin::{PartReceipt, PartedFile};
 use types::{
@@ -45,7 +46,6 @@ pub use draft::DraftFile;
 
 use crate::change_results::{Altered, AttrsAround, CommitOut, Made, WriteOut};
 use crate::node::outward;
-use crate::read::key_of;
 use crate::writer::JunctionWriter;
 use crate::{Node, Vfs};
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use fetch::DirtyFiles;
 use types::{FileId, JunctionId, Name, Result};
 
 use crate::back::Back;
@@ -103,6 +104,12 @@ impl Writers {
 
     pub fn has_dirty_bytes(&self, id: FileId) -> bool {
         self.all().any(|writer| writer.has_dirty_bytes(id))
+    }
+}
+
+impl DirtyFiles for Writers {
+    fn has_dirty_bytes(&self, junction: JunctionId, file: FileId) -> bool {
+        self.of(junction).has_dirty_bytes(file)
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ::bytes::Bytes;
 use cache::Piece;
+use fetch::key_of;
 use namespace::Ask;
 use tokio::time::Instant;
 use types::{ByteRange, Caller, Error, ErrorKind, FileId, Result, SetAttr, Stability, WeakAttr};
@@ -15,7 +16,6 @@ use super::overlay::{CleanBase, ReadPlan};
 use crate::Vfs;
 use crate::change_results::{CommitOut, WriteOut};
 use crate::gather::GatherReach;
-use crate::read::key_of;
 
 /// While a file is being flushed its clean bytes belong to no version; then a reader waits, so long.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use async_trait::async_trait;
 use cache::{Cache, CacheKey};
+use fetch::{BytesChanged, at_origin, relabel};
 use namespace::{Ask, KnownNode, Namespace, New, NoteChange, Old, QueryStamp, Renewed};
 use origin::{Object, Origin, Reference, RenameLeftover};
 use tokio::sync::watch;
@@ -23,9 +24,7 @@ use writeback::{
 use super::alarms::Alarms;
 use super::lay::CacheFiller;
 use super::overlay::{CleanBase, DirtyOverlay};
-use crate::at_origin::at_origin;
 use crate::places::Places;
-use crate::version_chain::{BytesChanged, relabel};
 
 /// Bytes of a base copied at a time.
 const COPY_PIECE: u64 = 1 << 20;

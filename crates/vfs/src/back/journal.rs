@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::bytes::Bytes;
 use arc_swap::ArcSwap;
 use cache::{Cache, CacheKey};
+use fetch::VersionChain;
 use namespace::{Found, Namespace};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -29,7 +30,6 @@ use super::unsynced::Unsynced;
 use crate::change_results::AttrsAround;
 use crate::kernel_cache::tell_changed;
 use crate::leaving::Leaving;
-use crate::version_chain::VersionChain;
 use crate::{WritePolicy, Writing};
 
 /// A writer waits so long for room in a full journal, and is then told to try again.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::CacheKey;
+use fetch::{BytesChanged, VersionChain};
 use namespace::Renewed;
 use tokio::sync::watch;
 use types::{Attr, ByteRange, FileId, JunctionId, Name, Timestamp, Version};
@@ -13,7 +14,6 @@ use writeback::{Action, DirtyNames, DirtyPiece, DroppedOperations, JournalOperat
 use crate::change_results::AttrsAround;
 use crate::node::{Node, outward};
 use crate::places::PlaceOverlay;
-use crate::version_chain::{BytesChanged, VersionChain};
 use crate::writer::EntryOverlay;
 
 /// Names of one object that are remembered.

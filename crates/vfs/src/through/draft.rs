@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use cache::CacheKey;
+use fetch::key_of;
 use namespace::{Found, KnownNode};
 use origin::{Draft, Origin, PartReceipt, PartedFile, Reference, Replacing};
 use tokio::task::JoinSet;
@@ -24,7 +25,6 @@ use super::buffer::WriteBuffer;
 use super::sender::parts_in_flight;
 use super::{Through, around};
 use crate::change_results::Made;
-use crate::read::key_of;
 use crate::{Node, Vfs};
 
 /// The bytes of one write.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fetch::key_of;
 use namespace::Found;
 use types::{Error, ErrorKind, FileId, Result, Stability};
 use write_buffer::{BudgetPermit, BufferedWrite};
@@ -10,7 +11,6 @@ use write_buffer::{BufferedFile, ExclusiveAccess, Waiter};
 
 use super::buffer::WriteBuffer;
 use super::sender;
-use crate::read::key_of;
 
 impl WriteBuffer {
     /// Takes the bytes in. A write that wants more than `Unstable` gets something to wait by.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cache::Piece;
+use fetch::key_of;
 use types::{ByteRange, ErrorKind, Result};
 use write_buffer::BufferedFile;
 
 use crate::Vfs;
 use crate::gather::GatherReach;
-use crate::read::key_of;
 
 /// Longest pause of a sender that is waited for; then the reader is told to try again.
 const PATIENCE: Duration = Duration::from_secs(10);

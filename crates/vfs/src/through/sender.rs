@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cache::CacheKey;
+use fetch::{at_origin, key_of};
 use namespace::{Found, QueryStamp};
 use origin::{Committed, Origin, Reference, Written};
 use tokio::task::JoinSet;
@@ -16,8 +17,6 @@ use write_buffer::{SendLimits, SendStep, State};
 use write_buffer::{WriteAck, WriteVerdict, detect_foreign_write};
 
 use super::buffer::WriteBuffer;
-use crate::at_origin::at_origin;
-use crate::read::key_of;
 
 /// Bytes of one file on their way to an origin of which nobody knows how far it is: 2.4 Gbit/s at 221 ms.
 const WINDOW_UNKNOWN: u64 = 64 << 20;

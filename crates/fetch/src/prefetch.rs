@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cache::{Cache, Prefetched, Source};
 use namespace::{Found, KnownNode, Namespace, Siblings};
+use prometheus_client::registry::Registry;
 use readahead::{Directory, PrefetchAccount, natural_order};
 use types::{ByteRange, Distance, FileId, FileKind};
 
 use crate::metrics::Metrics;
-use crate::read::{OriginSource, key_of};
-use crate::writers::Writers;
+use crate::{DirtyFiles, OriginSource, key_of};
 
 /// Directories whose readers are remembered; the one not used for longest makes room.
 const DIRECTORIES_MAX: usize = 1024;
@@ -25,9 +25,9 @@ const ON_SUSPICION_MAX: u64 = 1 << 20;
 pub struct Prefetcher {
     namespace: Arc<Namespace>,
     cache: Arc<Cache>,
-    writers: Arc<Writers>,
+    dirty: Arc<dyn DirtyFiles>,
     state: Mutex<State>,
-    pub metrics: Metrics,
+    metrics: Metrics,
 }
 
 #[derive(Default)]
@@ -50,14 +50,12 @@ struct PrefetchedDirectory {
 }
 
 impl Prefetcher {
-    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, writers: Arc<Writers>) -> Arc<Prefetcher> {
-        Arc::new(Prefetcher {
-            namespace,
-            cache,
-            writers,
-            state: Mutex::default(),
-            metrics: Metrics::default(),
-        })
+    pub fn new(namespace: Arc<Namespace>, cache: Arc<Cache>, dirty: Arc<dyn DirtyFiles>) -> Arc<Prefetcher> {
+        Arc::new(Prefetcher { namespace, cache, dirty, state: Mutex::default(), metrics: Metrics::default() })
+    }
+
+    pub fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -161,7 +159,7 @@ impl Prefetcher {
         let found = Found::Node(node.clone());
         let Ok(key) = key_of(&found) else { return true };
         let head = ByteRange::new(0, key.size.min(HEAD_MAX));
-        if head.is_empty() || self.writers.of(node.junction()).has_dirty_bytes(node.id) {
+        if head.is_empty() || self.dirty.has_dirty_bytes(node.junction(), node.id) {
             return true;
         }
         let origin = self.namespace.origin_of(node).ok().map(|(origin, _)| origin);

@@ -4,23 +4,20 @@
 //! known by then, brings the bytes, if they fit: what would push itself out again is not begun. Nothing is kept of the walks, so a tree may be of any size, and what is here is not
 //! fetched again, so a warm-up that was ended goes on where it was.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
-use namespace::Found;
+use cache::{Cache, Source};
+use namespace::{Found, Namespace};
 use tokio::task::JoinSet;
 use tracing::warn;
-use types::{Distance, Error, ErrorKind, FileId, Name, Result};
+use types::{Distance, Error, ErrorKind, Result};
 
-use crate::Vfs;
-use crate::read::key_of;
+use crate::{DirtyFiles, OriginSource, TreeWalk, key_of};
 
 /// Files warmed at the same time: enough to hide the distance for small files; large ones are parallel inside.
 const TOGETHER: usize = 32;
-/// Names taken from a directory at a time.
-const LIST_PIECE: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WarmMode {
@@ -103,7 +100,14 @@ impl WarmProgress {
     }
 }
 
-impl Vfs {
+/// Fetches trees on the operator's order.
+pub struct Warmer {
+    pub namespace: Arc<Namespace>,
+    pub cache: Arc<Cache>,
+    pub dirty: Arc<dyn DirtyFiles>,
+}
+
+impl Warmer {
     /// Bring what is below these paths here. One bad path does not stop the rest; errors are counted in `progress`, and
     /// make the whole an error in the end. Bytes that do not fit are not begun with: `progress` says so.
     pub async fn warm(&self, paths: &[Vec<u8>], order: impl Into<WarmOrder>, progress: &Arc<WarmProgress>) {
@@ -126,7 +130,7 @@ impl Vfs {
     /// Find what is below these paths.
     async fn warm_metadata(&self, paths: &[Vec<u8>], pin: bool, progress: &WarmProgress) {
         for path in paths {
-            let mut walk = WarmWalk::from(self, path).await;
+            let mut walk = TreeWalk::from(&self.namespace, path).await;
             while let Some(files) = walk.next().await {
                 let found = match files {
                     Ok(found) => found,
@@ -179,7 +183,7 @@ impl Vfs {
             None => {}
         };
         for path in paths {
-            let mut walk = WarmWalk::from(self, path).await;
+            let mut walk = TreeWalk::from(&self.namespace, path).await;
             while let Some(files) = walk.next().await {
                 for file in files.unwrap_or_else(|e| {
                     progress.failed(&e);
@@ -209,11 +213,15 @@ impl Vfs {
         found: Found,
         progress: Arc<WarmProgress>,
     ) -> impl Future<Output = Result<()>> + Send + 'static {
-        let (namespace, cache, source) = (self.namespace.clone(), self.cache.clone(), self.source_of(&found));
-        let writers = self.writers.clone();
+        let origin = match &found {
+            Found::Node(node) => self.namespace.origin_of(node).ok().map(|(origin, _)| origin),
+            Found::Virtual { .. } => None,
+        };
+        let source: Arc<dyn Source> = Arc::new(OriginSource::new(self.namespace.clone(), origin));
+        let (namespace, cache, dirty) = (self.namespace.clone(), self.cache.clone(), self.dirty.clone());
         async move {
             let mut key = key_of(&found)?;
-            if writers.of(found.junction()).has_dirty_bytes(key.file) {
+            if dirty.has_dirty_bytes(found.junction(), key.file) {
                 // What is here of it is newer than what its origin has.
                 progress.bytes_done.fetch_add(key.size, Relaxed);
                 return Ok(());
@@ -246,7 +254,7 @@ pub struct OnlyCopies {
     pub bytes: u64,
 }
 
-impl Vfs {
+impl Warmer {
     /// Of what is at this path and below it, what is here while its origin is away.
     pub async fn only_copies(&self, path: &[u8]) -> Result<OnlyCopies> {
         let away: HashMap<_, _> = self
@@ -260,7 +268,7 @@ impl Vfs {
         if away.is_empty() {
             return Ok(copies);
         }
-        let mut walk = WarmWalk::from(self, path).await;
+        let mut walk = TreeWalk::from(&self.namespace, path).await;
         while let Some(files) = walk.next().await {
             // What cannot be listed now is not found by an eviction either.
             for file in files.unwrap_or_default() {
@@ -280,87 +288,5 @@ impl Vfs {
             }
         }
         Ok(copies)
-    }
-}
-
-/// The files below a path, a piece of a directory at a time.
-struct WarmWalk<'a> {
-    vfs: &'a Vfs,
-    /// What the path itself is, if not a directory.
-    first: Option<Result<Found>>,
-    dirs: VecDeque<FileId>,
-    /// Cookie within the first of them.
-    after: u64,
-    directories: u64,
-    /// Names that are there, and what keeps us from what they stand for; not told yet.
-    unreached: VecDeque<Error>,
-}
-
-impl<'a> WarmWalk<'a> {
-    async fn from(vfs: &'a Vfs, path: &[u8]) -> WarmWalk<'a> {
-        let (dirs, unreached) = (VecDeque::new(), VecDeque::new());
-        let mut walk = WarmWalk { vfs, first: None, dirs, after: 0, directories: 0, unreached };
-        match vfs.namespace.resolve(path).await {
-            Ok(start) if start.attr().is_dir() => walk.dirs.push_back(start.id()),
-            other => {
-                let named = |e: Error| Error::new(e.kind(), "warm", path.escape_ascii()).with_source(e);
-                walk.first = Some(other.map_err(named));
-            }
-        }
-        walk
-    }
-
-    async fn next(&mut self) -> Option<Result<Vec<Found>>> {
-        if let Some(first) = self.first.take() {
-            return Some(first.map(|found| vec![found]));
-        }
-        if let Some(unreached) = self.unreached.pop_front() {
-            return Some(Err(unreached));
-        }
-        let dir = *self.dirs.front()?;
-        self.directories += u64::from(self.after == 0);
-        let piece = match self.vfs.namespace.readdir(dir, self.after, LIST_PIECE).await {
-            Ok(piece) => piece,
-            Err(e) => {
-                self.leave();
-                return Some(Err(e));
-            }
-        };
-        let mut files = Vec::new();
-        for entry in piece.entries {
-            self.after = entry.cookie;
-            let child = match entry.child {
-                Some(child) => child,
-                None => match self.reach(dir, entry.name).await {
-                    Ok(child) => child,
-                    Err(e) if e.kind() == ErrorKind::NotFound => continue, // removed since it was listed
-                    Err(e) => {
-                        self.unreached.push_back(e);
-                        continue;
-                    }
-                },
-            };
-            if child.attr().is_dir() {
-                self.dirs.push_back(child.id());
-            } else if child.attr().is_file() {
-                files.push(child);
-            }
-        }
-        if piece.eof {
-            self.leave();
-        }
-        Some(Ok(files))
-    }
-
-    /// What was listed without its attributes. The error names it by its path.
-    async fn reach(&self, dir: FileId, name: Bytes) -> Result<Found> {
-        let name = Name::new(name)?;
-        let found = self.vfs.namespace.lookup(dir, &name).await;
-        found.map_err(|e| Error::new(e.kind(), "reach", self.vfs.places().path_in(dir, &name)).with_source(e))
-    }
-
-    fn leave(&mut self) {
-        self.dirs.pop_front();
-        self.after = 0;
     }
 }
