@@ -2,7 +2,7 @@
 """What programs see of the policy `back` through a FUSE mount, with the origin far away, against the local file system.
 
     scripts/measure-back.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--rtt 200ms] [--rate 1Gbit]
-                            [--only sequential|through|flush]
+                            [--only sequential|through|flush] [--against OTHER-BUILD]
 
 All of it on this machine, as root (mount): a NAS (forebay serve over a directory, written through), the line (forebay
 bench relay), a tier with `--write back` whose journal is on the disk of DIR, and a mount of it. Each round does on the
@@ -17,7 +17,8 @@ mount and on the local file system, one after the other:
    what the flush takes from it, and not what NAS and line, which are elsewhere in earnest, take from this machine
 With `--only flush` each round is the flush alone. With `--only through` the mount is written through, and each round is one writer: 1 GiB in writes of 1 MiB, from the first
 to the end of its fsync, as a share of the line (take `--rtt 221ms`).
-Printed are medians, ratios, and the range of the ratios of single rounds; and the tier's peak of resident memory.
+Printed are medians, ratios, and the range of the ratios of single rounds; and the tier's peak of resident memory. With `--against` another
+build of Forebay does the same in each round, and both are started anew in each; then the ratios are to that build: what a change costs or gains.
 """
 import argparse, json, mmap, multiprocessing, os, random, re, shutil, signal, statistics, subprocess, sys, tempfile, time
 
@@ -31,8 +32,8 @@ def started(command, log):
 
 
 class Stage:
-    def __init__(self, args, base):
-        self.forebay, self.processes = args.forebay, []
+    def __init__(self, args, forebay, base):
+        self.forebay, self.base, self.processes = forebay, base, []
         policy = "through" if args.only == "through" else "back"
         export, self.mount, log = base + "/export", base + "/mnt", base + "/log"
         os.makedirs(export), os.makedirs(self.mount)
@@ -76,6 +77,7 @@ class Stage:
         self.processes[-1].wait()
         for process in self.processes[:-1]:
             process.kill()
+            process.wait()
 
 
 def create(dir, who, counts):
@@ -159,9 +161,52 @@ def flushed(stage, n):
     return FILES * FILE * MIB / stage.flush()
 
 
-def show(n, results):
-    told = ", ".join(f"{name} {r[-1][0]:.4g} and {r[-1][1]:.4g}" for name, r in results.items() if r)
-    print(f"round {n + 1}: {told}", flush=True)
+def measured(args, stage, n):
+    """By name: what was seen of this build, and of what it is measured by."""
+    line, local, seen = 1e9 / 8, stage.base + "/local", {}
+    if args.only == "through":
+        rate = sequential(f"{stage.mount}/t{n}", 1024, False) * 1e6
+        os.remove(f"{stage.mount}/t{n}")
+        return {"through, of the line": (rate, line)}
+    if args.only == "flush":
+        return {"flush of the line": (flushed(stage, n), line)}
+    os.makedirs(local)
+    both = sequential(f"{stage.mount}/d{n}", SEQUENTIAL, True), sequential(local + "/d", SEQUENTIAL, True)
+    seen["direct, both MB/s"] = both
+    cached = sequential(f"{stage.mount}/s{n}", SEQUENTIAL, False)
+    seen["cached to direct MB/s"] = (cached, both[1])
+    seen["cached, both MB/s"] = (cached, sequential(local + "/s", SEQUENTIAL, False))
+    if not args.only:
+        seen["creates /s"] = (creates(f"{stage.mount}/c{n}"), creates(local + "/c"))
+        seen["fsync ms"] = (fsync(f"{stage.mount}/f{n}"), fsync(local + "/f"))
+        shutil.rmtree(f"{stage.mount}/c{n}")  # what is over before it travels
+        stage.flush()
+        seen["flush of the line"] = (flushed(stage, n), line)
+        for apart, name in [(False, "reads /s"), (True, "reads apart /s")]:
+            for k in range(FILES // 2):
+                sequential(f"{stage.mount}/r{n}-{apart}-{k}", FILE, False)
+            seen[name] = reads(stage, apart)
+    for name in set(os.listdir(stage.mount)) - {"kept"}:
+        os.remove(f"{stage.mount}/{name}")
+    stage.flush()
+    shutil.rmtree(local)
+    return seen
+
+
+def beside(args, base, n):
+    """The same of this build and of the other, which are started one after the other; each goes first as often as last."""
+    seen = {}
+    for which in ("forebay", "against")[:: 1 if n % 2 == 0 else -1]:
+        own = os.path.join(base, f"{which}-{n}")
+        os.makedirs(own)
+        stage = Stage(args, getattr(args, which), own)
+        try:
+            seen[which] = measured(args, stage, n)
+        finally:
+            stage.stop()
+            shutil.rmtree(own, ignore_errors=True)
+    # Of both the first alone: what they are measured by is the same.
+    return {name: (mine, seen["against"][name][0]) for name, (mine, _) in seen["forebay"].items()}
 
 
 def main():
@@ -172,60 +217,27 @@ def main():
     parser.add_argument("--rtt", default="200ms")
     parser.add_argument("--rate", default="1Gbit")
     parser.add_argument("--only", choices=["sequential", "through", "flush"])
+    parser.add_argument("--against", help="an earlier forebay")
     args = parser.parse_args()
     base = tempfile.mkdtemp(prefix="measure-back-", dir=args.dir)
-    results = {name: [] for name in ["creates /s", "fsync ms", "direct, both MB/s", "cached to direct MB/s",
-                                     "cached, both MB/s", "flush of the line", "reads /s", "reads apart /s",
-                                     "through, of the line"]}
-    stage = Stage(args, base)
+    results = {}
+    stage = None if args.against else Stage(args, args.forebay, base)
     try:
-        local = base + "/local"
         for n in range(args.rounds):
-            if args.only == "through":
-                rate = sequential(f"{stage.mount}/t{n}", 1024, False) * 1e6
-                results["through, of the line"].append((rate, 1e9 / 8))
-                os.remove(f"{stage.mount}/t{n}")
-                show(n, results)
-                continue
-            if args.only == "flush":
-                results["flush of the line"].append((flushed(stage, n), 1e9 / 8))
-                show(n, results)
-                continue
-            os.makedirs(local)
-            both = sequential(f"{stage.mount}/d{n}", SEQUENTIAL, True), sequential(local + "/d", SEQUENTIAL, True)
-            results["direct, both MB/s"].append(both)
-            cached = sequential(f"{stage.mount}/s{n}", SEQUENTIAL, False)
-            results["cached to direct MB/s"].append((cached, both[1]))
-            results["cached, both MB/s"].append((cached, sequential(local + "/s", SEQUENTIAL, False)))
-            if args.only:
-                for name in set(os.listdir(stage.mount)) - {"kept"}:
-                    os.remove(f"{stage.mount}/{name}")
-                stage.flush()
-                shutil.rmtree(local)
-                show(n, results)
-                continue
-            results["creates /s"].append((creates(f"{stage.mount}/c{n}"), creates(local + "/c")))
-            results["fsync ms"].append((fsync(f"{stage.mount}/f{n}"), fsync(local + "/f")))
-            shutil.rmtree(f"{stage.mount}/c{n}")  # what is over before it travels
-            stage.flush()
-            results["flush of the line"].append((flushed(stage, n), 1e9 / 8))
-            for apart, name in [(False, "reads /s"), (True, "reads apart /s")]:
-                for k in range(FILES // 2):
-                    sequential(f"{stage.mount}/r{n}-{apart}-{k}", FILE, False)
-                results[name].append(reads(stage, apart))
-            for name in set(os.listdir(stage.mount)) - {"kept"}:
-                os.remove(f"{stage.mount}/{name}")
-            stage.flush()
-            shutil.rmtree(local)
-            show(n, results)
-        for name, pairs in ((name, pairs) for name, pairs in results.items() if pairs):
+            told = beside(args, base, n) if args.against else measured(args, stage, n)
+            for name, pair in told.items():
+                results.setdefault(name, []).append(pair)
+            print(f"round {n + 1}: " + ", ".join(f"{name} {a:.4g} and {b:.4g}" for name, (a, b) in told.items()), flush=True)
+        for name, pairs in results.items():
             ratios = [mine / other for mine, other in pairs]
             mine, other = (statistics.median(column) for column in zip(*pairs))
             print(f"{name:22} {mine:12.4g} {other:12.4g}  ratio {statistics.median(ratios):.3f}"
                   f"  ({min(ratios):.3f} to {max(ratios):.3f})")
-        print(f"peak resident of the tier: {stage.peak_mib()} MiB")
+        if stage:
+            print(f"peak resident of the tier: {stage.peak_mib()} MiB")
     finally:
-        stage.stop()
+        if stage:
+            stage.stop()
         shutil.rmtree(base, ignore_errors=True)
 
 

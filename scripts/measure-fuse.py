@@ -7,7 +7,8 @@
 Needs root (passthrough), fio and a local DIR on a plain file system. Each round measures every way once, one after the
 other, so that noise meets all alike; printed are medians of the rates, and the median and range of the ratios of single rounds to
 the local file. "through us" is a mount by somebody who is not root, who may not have passthrough. With --against another build
-of Forebay each way has its twin by that one, and is compared with it instead: what a change costs or gains.
+of Forebay each way has its twin by that one, and is compared with it instead: what a change costs or gains. Then all are mounted anew in
+each round, since two processes of one build differ for as long as they live.
 """
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
 
@@ -34,7 +35,7 @@ def fio(path, job, seconds, mib, user):
 
 def mount(forebay, origin, base, name, user):
     mnt, cache = os.path.join(base, "mnt-" + name), os.path.join(base, "cache-" + name)
-    os.makedirs(mnt), os.makedirs(cache)
+    os.makedirs(mnt, exist_ok=True), os.makedirs(cache, exist_ok=True)
     if user:
         os.chown(mnt, 65534, 65534), os.chown(cache, 65534, 65534)
     process = subprocess.Popen([*user, forebay, "mount", "file://" + origin, mnt, "--cache", cache,
@@ -53,6 +54,30 @@ def passed(forebay_admin):
     text = urllib.request.urlopen(f"http://{forebay_admin}/metrics").read().decode()
     lines = [l for l in text.splitlines() if l.startswith('forebay_fuse_opens_total{how="passthrough"}')]
     return float(lines[0].split()[-1]) if lines else 0.0
+
+
+def mount_all(binaries, origin, base, processes):
+    """Each way's file and user, the local file first. The processes are added to those that run."""
+    ways, users = {"local": os.path.join(origin, "file")}, {"local": []}
+    for build, forebay in binaries.items():
+        for way, user in (("passthrough", []), ("through us", NOBODY)):
+            if user and not (shutil.which("setpriv") and shutil.which("fusermount3")):
+                continue
+            way += build
+            process, ways[way], admin = mount(forebay, origin, base, way.replace(" ", "-"), user)
+            processes.append(process)
+            users[way] = user
+            subprocess.run([*user, "cat", ways[way]], check=True, stdout=subprocess.DEVNULL)
+            if not user and passed(admin) < 1:
+                sys.exit("the file is not passed through here; see the log above")
+    return ways, users
+
+
+def unmount_all(processes):
+    while processes:
+        process = processes.pop()
+        process.terminate()
+        process.wait()
 
 
 def main():
@@ -76,41 +101,34 @@ def main():
             f.write(os.urandom(1 << 20))
     old = time.time() - 3600  # nobody takes it for a file being written
     os.utime(local, (old, old))
-    processes, ways, users, beside = [], {"local": local}, {}, {}
+    processes = []
     try:
+        binaries = {}
         for build, binary in (("", args.forebay), (" before", args.against)):
-            if not binary:
-                continue
-            forebay = os.path.join(base, "forebay" + build.strip())
-            shutil.copy(binary, forebay)
-            for way, user in (("passthrough", []), ("through us", NOBODY)):
-                if user and not (shutil.which("setpriv") and shutil.which("fusermount3")):
-                    continue
-                way += build
-                process, ways[way], admin = mount(forebay, origin, base, way.replace(" ", "-"), user)
-                processes.append(process)
-                users[way], beside[way] = user, way + " before" if args.against and not build else "local"
-                subprocess.run([*user, "cat", ways[way]], check=True, stdout=subprocess.DEVNULL)
-                if not user and passed(admin) < 1:
-                    sys.exit("the file is not passed through here; see the log above")
+            if binary:
+                binaries[build] = os.path.join(base, "forebay" + build.strip())
+                shutil.copy(binary, binaries[build])
         subprocess.run(["cat", local], check=True, stdout=subprocess.DEVNULL)
         print(f"{args.mib} MiB, {args.rounds} rounds of {args.seconds} s, medians; ratios to local, or to the build before")
-        for name, job in ((name, job) for name, job in JOBS.items() if args.only in name):
-            seen = {way: [] for way in ways}
-            for turn in range(args.rounds):
+        jobs = [name for name in JOBS if args.only in name]
+        ways, users = mount_all(binaries, origin, base, processes)
+        seen = {(name, way): [] for name in jobs for way in ways}
+        for turn in range(args.rounds):
+            if args.against and turn > 0:
+                unmount_all(processes)
+                ways, users = mount_all(binaries, origin, base, processes)
+            for name in jobs:
                 # Each goes first as often as last.
                 for way in list(ways)[::1 if turn % 2 == 0 else -1]:
-                    seen[way].append(fio(ways[way], job, args.seconds, args.mib, users.get(way, [])))
-            for way, values in seen.items():
-                others = seen[beside.get(way, "local")]
-                rate, iops = (statistics.median(v[i] for v in values) for i in (0, 1))
-                single = sorted(v[0] / o[0] for v, o in zip(values, others))
-                print(f"{name:<24} {way:<19} {rate:>8.0f} MB/s {iops:>9.0f} /s  ratio {statistics.median(single):5.3f}"
-                      f"  ({single[0]:.2f} to {single[-1]:.2f})")
+                    seen[name, way].append(fio(ways[way], JOBS[name], args.seconds, args.mib, users[way]))
+        for (name, way), values in seen.items():
+            twin = way + " before" if args.against and way != "local" and not way.endswith(" before") else "local"
+            rate, iops = (statistics.median(v[i] for v in values) for i in (0, 1))
+            single = sorted(v[0] / o[0] for v, o in zip(values, seen[name, twin]))
+            print(f"{name:<24} {way:<19} {rate:>8.0f} MB/s {iops:>9.0f} /s  ratio {statistics.median(single):5.3f}"
+                  f"  ({single[0]:.2f} to {single[-1]:.2f})")
     finally:
-        for process in processes:
-            process.terminate()
-            process.wait()
+        unmount_all(processes)
         shutil.rmtree(base, ignore_errors=True)
 
 

@@ -10,7 +10,8 @@ sendfile) as plain files. The client is wrk below 1 MiB, and for larger ones thi
 bytes (MSG_TRUNC): wrk copies them, and is slower at that than the servers here. The server has one processor and the client
 the other; --unpinned: the kernel decides. Printed for each server: MiB/s, requests/s, its processor seconds for each GiB,
 medians over the rounds; and the ratios of each round, their medians and ranges. With --against another build of Forebay stands
-in the place of nginx and MinIO: what a change costs or gains.
+in the place of nginx and MinIO, and both are started anew in each round, as two processes of one build differ for as long as
+they live: what a change costs or gains.
 """
 import argparse, ctypes, hashlib, http.client, json, os, re, selectors, shutil, socket, statistics, subprocess, tempfile, time
 
@@ -214,6 +215,24 @@ def load(args, base, server, paths, size):
     return {"MiB/s": size / MIB / seconds, "requests/s": requests / seconds, "p50 ms": p50, "CPU-s/GiB": cpu / (size / (1 << 30))}
 
 
+def start_all(args, base):
+    """This build of Forebay is the last."""
+    if args.against:
+        servers = [forebay(args, base, "before", args.against)]
+    else:
+        servers = [nginx(args, base), minio(args, base)]
+    servers.append(forebay(args, base, "forebay", args.forebay))
+    for server in servers:
+        up(server.port)
+    return servers
+
+
+def stop(servers):
+    for server in servers:
+        server.process.terminate()
+        server.process.wait()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--forebay", default="target/release/forebay")
@@ -243,22 +262,19 @@ def main():
                 sums[f"{size_name}-{n:05}"] = hashlib.sha256(body).digest()
                 with open(f"{base}/tree/{BUCKET}/{size_name}-{n:05}", "wb") as file:
                     file.write(body)
-        if args.against:
-            servers = [forebay(args, base, "before", args.against)]
-        else:
-            servers = [nginx(args, base), minio(args, base)]
-        others = [server.name for server in servers]
-        servers.append(forebay(args, base, "forebay", args.forebay))
-        for server in servers:
-            up(server.port)
+        servers = start_all(args, base)
+        others = [server.name for server in servers[:-1]]
         if not args.against:
             put_into_minio(base, servers[1])
         for size_name, (size, sums) in sizes.items():
-            for server in servers:  # warm, and the same bytes
-                for path, wanted in zip(server.paths(sums), sums.values()):
-                    assert server.get(path) == wanted, f"{server.name}: other bytes"
             rounds = {server.name: [] for server in servers}
             for n in range(args.rounds):
+                if args.against:
+                    stop(servers)
+                    servers = start_all(args, base)
+                for server in servers if args.against or n == 0 else []:  # warm, and the same bytes
+                    for path, wanted in zip(server.paths(sums), sums.values()):
+                        assert server.get(path) == wanted, f"{server.name}: other bytes"
                 turn = servers[n % len(servers):] + servers[:n % len(servers)]
                 for server in turn:
                     rounds[server.name].append(load(args, base, server, server.paths(sums), size))
@@ -274,9 +290,7 @@ def main():
         print(open(base + "/log").read()[-2000:])
         raise
     finally:
-        for server in servers:
-            server.process.terminate()
-            server.process.wait()
+        stop(servers)
         shutil.rmtree(base, ignore_errors=True)
 
 
