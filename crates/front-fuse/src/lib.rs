@@ -14,6 +14,7 @@
 //! - `Orphans` (`orphans.rs`) are files that were removed while they are open; they live on under a hidden name.
 //! - `refresh.rs` listens to changes of all but this front and asks about files being written; `Invalidations` tells the
 //!   kernel to drop what it has.
+//! - `wakefulness.rs` keeps the machine's processors awake while the mount is busy, if that is wanted.
 //!
 //! What the kernel may keep, and for how long, follows from the junction's freshness (`vfs.fresh_for`). Before that is over
 //! it is told of changes: of those that others make by a notice, of those that it asked for by their answers, which say all
@@ -46,6 +47,7 @@ mod ops;
 mod orphans;
 mod privilege;
 mod refresh;
+mod wakefulness;
 mod write;
 mod xattr;
 
@@ -102,6 +104,9 @@ pub struct Config {
     /// How far the kernel reads ahead of a reader, in bytes; set where this process may. The kernel's default is 128
     /// KiB; eight times that makes requests of this size.
     pub kernel_readahead: u64,
+    /// While requests come in quick succession no processor of this machine sleeps: each request is answered sooner, for power. Needs
+    /// /dev/cpu_dma_latency.
+    pub low_latency: bool,
 }
 
 impl Default for Config {
@@ -119,6 +124,7 @@ impl Default for Config {
             writing_window: Duration::from_secs(60),
             passthrough: true,
             kernel_readahead: 1 << 20,
+            low_latency: false,
         }
     }
 }

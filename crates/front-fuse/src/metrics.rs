@@ -35,6 +35,7 @@ pub struct Metrics {
     pub write_bytes: Counter,
     pub invalidations: Counter,
     pub inflight: Gauge<i64, AtomicI64>,
+    pub awake: Gauge<i64, AtomicI64>,
 }
 
 /// 20 us to 40 s: from a cached attribute to a read that is given up.
@@ -53,6 +54,7 @@ impl Default for Metrics {
             write_bytes: Counter::default(),
             invalidations: Counter::default(),
             inflight: Gauge::default(),
+            awake: Gauge::default(),
         }
     }
 }
@@ -76,6 +78,9 @@ impl Metrics {
             "Requests being worked on",
             self.inflight.clone(),
         );
+        let awake =
+            "1 while the mount keeps this machine's processors awake, as [mount] low_latency wants it";
+        registry.register("forebay_fuse_awake", awake, self.awake.clone());
     }
 
     /// The number of files opened in this way so far.

@@ -17,7 +17,7 @@ use vfs::Vfs;
 
 use crate::dispatch::FuseFront;
 use crate::mountinfo::MountEntry;
-use crate::{Config, FuseState, Metrics, helper, invalidations, mountinfo, orphans, refresh};
+use crate::{Config, FuseState, Metrics, helper, invalidations, mountinfo, orphans, refresh, wakefulness};
 
 /// The most mounts of ours on top of each other that are removed.
 const LEFT_BEHIND_MAX: usize = 8;
@@ -218,6 +218,9 @@ fn start(
     std::thread::Builder::new().name("fuse-session".into()).spawn(serve).map_err(failed)?;
     mounted.watchers.push(runtime.spawn(refresh::forward_changes(shared.clone(), changes)));
     mounted.watchers.push(runtime.spawn(refresh::refresh_followed(shared.clone())));
+    if shared.config.low_latency {
+        mounted.watchers.push(runtime.spawn(wakefulness::stay_awake(shared.clone())));
+    }
     raise_readahead(&mounted);
     Ok(mounted)
 }

@@ -87,6 +87,8 @@ pub struct Nfs {
 pub struct MountRules {
     /// So long a program waits for what the origin does not answer; then its call fails.
     pub patience: Option<TimeSpan>,
+    /// Keeps the machine's processors awake while the mount is busy.
+    pub low_latency: bool,
 }
 
 #[derive(Debug, Deserialize)]

@@ -289,7 +289,8 @@ fn needing_restart(old: &Settings, new: &Settings) -> Vec<String> {
     compare("[nfs] rpcbind", old.rpcbind == new.rpcbind);
     compare("[admin]", old.admin == new.admin);
     compare("--mount", old.mount == new.mount);
-    compare("[mount]", old.mount_patience == new.mount_patience);
+    let mount = |it: &Settings| (it.mount_patience, it.mount_low_latency);
+    compare("[mount]", mount(old) == mount(new));
     compare("[cluster]", same(&old.cluster, &new.cluster));
     let of_s3 = |settings: &Settings| {
         let s3 = settings.s3.as_ref()?;

@@ -86,6 +86,8 @@ pub struct Settings {
     pub mount: Option<PathBuf>,
     /// So long a program waits there for what the origin does not answer; absent: as mounts do by themselves.
     pub mount_patience: Option<Duration>,
+    /// The machine's processors are kept awake while the mount is busy.
+    pub mount_low_latency: bool,
     pub rpcbind: bool,
     /// What is logged; absent: what is for a tier.
     pub log: Option<String>,
@@ -251,7 +253,8 @@ impl Settings {
             s3,
             nfs: Some(args.nfs.or(file.nfs.listen).map_or(NFS_DEFAULT, |address| address.0)),
             mount: args.mount.clone(),
-            mount_patience: patience(file.mount)?,
+            mount_patience: patience(&file.mount)?,
+            mount_low_latency: file.mount.low_latency,
             rpcbind: file.nfs.rpcbind,
             log: file.log.map(|level| level.0),
             commit: args.commit.unwrap_or("unknown"),
@@ -298,8 +301,8 @@ fn at_line(error: Error, line: Option<&str>) -> Error {
     Error::new(ErrorKind::Config, "configuration", format!("{line}: {why}"))
 }
 
-fn patience(typed: config::MountRules) -> Result<Option<Duration>> {
-    match typed.patience.map(|span| span.0) {
+fn patience(typed: &config::MountRules) -> Result<Option<Duration>> {
+    match typed.patience.as_ref().map(|span| span.0) {
         Some(patience) if patience < PATIENCE_MIN => refuse(format!(
             "[mount] patience = {patience:?} is below {PATIENCE_MIN:?}, which an origin is given to answer"
         )),

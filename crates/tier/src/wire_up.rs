@@ -164,7 +164,8 @@ pub async fn build(settings: &Settings) -> Result<Tier> {
         let writable = settings.from_file;
         let defaults = front_fuse::Config::default();
         let deadline = settings.mount_patience.unwrap_or(defaults.deadline);
-        let config = front_fuse::Config { mount_point, source, writable, deadline, ..defaults };
+        let low_latency = settings.mount_low_latency;
+        let config = front_fuse::Config { mount_point, source, writable, deadline, low_latency, ..defaults };
         Mount { config, vfs: vfs.clone(), metrics: front_fuse::Metrics::default() }
     });
     if let Some(mount) = &mount {

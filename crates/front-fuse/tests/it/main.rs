@@ -15,3 +15,4 @@ mod passthrough;
 mod tree;
 mod unlinked;
 mod versions;
+mod wakefulness;
