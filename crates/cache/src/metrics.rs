@@ -13,6 +13,7 @@ pub struct Metrics {
     pub hit_reads: Counter,
     pub miss_reads: Counter,
     pub coalesced_waits: Counter,
+    pub unjoined_bytes: Counter,
     pub fetched_bytes: Counter,
     pub readahead_bytes: Counter,
     pub readahead_used_bytes: Counter,
@@ -33,12 +34,17 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
-        let counters: [(&str, &str, &Counter); 17] = [
+        let counters: [(&str, &str, &Counter); 18] = [
             ("hit_bytes", "Bytes of reads that were on disk when asked for", &self.hit_bytes),
             ("miss_bytes", "Bytes of reads that had to be waited for", &self.miss_bytes),
             ("hits", "Reads answered from disk alone", &self.hit_reads),
             ("misses", "Reads that waited for the origin", &self.miss_reads),
             ("coalesced_waits", "Reads that joined a fetch begun by another", &self.coalesced_waits),
+            (
+                "unjoined_bytes",
+                "Bytes of reads that joined no fetch of them, since it may wait for a node that waits for the read",
+                &self.unjoined_bytes,
+            ),
             ("fetched_bytes", "Bytes fetched to fill the cache", &self.fetched_bytes),
             ("readahead_bytes", "Bytes of those fetched before anybody asked", &self.readahead_bytes),
             ("readahead_used_bytes", "Bytes of those that somebody read later", &self.readahead_used_bytes),

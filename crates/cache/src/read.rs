@@ -87,6 +87,7 @@ impl Cache {
             }
             // A fetch for somebody else may wait for a node that waits for this one.
             if flights.iter().any(|flight| flight.supplier() > source.supplier(key, range)) {
+                self.metrics.unjoined_bytes.inc_by(range.length);
                 return self.read_through(key, range, source).await;
             }
             let mut passed = BTreeMap::new();

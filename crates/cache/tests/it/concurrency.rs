@@ -103,6 +103,23 @@ fn who_waits_for_other_nodes_takes_no_room_from_who_waits_for_the_origin() {
 }
 
 #[test]
+fn a_read_joins_no_fetch_that_may_wait_for_its_own_node_and_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let tier = Tier::open_with(dir.path(), |config| config.readahead_max = 0);
+    // For longer than any test: a node that waits for this one.
+    let away = TestSource::slow(3_600_000);
+    *away.supplier.lock().unwrap() = Supplier::Primary;
+    let key = key(1, 1, MIB);
+    let stuck = tier.spawn(read(tier.cache().clone(), away.clone(), key, whole(&key)));
+    eventually("the fetch is under way", || away.calls() > 0);
+    let near = TestSource::new();
+    *near.supplier.lock().unwrap() = Supplier::Origin;
+    tier.check(&near, &key, whole(&key));
+    assert_eq!(tier.cache().metrics().unjoined_bytes.get(), key.size);
+    stuck.abort();
+}
+
+#[test]
 fn a_reader_that_leaves_takes_nothing_from_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let tier = Tier::open_with(dir.path(), |config| config.readahead_max = 0);
