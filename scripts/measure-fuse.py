@@ -35,7 +35,8 @@ def fio(path, job, seconds, mib, user):
 
 def mount(forebay, origin, base, name, user):
     mnt, cache = os.path.join(base, "mnt-" + name), os.path.join(base, "cache-" + name)
-    os.makedirs(mnt, exist_ok=True), os.makedirs(cache, exist_ok=True)
+    shutil.rmtree(cache, ignore_errors=True)  # what a cache has when it is opened again is checked before it is passed through
+    os.makedirs(mnt, exist_ok=True), os.makedirs(cache)
     if user:
         os.chown(mnt, 65534, 65534), os.chown(cache, 65534, 65534)
     process = subprocess.Popen([*user, forebay, "mount", "file://" + origin, mnt, "--cache", cache,

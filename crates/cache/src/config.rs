@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use types::{Error, ErrorKind, Result};
 
+use crate::file::pages::FolioRule;
+
 /// Smallest quota: below it the read-ahead of a few readers would evict itself.
 pub const CACHE_SIZE_MIN: u64 = 64 << 20;
 
@@ -32,6 +34,9 @@ pub struct Config {
     pub same_visit: Duration,
     /// Keep nothing: pass every read to the origin. The directory is not used.
     pub bypass: bool,
+    /// Reads may be lent pages ([`Lend`](crate::Lend)), as servers need it. Without it all are copied, and the kernel may keep cached files in
+    /// memory as it likes best.
+    pub lends: bool,
 }
 
 /// At most this part of the cache may be in flight, and ahead of one reader.
@@ -52,11 +57,16 @@ impl Default for Config {
             open_files_max: 512,
             same_visit: Duration::from_secs(2),
             bypass: false,
+            lends: true,
         }
     }
 }
 
 impl Config {
+    pub(crate) fn folios(&self) -> FolioRule {
+        if self.lends { FolioRule::OneBlock } else { FolioRule::AnySize }
+    }
+
     pub(crate) fn validate(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::new(ErrorKind::Config, "cache:", message));
         if !self.bypass && self.size_max < CACHE_SIZE_MIN {

@@ -21,6 +21,7 @@ use crate::fetch_in_flight::FetchInFlight;
 use crate::format::{self, Label};
 use crate::private_files::{PRIVATE_FILE, create_private_dir};
 use crate::verified::Verified;
+use pages::FolioRule;
 pub use reading::ReadBack;
 use sent::{ClosedSentFiles, SentRuns};
 
@@ -37,6 +38,7 @@ pub struct CachedFile {
     /// What the kernel has of it in memory: `file/pages.rs`.
     data: File,
     map: File,
+    folios: FolioRule,
     state: Mutex<State>,
 }
 
@@ -70,7 +72,13 @@ struct State {
 }
 
 impl CachedFile {
-    pub fn open(dir: &Path, key: &CacheKey, opened: u64, create: bool) -> std::io::Result<CachedFile> {
+    pub fn open(
+        dir: &Path,
+        key: &CacheKey,
+        opened: u64,
+        create: bool,
+        folios: FolioRule,
+    ) -> std::io::Result<CachedFile> {
         let stem = dir.join(format::stem(key.file, key.version));
         let (data_path, map_path) = (stem.with_extension("data"), stem.with_extension("map"));
         let mut options = OpenOptions::new();
@@ -90,7 +98,7 @@ impl CachedFile {
                 let _ = std::fs::remove_file(&map_path);
             }
         })?;
-        let kernel_reads = pages::read_by_page(&data).is_err();
+        let kernel_reads = folios.apply(&data).is_err();
         let mut header = [0; format::HEADER_BYTES as usize];
         let read = map.read_exact_at(&mut header, 0).is_ok();
         let label = if read { format::label_in(&header, key) } else { None };
@@ -111,7 +119,7 @@ impl CachedFile {
         let blocks = key.size.div_ceil(BLOCK_SIZE);
         let state = State { blocks, left, kernel_reads, ..State::default() };
         let label = label.unwrap_or_default();
-        Ok(CachedFile { key: *key, label, opened, data, map, state: Mutex::new(state) })
+        Ok(CachedFile { key: *key, label, opened, data, map, folios, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -209,7 +217,7 @@ impl CachedFile {
 
     /// Write fetched blocks: the data first, then the map. Returns by how much that fills the disk.
     pub fn fill(&self, blocks: Range<u64>, bytes: &[u8]) -> std::io::Result<u64> {
-        pages::write_by_block(&self.data, blocks.start, bytes)?;
+        self.folios.write(&self.data, blocks.start, bytes)?;
         let mut entries = Vec::with_capacity(bytes.len() / BLOCK_SIZE as usize + 1);
         for (block, chunk) in blocks.clone().zip(bytes.chunks(BLOCK_SIZE as usize)) {
             entries.push(format::encode_entry(format::checksum(&self.key, &self.label, block, chunk)));
@@ -524,7 +532,7 @@ impl Drop for Pin {
     }
 }
 
-mod pages;
+pub mod pages;
 mod reading;
 mod relabel;
 pub mod sent;

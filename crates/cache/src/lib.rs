@@ -181,7 +181,7 @@ impl Cache {
         let lock = if config.bypass { None } else { Some(recovery::claim(&config.dir)?) };
         let pins = if config.bypass { Default::default() } else { pins::load(&config.dir) };
         let cache = Arc::new(Cache {
-            files: OpenFiles::new(config.dir.clone(), config.open_files_max / 2),
+            files: OpenFiles::new(config.dir.clone(), config.open_files_max / 2, config.folios()),
             space: Mutex::new(DiskSpace::new(config.same_visit, pins)),
             budgets: FetchBudgets::new(config.inflight_max),
             warm_budget: Arc::new(Semaphore::new(

@@ -13,6 +13,7 @@ use types::{BLOCK_SIZE, Error, FileId, Result, Version};
 
 use crate::CacheKey;
 use crate::file::CachedFile;
+use crate::file::pages::FolioRule;
 use crate::file::sent::ClosedSentFiles;
 use crate::format;
 
@@ -31,6 +32,7 @@ const WRITTEN_AFTER: Duration = Duration::from_secs(60);
 pub struct OpenFiles {
     dir: PathBuf,
     max: usize,
+    folios: FolioRule,
     clock: AtomicU64,
     open: Mutex<OpenMap>,
     begun: SystemTime,
@@ -75,11 +77,11 @@ pub enum Relabelled {
 type OpenMap = HashMap<(FileId, Version), (Arc<CachedFile>, u64)>;
 
 impl OpenFiles {
-    pub fn new(dir: PathBuf, max: usize) -> OpenFiles {
+    pub fn new(dir: PathBuf, max: usize, folios: FolioRule) -> OpenFiles {
         let pairs = (0..PAIR_LOCKS).map(|_| Mutex::default()).collect();
         let (clock, begun) = (AtomicU64::new(0), SystemTime::now());
         let (open, kernel_read, sent, forgotten) = Default::default();
-        OpenFiles { dir, max, clock, open, begun, kernel_read, sent, forgotten, pairs }
+        OpenFiles { dir, max, folios, clock, open, begun, kernel_read, sent, forgotten, pairs }
     }
 
     fn map(&self) -> MutexGuard<'_, OpenMap> {
@@ -129,7 +131,7 @@ impl OpenFiles {
     }
 
     fn open_pair(&self, key: &CacheKey, now: u64, create: bool) -> std::io::Result<CachedFile> {
-        let file = CachedFile::open(&self.dir, key, now, create)?;
+        let file = CachedFile::open(&self.dir, key, now, create, self.folios)?;
         let id = (key.file, key.version);
         let known = lock(&self.kernel_read);
         if known.is_full || known.ids.contains(&id) {
@@ -145,7 +147,7 @@ impl OpenFiles {
     fn forget_former(&self, file: &CachedFile, id: (FileId, Version)) {
         let changed = file.changed().unwrap_or(SystemTime::UNIX_EPOCH);
         let is_former = file.key.size > BLOCK_SIZE && changed < self.begun;
-        if !is_former || lock(&self.forgotten).ids.contains(&id) {
+        if self.folios == FolioRule::AnySize || !is_former || lock(&self.forgotten).ids.contains(&id) {
             return;
         }
         let is_written = self.begun.duration_since(changed).is_ok_and(|age| age > WRITTEN_AFTER);
@@ -331,13 +333,13 @@ mod tests {
     fn what_a_former_process_left_in_memory_is_not_sent() {
         let dir = tempfile::tempdir().expect("a directory");
         let key = CacheKey { size: 4 * BLOCK_SIZE, ..key(1) };
-        let former = CachedFile::open(dir.path(), &key, 0, true).expect("made");
+        let former = CachedFile::open(dir.path(), &key, 0, true, FolioRule::OneBlock).expect("made");
         former.fill(0..4, &vec![7; 4 * BLOCK_SIZE as usize]).expect("filled");
         let whole = ByteRange::new(0, key.size);
         assert!(former.is_resident(whole));
         // The kernel's timestamps are as coarse as its ticks.
         std::thread::sleep(Duration::from_millis(20));
-        let files = OpenFiles::new(dir.path().to_owned(), 9);
+        let files = OpenFiles::new(dir.path().to_owned(), 9, FolioRule::OneBlock);
         let file = files.open_existing(&key).expect("it is there");
         assert!(!file.is_resident(whole));
         assert!(file.read_block(2).is_some_and(|block| block == vec![7; BLOCK_SIZE as usize]));
@@ -346,7 +348,7 @@ mod tests {
     #[test]
     fn a_file_that_the_kernel_reads_is_known_as_such_when_it_is_opened_again() {
         let dir = tempfile::tempdir().expect("a directory");
-        let files = OpenFiles::new(dir.path().to_owned(), 1);
+        let files = OpenFiles::new(dir.path().to_owned(), 1, FolioRule::OneBlock);
         files.open(&key(1)).expect("made").note_kernel_reads();
         for number in 2..5 {
             assert!(!files.open(&key(number)).expect("made").has_kernel_reads());

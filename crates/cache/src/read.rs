@@ -74,7 +74,7 @@ impl Cache {
             }
         };
         // Guests leave when they were read, and what sockets hold of a hole may become zeros (`file/pages.rs`).
-        let lend = if guests.is_some() { Lend::Nothing } else { lend };
+        let lend = if guests.is_some() || !self.config.lends { Lend::Nothing } else { lend };
         let pin = file.pin(range.blocks());
         let urgency = Urgency::Demand { tail: guests.as_ref().and_then(GuestRead::tail) };
         let mut waited = false;

@@ -271,7 +271,9 @@ impl Settings {
 impl Settings {
     /// Of a mount alone: what the configuration file says of origins, but no server.
     pub fn of_mount(file: Option<config::ConfigFile>, args: &Overrides) -> Result<Settings> {
-        Ok(Settings { nfs: None, s3: None, ..Settings::build(file.unwrap_or_default(), args)? })
+        let settings = Settings::build(file.unwrap_or_default(), args)?;
+        let cache = cache::Config { lends: false, ..settings.cache };
+        Ok(Settings { nfs: None, s3: None, cache, ..settings })
     }
 }
 

@@ -59,7 +59,7 @@ impl CachedFile {
     /// blocks that go is taken off the file, since it is cut and written over after this: by [`Self::detach_sent`] before, and what is
     /// left by a hole.
     pub fn relabel(self, new: &CacheKey, stale: &[Range<u64>], opened: u64) -> std::io::Result<CachedFile> {
-        let CachedFile { key, label, data, map, state, .. } = self;
+        let CachedFile { key, label, data, map, folios, state, .. } = self;
         let mut state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let (before, after) = (key.size.div_ceil(BLOCK_SIZE), new.size.div_ceil(BLOCK_SIZE));
         let is_ours = state.left == changed_at(&data);
@@ -85,7 +85,7 @@ impl CachedFile {
         if is_ours {
             state.left = changed_at(&data);
         }
-        Ok(CachedFile { key: *new, label, opened, data, map, state: Mutex::new(state) })
+        Ok(CachedFile { key: *new, label, opened, data, map, folios, state: Mutex::new(state) })
     }
 
     /// Room given back by the blocks `blocks`, as far as they are here.

@@ -12,7 +12,7 @@ fn filled() -> (tempfile::TempDir, Arc<CachedFile>) {
 fn filled_with(blocks: u64) -> (tempfile::TempDir, Arc<CachedFile>) {
     let dir = tempfile::tempdir().unwrap();
     let key = CacheKey { file: FileId([7; 16]), version: Version([1; 16]), size: blocks * BLOCK_SIZE - 5 };
-    let file = Arc::new(CachedFile::open(dir.path(), &key, 0, true).unwrap());
+    let file = Arc::new(CachedFile::open(dir.path(), &key, 0, true, FolioRule::OneBlock).unwrap());
     file.fill(0..blocks, &vec![0x5a; (blocks * BLOCK_SIZE - 5) as usize]).unwrap();
     (dir, file)
 }
@@ -26,7 +26,7 @@ fn present(file: &CachedFile) -> Vec<u64> {
 fn what_fills_a_file_that_nobody_has_looked_into_is_counted_once() {
     let dir = tempfile::tempdir().unwrap();
     let key = CacheKey { file: FileId([7; 16]), version: Version([1; 16]), size: 4 * BLOCK_SIZE };
-    let file = CachedFile::open(dir.path(), &key, 0, true).unwrap();
+    let file = CachedFile::open(dir.path(), &key, 0, true, FolioRule::OneBlock).unwrap();
     let bytes = vec![1; 2 * BLOCK_SIZE as usize];
     assert_eq!(file.fill(0..2, &bytes).unwrap(), 2 * BLOCK_SIZE + DISK_UNIT);
     assert_eq!(file.fill(1..3, &bytes).unwrap(), BLOCK_SIZE, "one of them was there");
@@ -216,7 +216,7 @@ fn memory_for_the_map_of_a_huge_file_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let size = 1 << 40;
     let key = CacheKey { file: FileId([7; 16]), version: Version([1; 16]), size };
-    let file = CachedFile::open(dir.path(), &key, 0, true).unwrap();
+    let file = CachedFile::open(dir.path(), &key, 0, true, FolioRule::OneBlock).unwrap();
     let bytes = vec![9; BLOCK_SIZE as usize];
     let places: Vec<u64> = (0..100).map(|n| n * 150_000 % (size / BLOCK_SIZE)).collect();
     for &block in &places {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use cache::{Lend, Source};
+use cache::{Lend, Piece, Source};
 use tokio::sync::Semaphore;
 use types::{BLOCK_SIZE, ByteRange, Supplier};
 
@@ -312,4 +312,18 @@ fn a_fetch_begun_while_the_runtime_shuts_down_blocks_nobody() {
         let _ = done.send(());
     });
     wait_for_it.recv_timeout(Duration::from_secs(20)).expect("the lock is held by who waits for it");
+}
+
+#[test]
+fn nobody_is_lent_pages_of_a_cache_that_lends_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = key(1, 1, MIB);
+    for lends in [true, false] {
+        let tier = Tier::open_with(dir.path(), |config| config.lends = lends);
+        let source = TestSource::new();
+        tier.check(&source, &key, whole(&key));
+        let as_source: Arc<dyn Source> = source;
+        let pieces = tier.run(tier.cache().read(&key, whole(&key), &as_source, Lend::From(1))).unwrap();
+        assert_eq!(pieces.iter().any(|piece| matches!(piece, Piece::Extent(_))), lends);
+    }
 }
