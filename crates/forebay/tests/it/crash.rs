@@ -146,6 +146,7 @@ fn crash(name: &str, plan: Plan) {
     let mut report = Report::default();
     let mut has_mount = None;
     let (mut seed, mut left) = (first, plan.crashes);
+    let may_take = plan.power_cut && plan.durability == Durability::Fsync && plan.crashes >= CRASHES_OF_ONE;
     while left > 0 {
         let crashes = left.min(CRASHES_OF_ONE);
         println!("{name}: FOREBAY_CRASH_SEED={seed}, {crashes} crashes of {plan:?}");
@@ -156,12 +157,16 @@ fn crash(name: &str, plan: Plan) {
         has_mount = Some(run.bed.has_mount);
         runtime.block_on(run.all(&mut report));
         (seed, left) = (seed.wrapping_add(1), left - crashes);
+        // It is chance what was synced when the power is cut: of ten cuts it may be all of it each time.
+        let shows_nothing = may_take && has_mount == Some(true) && report.taken == 0;
+        if left == 0 && shows_nothing && report.crashes < 4 * plan.crashes {
+            left = crashes;
+        }
     }
     println!("{name}: {report:?}");
     // A tier may have flushed all just then; that it always had is a harness that shows nothing.
     assert!(report.asked < 4 || report.dirty * 3 >= report.asked, "little was dirty: {report:?}");
     assert!(!plan.swaps || report.swaps > report.crashes / 2, "it was hardly ever another one: {report:?}");
-    let may_take = plan.power_cut && plan.durability == Durability::Fsync && report.crashes >= CRASHES_OF_ONE;
     assert!(!may_take || has_mount == Some(false) || report.taken > 0, "nothing was ever taken: {report:?}");
     assert!(report.answered > u64::from(report.crashes) * 5, "next to nothing was done: {report:?}");
 }
