@@ -6,9 +6,7 @@
 //! - `feeder.rs`: tells other nodes what they lack. `fill_ring.rs` (pure): the stripes that were filled here; `outbox.rs` (pure):
 //!   what each node is about to be told; `feed_pace.rs` (pure): who is told now, and who is waited for.
 //! - `puller.rs`: copies what this node lacks from those that told it. `pull_queue.rs` (pure): which is next, and from whom;
-//!   `repair_bucket.rs` (pure): how fast.
-//! - `send_budget.rs` (pure): what is sent for the copies of others; `repair_yield.rs` (pure): how fast, while readers are served;
-//!   `file_demand.rs` (pure): which files readers want, whose copies go first.
+//!   `repair_bucket.rs` (pure): how fast; `repair_yield.rs` (pure): how fast while readers are served.
 //! - `scanner.rs`: walks over all that the cache holds, and looks again at what was incomplete. `look.rs` asks the nodes that keep a
 //!   stripe what they have of it; `standing.rs` (pure): what follows from their answers; `ledger.rs` (pure): what is missing.
 //! - `known_files.rs`: which junction a file is of, over restarts.
@@ -28,7 +26,6 @@
 mod books;
 mod feed_pace;
 mod feeder;
-mod file_demand;
 mod fill_ring;
 mod known_files;
 mod ledger;
@@ -39,7 +36,6 @@ mod puller;
 mod repair_bucket;
 mod repair_yield;
 mod scanner;
-mod send_budget;
 mod standing;
 
 use std::collections::BTreeMap;

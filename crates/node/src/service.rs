@@ -107,9 +107,6 @@ impl PeerService for NodeService {
         if is_holder && request.urgency == ReadUrgency::Warm {
             return self.answer_copy(request).await;
         }
-        if let Some(books) = self.reads.books() {
-            books.note_wanted(request.file);
-        }
         if is_holder {
             let Some(pieces) = self.cache.read_present(&key, request.range).await? else {
                 return Err(Error::new(ErrorKind::NotFound, "read for a node:", "it is not kept here"));
@@ -241,8 +238,7 @@ impl NodeService {
     /// Bytes for a copy that another node makes: at the repair rate, and without a trace in what is evicted first.
     async fn answer_copy(&self, request: &ReadRequest) -> Result<ReadAnswer> {
         let length = request.range.length;
-        let served = self.cache.served_bytes();
-        if self.reads.books().is_some_and(|books| !books.may_send(request.file, length, served)) {
+        if self.reads.books().is_some_and(|books| !books.may_send(length, self.cache.served_bytes())) {
             let why = "copies are sent at the repair rate already";
             return Err(Error::new(ErrorKind::Busy, "read for a copy:", why));
         }

@@ -18,7 +18,7 @@ use crate::copies::ledger::CopyLedger;
 use crate::copies::outbox::Outbox;
 use crate::copies::pull_queue::{PullJob, PullQueue};
 use crate::copies::repair_bucket::RepairBucket;
-use crate::copies::send_budget::SendBudget;
+use crate::copies::repair_yield::RepairYield;
 use crate::copies::{CopyConfig, HeldStripe, UnderReplicated};
 use crate::view::ClusterView;
 
@@ -46,7 +46,7 @@ pub struct CopyBooks {
     pulls: Mutex<PullQueue>,
     ledger: Mutex<CopyLedger>,
     taken: Mutex<RepairBucket>,
-    sent: Mutex<SendBudget>,
+    sent: Mutex<(RepairBucket, RepairYield)>,
     /// There is something to pull.
     pub told: Notify,
     /// A file was met of which nobody could be asked how many copies are wanted.
@@ -70,7 +70,10 @@ impl CopyBooks {
             pulls: Mutex::new(PullQueue::new(PULLS_MAX, PULLS_PER_SOURCE)),
             ledger: Mutex::new(CopyLedger::new(INCOMPLETE_MAX, config.alarm_after)),
             taken: Mutex::new(RepairBucket::new(config.repair_rate, BURST)),
-            sent: Mutex::new(SendBudget::new(config.repair_rate, BURST)),
+            sent: Mutex::new((
+                RepairBucket::new(config.repair_rate, BURST),
+                RepairYield::new(config.repair_rate),
+            )),
             told: Notify::new(),
             unruled: AtomicBool::new(false),
             walked_map: AtomicU64::new(0),
@@ -199,14 +202,11 @@ impl CopyBooks {
         lock(&self.taken).take(bytes, self.now()).unwrap_or(Duration::MAX)
     }
 
-    /// A reader of another node has asked this one for bytes of the file.
-    pub fn note_wanted(&self, file: FileId) {
-        lock(&self.sent).note_read(file, self.now());
-    }
-
-    /// Whether so many bytes of the file may be sent now for another node's copy. `served`: all bytes that readers have got from this
-    /// node.
-    pub fn may_send(&self, file: FileId, bytes: u64, served: u64) -> bool {
-        lock(&self.sent).try_take(file, bytes, served, self.now())
+    /// Whether so many bytes may be sent now for another node's copy. `served`: all bytes that readers have got from this node.
+    pub fn may_send(&self, bytes: u64, served: u64) -> bool {
+        let (mut sent, now) = (lock(&self.sent), self.now());
+        let (bucket, yielding) = &mut *sent;
+        bucket.set_rate(yielding.rate(served, now));
+        bucket.try_take(bytes, now)
     }
 }

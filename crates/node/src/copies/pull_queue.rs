@@ -148,14 +148,6 @@ impl PullQueue {
         self.in_flight.remove(stripe);
     }
 
-    /// Its source sends others first: it goes on after `wait`, behind those that wait already. That is no failed try.
-    pub fn postponed(&mut self, job: PullJob, wait: Duration, now: Duration) {
-        self.in_flight.remove(&job.stripe);
-        if !self.jobs.contains_key(&job.stripe) {
-            self.insert(job, now + wait);
-        }
-    }
-
     /// It is tried again after `wait`, unless that was the last try or it was told of anew.
     pub fn failed(&mut self, job: PullJob, wait: Duration, now: Duration) {
         self.in_flight.remove(&job.stripe);
@@ -221,21 +213,6 @@ mod tests {
         assert_eq!(third.tries, 2);
         queue.failed(third, at(500), at(5000));
         assert_eq!((queue.take(at(99_000)), queue.len()), (None, 0));
-    }
-
-    #[test]
-    fn a_stripe_whose_source_sends_others_first_lets_others_go_before_it_as_often_as_it_takes() {
-        let mut queue = PullQueue::new(9, 1);
-        (1..4).for_each(|n| queue.put(job(n, 100), at(0)));
-        for round in 0..9 {
-            for n in 1..4 {
-                let now = at(round * 1000 + n * 100);
-                let taken = queue.take(now).expect("there");
-                assert_eq!((taken.stripe, taken.tries), (stripe(n), 0));
-                queue.postponed(taken, at(500), now);
-            }
-        }
-        assert_eq!(queue.len(), 3);
     }
 
     #[test]

@@ -29,10 +29,9 @@ const TICK: Duration = Duration::from_millis(250);
 const DEADLINE: Duration = Duration::from_secs(5);
 /// A stripe that could not be copied waits so long.
 const WAIT: Duration = Duration::from_secs(2);
-/// A node that sends copies at its rate already is asked again after so long, so often. Then another stripe has its turn: the node
-/// may send that one, as readers want it.
+/// A node that sends copies at its rate already is asked again after so long, so often.
 const BUSY_WAIT: Duration = Duration::from_millis(100);
-const BUSY_TRIES: u32 = 10;
+const BUSY_TRIES: u32 = 100;
 
 pub struct Puller {
     pub reads: Arc<ClusterReads>,
@@ -45,8 +44,6 @@ pub struct Puller {
 enum Pulled {
     /// All that the source holds is here, or it is not wanted here.
     Done,
-    /// Its source sends other copies first.
-    Postponed,
     /// Its source could not give it, or the disk did not take it.
     Failed,
 }
@@ -79,12 +76,8 @@ impl Puller {
             Ok(()) => Pulled::Done,
             Err(e) => {
                 tracing::debug!(node = %flight.job.source, file = %flight.job.stripe.key.file, "copy a stripe: {e}");
-                match e.kind() {
-                    // It has gone there since, and whoever else holds it will tell.
-                    ErrorKind::NotFound => Pulled::Done,
-                    ErrorKind::Busy => Pulled::Postponed,
-                    _ => Pulled::Failed,
-                }
+                // It has gone there since, and whoever else holds it will tell.
+                if e.kind() == ErrorKind::NotFound { Pulled::Done } else { Pulled::Failed }
             }
         };
     }
@@ -223,7 +216,6 @@ impl Drop for PullFlight {
         let now = self.books.now();
         match self.pulled {
             Pulled::Done => self.books.pulls().finished(&self.job.stripe),
-            Pulled::Postponed => self.books.pulls().postponed(self.job, BUSY_WAIT, now),
             Pulled::Failed => self.books.pulls().failed(self.job, WAIT, now),
         }
         self.books.told.notify_one();

@@ -35,14 +35,10 @@ impl RepairBucket {
         Some(due.saturating_sub(now))
     }
 
-    /// Whether something may be sent now.
-    pub fn is_free(&self, now: Duration) -> bool {
-        self.rate > 0 && self.paid_at <= now
-    }
-
     /// Takes `bytes` if they may be sent now.
     pub fn try_take(&mut self, bytes: u64, now: Duration) -> bool {
-        self.is_free(now) && self.take(bytes, now).is_some()
+        let is_free = self.rate > 0 && self.paid_at <= now;
+        is_free && self.take(bytes, now).is_some()
     }
 }
 
