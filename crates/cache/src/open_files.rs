@@ -147,7 +147,7 @@ impl OpenFiles {
     fn forget_former(&self, file: &CachedFile, id: (FileId, Version)) {
         let changed = file.changed().unwrap_or(SystemTime::UNIX_EPOCH);
         let is_former = file.key.size > BLOCK_SIZE && changed < self.begun;
-        if self.folios == FolioRule::AnySize || !is_former || lock(&self.forgotten).ids.contains(&id) {
+        if !is_former || lock(&self.forgotten).ids.contains(&id) {
             return;
         }
         let is_written = self.begun.duration_since(changed).is_ok_and(|age| age > WRITTEN_AFTER);
