@@ -480,6 +480,19 @@ mod tests {
     }
 
     #[test]
+    fn a_mount_alone_lends_no_pages_and_keeps_processors_awake_only_if_it_is_told_to() {
+        let file = |mount: &str| {
+            let junction = "[[junction]]\npath = \"/\"\norigin = \"file:///srv\"\n";
+            toml::from_str(&format!("{junction}{mount}")).expect("read")
+        };
+        let served =
+            Settings::build(file("[mount]\nlow_latency = true"), &Overrides::default()).expect("good");
+        assert!(served.cache.lends && served.mount_low_latency);
+        let mounted = Settings::of_mount(Some(file("")), &Overrides::default()).expect("good");
+        assert!(!mounted.cache.lends && !mounted.mount_low_latency);
+    }
+
+    #[test]
     fn a_mount_waits_as_long_as_it_is_told_to_and_no_shorter_than_an_origin_may_take() {
         let told = |mount: &str| {
             let junction = "[[junction]]\npath = \"/\"\norigin = \"file:///srv\"\n";
