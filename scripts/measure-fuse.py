@@ -8,7 +8,8 @@ Needs root (passthrough), fio and a local DIR on a plain file system. Each round
 other, so that noise meets all alike; printed are medians of the rates, and the median and range of the ratios of single rounds to
 the local file. "through us" is a mount by somebody who is not root, who may not have passthrough. With --against another build
 of Forebay each way has its twin by that one, and is compared with it instead: what a change costs or gains. Then all are mounted anew in
-each round, since two processes of one build differ for as long as they live.
+each round, since two processes of one build differ for as long as they live, and each build is mounted and read first as often as
+last, since the file that is read first lies in the kernel's memory where it is read at 0.8 of the rate.
 """
 import argparse, json, os, shutil, statistics, subprocess, sys, tempfile, time
 
@@ -117,10 +118,11 @@ def main():
         for turn in range(args.rounds):
             if args.against and turn > 0:
                 unmount_all(processes)
+                binaries = dict(reversed(binaries.items()))
                 ways, users = mount_all(binaries, origin, base, processes)
             for name in jobs:
-                # Each goes first as often as last.
-                for way in list(ways)[::1 if turn % 2 == 0 else -1]:
+                # Each goes first as often as last; of two builds the order has changed already.
+                for way in list(ways)[::1 if turn % 2 == 0 or args.against else -1]:
                     seen[name, way].append(fio(ways[way], JOBS[name], args.seconds, args.mib, users[way]))
         for (name, way), values in seen.items():
             twin = way + " before" if args.against and way != "local" and not way.endswith(" before") else "local"

@@ -160,10 +160,11 @@ def main():
         for name, (data, load) in chosen.items():
             seen = {server: [] for server in servers}
             for number in range(args.rounds):
-                for server in servers.values():
+                # Each is warmed and measured first as often as last.
+                order = list(servers.items())[:: 1 if number % 2 else -1]
+                for _, server in order:
                     server.begin(lambda url: run(args.forebay, url, export, data, name, load))
-                order = list(servers.items())
-                for key, server in order if number % 2 else reversed(order):
+                for key, server in order:
                     before = cpu_seconds(server.pid())
                     rate, touches = run(args.forebay, server.url, export, data, name, load)
                     seen[key].append((rate, touches, cpu_seconds(server.pid()) - before))

@@ -272,10 +272,10 @@ def main():
                 if args.against:
                     stop(servers)
                     servers = start_all(args, base)
-                for server in servers if args.against or n == 0 else []:  # warm, and the same bytes
+                turn = servers[n % len(servers):] + servers[:n % len(servers)]
+                for server in turn if args.against or n == 0 else []:  # warm, and the same bytes
                     for path, wanted in zip(server.paths(sums), sums.values()):
                         assert server.get(path) == wanted, f"{server.name}: other bytes"
-                turn = servers[n % len(servers):] + servers[:n % len(servers)]
                 for server in turn:
                     rounds[server.name].append(load(args, base, server, server.paths(sums), size))
             for name, told in rounds.items():
