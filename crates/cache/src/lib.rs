@@ -7,7 +7,7 @@
 //!   complete files, `pins.rs` keeps files for an operator
 //! - `CachedFile` (`file.rs`): one version of one file on disk, with its map of blocks (`format.rs`); `open_files.rs`: those
 //!   that are open; `file/reading.rs`: its bytes are read and checked; `verified.rs`: blocks whose checksum was checked;
-//!   `file/pages.rs`: what the kernel has of one in memory; `file/sent.rs`: what went to sockets a short while ago;
+//!   `file/pages.rs`: what the kernel has of one in memory; `folio_history.rs`: what former processes left there; `file/sent.rs`: what went to sockets a short while ago;
 //!   [`Extent`]: a range of it that the kernel sends
 //! - `fetch.rs`: a task for each missing part, which all that want it wait for (`fetch_in_flight.rs`); [`Source`]: where the
 //!   bytes come from; `budgets.rs`: how many may be in flight
@@ -34,6 +34,7 @@ mod extent;
 mod fetch;
 mod fetch_in_flight;
 mod file;
+mod folio_history;
 mod format;
 mod guests;
 mod health;
@@ -72,6 +73,7 @@ pub use whole::WholeFile;
 
 use budgets::FetchBudgets;
 use config::{IN_FLIGHT_SHARE, READAHEAD_SHARE};
+use folio_history::FolioHistory;
 use health::DiskHealth;
 use limits::CacheLimits;
 use open_files::OpenFiles;
@@ -178,10 +180,15 @@ impl Cache {
             // What nobody may ever read must not push out what was read.
             config.readahead_max = config.readahead_max.min(config.size_max / READAHEAD_SHARE);
         }
-        let lock = if config.bypass { None } else { Some(recovery::claim(&config.dir)?) };
+        let (lock, folios) = match config.bypass {
+            true => (None, FolioHistory::none(config.folios())),
+            false => {
+                recovery::claim(&config.dir, config.folios()).map(|(lock, folios)| (Some(lock), folios))?
+            }
+        };
         let pins = if config.bypass { Default::default() } else { pins::load(&config.dir) };
         let cache = Arc::new(Cache {
-            files: OpenFiles::new(config.dir.clone(), config.open_files_max / 2, config.folios()),
+            files: OpenFiles::new(config.dir.clone(), config.open_files_max / 2, folios),
             space: Mutex::new(DiskSpace::new(config.same_visit, pins)),
             budgets: FetchBudgets::new(config.inflight_max),
             warm_budget: Arc::new(Semaphore::new(

@@ -13,8 +13,8 @@ use types::{BLOCK_SIZE, Error, FileId, Result, Version};
 
 use crate::CacheKey;
 use crate::file::CachedFile;
-use crate::file::pages::FolioRule;
 use crate::file::sent::ClosedSentFiles;
+use crate::folio_history::FolioHistory;
 use crate::format;
 
 /// Locks on the pairs of files on disk, more than threads wait for the disk at a time. Two versions share one seldom.
@@ -32,7 +32,7 @@ const WRITTEN_AFTER: Duration = Duration::from_secs(60);
 pub struct OpenFiles {
     dir: PathBuf,
     max: usize,
-    folios: FolioRule,
+    folios: Arc<FolioHistory>,
     clock: AtomicU64,
     open: Mutex<OpenMap>,
     begun: SystemTime,
@@ -77,9 +77,10 @@ pub enum Relabelled {
 type OpenMap = HashMap<(FileId, Version), (Arc<CachedFile>, u64)>;
 
 impl OpenFiles {
-    pub fn new(dir: PathBuf, max: usize, folios: FolioRule) -> OpenFiles {
+    pub fn new(dir: PathBuf, max: usize, folios: FolioHistory) -> OpenFiles {
         let pairs = (0..PAIR_LOCKS).map(|_| Mutex::default()).collect();
         let (clock, begun) = (AtomicU64::new(0), SystemTime::now());
+        let folios = Arc::new(folios);
         let (open, kernel_read, sent, forgotten) = Default::default();
         OpenFiles { dir, max, folios, clock, open, begun, kernel_read, sent, forgotten, pairs }
     }
@@ -131,7 +132,7 @@ impl OpenFiles {
     }
 
     fn open_pair(&self, key: &CacheKey, now: u64, create: bool) -> std::io::Result<CachedFile> {
-        let file = CachedFile::open(&self.dir, key, now, create, self.folios)?;
+        let file = CachedFile::open(&self.dir, key, now, create, self.folios.rule())?;
         let id = (key.file, key.version);
         let known = lock(&self.kernel_read);
         if known.is_full || known.ids.contains(&id) {
@@ -146,7 +147,7 @@ impl OpenFiles {
     /// What a former process left of the file in the kernel's memory may be in folios of many blocks.
     fn forget_former(&self, file: &CachedFile, id: (FileId, Version)) {
         let changed = file.changed().unwrap_or(SystemTime::UNIX_EPOCH);
-        let is_former = file.key.size > BLOCK_SIZE && changed < self.begun;
+        let is_former = self.folios.forgets_former() && file.key.size > BLOCK_SIZE && changed < self.begun;
         if !is_former || lock(&self.forgotten).ids.contains(&id) {
             return;
         }
@@ -160,6 +161,10 @@ impl OpenFiles {
         if forgotten.is_full && !forgotten.ids.contains(&id) {
             file.note_kernel_reads();
         }
+    }
+
+    pub fn folios(&self) -> &Arc<FolioHistory> {
+        &self.folios
     }
 
     /// The file if it is open.
@@ -305,11 +310,14 @@ fn pair_of((file, version): (FileId, Version)) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use async_trait::async_trait;
     use bytes::Bytes;
     use types::ByteRange;
 
     use super::*;
+    use crate::file::pages::FolioRule;
     use crate::{Cache, Config, Lend, Source};
 
     struct Zeros;
@@ -329,8 +337,14 @@ mod tests {
         CacheKey { file: FileId([number; 16]), version: Version([0; 16]), size: 100 }
     }
 
+    /// As a process finds it after `said` was said by the former one.
+    fn history(dir: &Path, said: &str, is_new: bool) -> FolioHistory {
+        std::fs::write(dir.join("LOCK"), said).expect("written");
+        FolioHistory::begin(&dir.join("LOCK"), FolioRule::OneBlock, is_new)
+    }
+
     #[test]
-    fn what_a_former_process_left_in_memory_is_not_sent() {
+    fn what_a_former_process_left_in_memory_is_not_sent_unless_its_folios_had_one_block() {
         let dir = tempfile::tempdir().expect("a directory");
         let key = CacheKey { size: 4 * BLOCK_SIZE, ..key(1) };
         let former = CachedFile::open(dir.path(), &key, 0, true, FolioRule::OneBlock).expect("made");
@@ -339,8 +353,13 @@ mod tests {
         assert!(former.is_resident(whole));
         // The kernel's timestamps are as coarse as its ticks.
         std::thread::sleep(Duration::from_millis(20));
-        let files = OpenFiles::new(dir.path().to_owned(), 9, FolioRule::OneBlock);
-        let file = files.open_existing(&key).expect("it is there");
+        let open = |history| {
+            let files = OpenFiles::new(dir.path().to_owned(), 9, history);
+            files.open_existing(&key).expect("it is there")
+        };
+        let file = open(history(dir.path(), "folios: one block\n", false));
+        assert!(file.is_resident(whole), "all of them had one block, so what they left stays");
+        let file = open(history(dir.path(), "", false));
         assert!(!file.is_resident(whole));
         assert!(file.read_block(2).is_some_and(|block| block == vec![7; BLOCK_SIZE as usize]));
     }
@@ -348,7 +367,7 @@ mod tests {
     #[test]
     fn a_file_that_the_kernel_reads_is_known_as_such_when_it_is_opened_again() {
         let dir = tempfile::tempdir().expect("a directory");
-        let files = OpenFiles::new(dir.path().to_owned(), 1, FolioRule::OneBlock);
+        let files = OpenFiles::new(dir.path().to_owned(), 1, history(dir.path(), "", true));
         files.open(&key(1)).expect("made").note_kernel_reads();
         for number in 2..5 {
             assert!(!files.open(&key(number)).expect("made").has_kernel_reads());

@@ -1,7 +1,7 @@
 //! Taking over a cache directory: one tier at a time, one format, and the books of what is there.
 
 use std::fs::{DirEntry, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,9 @@ use rustix::fs::{FlockOperation, IFlags};
 use types::{Error, ErrorKind, FileId, Result};
 
 use crate::disk_usage::DISK_UNIT;
-use crate::private_files::{create_private_dir, private_file, tighten};
+use crate::file::pages::FolioRule;
+use crate::folio_history::FolioHistory;
+use crate::private_files::{PRIVATE_FILE, create_private_dir, private_file, tighten};
 use crate::{Cache, format};
 
 /// Content of the file FORMAT. A directory of another format is refused: remove it or name another one.
@@ -21,19 +23,21 @@ const FORMAT: &str = "forebay cache, format 1\n";
 const LAST_MOMENT: Duration = Duration::from_secs(2);
 
 /// Create the directory if need be, check that it is ours to use, and lock it.
-pub fn claim(dir: &Path) -> Result<File> {
+pub fn claim(dir: &Path, folios: FolioRule) -> Result<(File, FolioHistory)> {
     let refuse = |what: &str, e: std::io::Error| {
         let message = format!("{}: {e}; give a directory that can be written with --cache", dir.display());
         Error::new(ErrorKind::Config, "cache directory:", format!("cannot {what} {message}"))
     };
     create_private_dir(dir).map_err(|e| refuse("create", e))?;
-    let lock = private_file(&dir.join("LOCK")).map_err(|e| refuse("write in", e))?;
+    let lock_path = dir.join("LOCK");
+    let lock = lock_file(&lock_path).map_err(|e| refuse("write in", e))?;
     lock_soon(&lock).map_err(|_| {
         let message = format!("{} (give this one a directory of its own)", dir.display());
         let why = std::io::Error::other("it is in use by another tier");
         Error::new(ErrorKind::Busy, "cache directory:", message).with_source(why)
     })?;
     let marker = dir.join("FORMAT");
+    let is_new = !marker.exists();
     match std::fs::read_to_string(&marker) {
         Ok(text) if text == FORMAT => {}
         Ok(text) if !text.is_empty() => {
@@ -46,7 +50,12 @@ pub fn claim(dir: &Path) -> Result<File> {
             .map_err(|e| refuse("write in", e))?,
     }
     do_without_access_times(dir);
-    Ok(lock)
+    Ok((lock, FolioHistory::begin(&lock_path, folios, is_new)))
+}
+
+/// What it says stays until the lock is held.
+fn lock_file(path: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(false).mode(PRIVATE_FILE).open(path)
 }
 
 fn lock_soon(lock: &File) -> rustix::io::Result<()> {

@@ -15,6 +15,7 @@ use types::range::bytes_of_blocks;
 use types::{BLOCK_SIZE, ByteRange, Error, ErrorKind, FileId, Result, Version};
 
 use crate::file::{CachedFile, ReadBack};
+use crate::folio_history::FolioHistory;
 use crate::{Cache, CacheKey};
 
 /// Files that wait to be checked; more are asked for again at their next use.
@@ -25,6 +26,7 @@ const CHECK_BLOCKS: u64 = 16;
 /// Every byte of one version of a file, good for as long as this is held.
 pub struct WholeFile {
     file: Arc<CachedFile>,
+    folios: Arc<FolioHistory>,
 }
 
 impl WholeFile {
@@ -34,6 +36,7 @@ impl WholeFile {
 
     /// To be called before the kernel is given the file to read it by itself. From then on it loses no block.
     pub fn note_kernel_reads(&self) {
+        self.folios.note_any_size();
         self.file.note_kernel_reads();
     }
 
@@ -88,7 +91,7 @@ impl Cache {
             let ahead = self.unread.take(key.file, key.version, 0..u64::MAX);
             self.metrics.readahead_used_bytes.inc_by(ahead);
             self.guests_were_lent(key);
-            return Some(WholeFile { file });
+            return Some(WholeFile { file, folios: self.files.folios().clone() });
         }
         if file.unchecked_run(1).is_some() {
             self.start_check(file);

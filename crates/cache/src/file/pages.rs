@@ -7,8 +7,8 @@
 //!
 //! So no folio has bytes of two blocks (each block is written by a call of its own, and nothing is read ahead), holes are of whole
 //! blocks, and a block is taken off the file before it is cut or written over (`relabel.rs`). Where somebody else makes the folios
-//! nothing is punched, cut or written over: the kernel, when it reads a file by itself (passthrough), until a restart. What a former
-//! process left in memory is dropped when the file is first opened (`open_files.rs`).
+//! nothing is punched, cut or written over: the kernel, when it reads a file by itself (passthrough), until a restart. What former
+//! processes left in memory is dropped when the file is first opened, unless all of them kept these rules (`folio_history.rs`).
 //!
 //! Where nobody is lent pages (`Config::lends`), folios may be of any size: the kernel is faster at those. A file that the kernel reads by
 //! itself is read at random with 1.2 times the rate then.
