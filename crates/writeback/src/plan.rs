@@ -31,7 +31,7 @@ pub use pace::{FlushMoment, FlushPolicy, FlushWindow};
 pub use unit::{ContentChange, FlushUnit, FlushWork, Making, Retract};
 
 use depend::Depend;
-use pace::FlushRateBucket;
+use pace::{ClientPriority, FlushRateBucket};
 use unit::{Most, UnitContext};
 
 use crate::index::Position;
@@ -119,6 +119,7 @@ pub struct FlushPlan {
     perhaps_retracted: HashSet<FileId>,
     /// Not to be taken up: somebody is about to give them up.
     held: HashSet<u64>,
+    clients: ClientPriority,
     sabotage: Sabotage,
 }
 
@@ -135,6 +136,9 @@ impl FlushPlan {
     /// Operations on the same name or object come in the order of their sequences; others in any.
     pub fn add(&mut self, pending: Pending) {
         let sequence = pending.sequence;
+        if !pending.recovered {
+            self.clients.note_written(pending.acknowledged);
+        }
         self.depend.add(sequence, &pending.operation);
         let in_doubt = pending.in_doubt || pending.recovered && self.may_have_begun(&pending);
         let pending = Pending { in_doubt, ..pending };
@@ -222,7 +226,15 @@ impl FlushPlan {
         }
         let first = queue.ready.first().filter(|_| queue.policy.is_open(now))?;
         let acknowledged = self.pending.get(first)?.acknowledged;
-        (filling || queue.policy.is_old_enough(acknowledged, now)).then_some(*first)
+        let is_due = || self.opens(queue, acknowledged, now).is_zero();
+        (filling || is_due()).then_some(*first)
+    }
+
+    /// How long until an operation may begin that nobody asked for.
+    fn opens(&self, queue: &Queue, acknowledged: Duration, now: FlushMoment) -> Duration {
+        let young = queue.policy.age_left(acknowledged, now);
+        let due_for = now.steady.saturating_sub(acknowledged.saturating_add(queue.policy.delay));
+        young.max(self.clients.opens(due_for, now.steady).saturating_sub(now.steady))
     }
 
     fn is_due(&self, pending: &Pending, now: FlushMoment, filling: bool) -> bool {
@@ -251,6 +263,7 @@ impl FlushPlan {
         let rooms = self.queues.get(&junction).map_or(0, |queue| queue.rooms);
         let unit = FlushUnit { rooms, ..unit? };
         self.running.extend(&unit.sequences);
+        self.clients.note_begun(now.steady);
         unit.sequences.iter().for_each(|sequence| drop(self.parked.remove(sequence)));
         Some(unit)
     }
@@ -437,7 +450,7 @@ impl FlushPlan {
         let queues = self.queues.values().filter_map(|queue| {
             let first = self.pending.get(queue.ready.first()?)?;
             let young = match queue.asked.is_empty() {
-                true => queue.policy.age_left(first.acknowledged, now),
+                true => self.opens(queue, first.acknowledged, now),
                 false => Duration::ZERO,
             };
             let opens = queue.bucket.map_or(Duration::ZERO, |bucket| bucket.opens());

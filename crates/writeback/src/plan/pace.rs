@@ -1,4 +1,5 @@
-//! When an operation may be flushed: its age, the time of day, and how many bytes the line may carry.
+//! When an operation may be flushed: its age, the time of day, how many bytes the line may carry, and whether clients write
+//! meanwhile.
 
 use std::time::Duration;
 
@@ -81,6 +82,44 @@ impl FlushRateBucket {
     }
 }
 
+/// Clients write: the last operation is no older.
+const CLIENTS_WRITE: Duration = Duration::from_millis(100);
+/// From the begin of a unit to that of the next one while clients write. At an origin that takes 200 ms for each that is a third of
+/// what is carried otherwise (64 at once).
+const BETWEEN_UNITS: Duration = Duration::from_millis(10);
+/// An operation that has been due for so long gives way to nobody. So clients that write without an end delay by this what is
+/// flushed, and do not slow it down.
+const GIVES_WAY: Duration = Duration::from_secs(60);
+
+/// The flush gives way to clients that write. Both need the journal's disk, and where the origin is near, its disk and processors:
+/// `tar x` of 5,000 files took five times as long while 64 units were carried to a directory on the same disk.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientPriority {
+    /// When the last operation was acknowledged.
+    written: Option<Duration>,
+    /// When the last unit was begun.
+    begun: Option<Duration>,
+}
+
+impl ClientPriority {
+    pub fn note_written(&mut self, acknowledged: Duration) {
+        self.written = self.written.max(Some(acknowledged));
+    }
+
+    pub fn note_begun(&mut self, now: Duration) {
+        self.begun = Some(now);
+    }
+
+    /// When an operation may begin that has been due for `due_for`.
+    pub fn opens(&self, due_for: Duration, now: Duration) -> Duration {
+        let clients_write = self.written.is_some_and(|written| now.saturating_sub(written) < CLIENTS_WRITE);
+        match self.begun {
+            Some(begun) if clients_write && due_for < GIVES_WAY => begun + BETWEEN_UNITS,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +149,35 @@ mod tests {
         assert!(policy.is_old_enough(at(970), moment(HOUR)));
         assert_eq!(policy.age_left(at(971), moment(HOUR)), Duration::from_secs(1));
         assert_eq!(policy.age_left(at(99_999), moment(HOUR)), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn the_flush_gives_way_to_clients_that_write_and_not_for_ever() {
+        let ms = Duration::from_millis;
+        let mut clients = ClientPriority::default();
+        let may_begin = |clients: &ClientPriority, due_for, now| clients.opens(due_for, now) <= now;
+        clients.note_begun(ms(1000));
+        assert!(may_begin(&clients, ms(0), ms(1000)), "nobody writes");
+        clients.note_written(ms(1001));
+        clients.note_written(ms(900)); // of an operation that took long
+        assert!(!may_begin(&clients, ms(0), ms(1009)));
+        assert!(may_begin(&clients, ms(0), ms(1010)));
+        assert!(may_begin(&clients, Duration::from_secs(60), ms(1002)), "it gave way for long enough");
+        let steps = (1001..2001).map(ms);
+        let begun = steps.filter(|now| {
+            clients.note_written(*now);
+            let begins = may_begin(&clients, ms(0), *now);
+            if begins {
+                clients.note_begun(*now);
+            }
+            begins
+        });
+        assert_eq!(begun.count(), 100, "ten milliseconds between two units");
+        clients.note_begun(ms(2099));
+        assert!(
+            !may_begin(&clients, ms(0), ms(2099)) && may_begin(&clients, ms(0), ms(2100)),
+            "they have ended"
+        );
     }
 
     #[test]

@@ -72,6 +72,22 @@ fn units(plan: &mut FlushPlan) -> Vec<Vec<u64>> {
 }
 
 #[test]
+fn units_wait_for_each_other_while_clients_write_unless_somebody_waits_for_them() {
+    // Acknowledged after 1, 2 and 3 seconds.
+    let actions = ["a", "b", "c"].into_iter().zip(5_u8..).map(|(name, n)| make(name, FileId([n; 16])));
+    let mut plan = plan(FlushPolicy::default(), actions.collect());
+    let after =
+        |ms: u64| FlushMoment { steady: Duration::from_millis(3000 + ms), time_of_day: Duration::ZERO };
+    assert_eq!(plan.next(after(1), false).expect("the first begins").sequences, [1]);
+    assert!(plan.next(after(2), false).is_none(), "the last was written three milliseconds ago");
+    assert_eq!(plan.idle_for(after(2)), Some(Duration::from_millis(9)));
+    assert_eq!(plan.next(after(2), true).expect("the journal needs room").sequences, [2]);
+    assert!(plan.next(after(3), false).is_none());
+    plan.ask(&Scope::All);
+    assert_eq!(plan.next(after(3), false).expect("somebody waits for it").sequences, [3]);
+}
+
+#[test]
 fn a_new_file_travels_with_its_bytes_under_its_last_name() {
     let mut plan = plan(
         FlushPolicy::default(),
