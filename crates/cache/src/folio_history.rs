@@ -50,7 +50,7 @@ impl FolioHistory {
         self.forgets_former
     }
 
-    /// The kernel is about to read a file by itself, in folios of any size.
+    /// The kernel is about to read a file in folios of any size.
     pub fn note_any_size(&self) {
         if let Some((path, is_one_block)) = &self.note
             && is_one_block.swap(false, Ordering::SeqCst)

@@ -133,6 +133,9 @@ impl OpenFiles {
 
     fn open_pair(&self, key: &CacheKey, now: u64, create: bool) -> std::io::Result<CachedFile> {
         let file = CachedFile::open(&self.dir, key, now, create, self.folios.rule())?;
+        if file.has_kernel_reads() {
+            self.folios.note_any_size(); // it would not be told how to read the file
+        }
         let id = (key.file, key.version);
         let known = lock(&self.kernel_read);
         if known.is_full || known.ids.contains(&id) {

@@ -208,7 +208,8 @@ perl -MIO::Handle -e '
         put("$root/part", ">", "$i " x 5000);
         rename("$root/part", "$root/file$i") or die "rename: $!";
         unlink("$root/file" . ($i - 5)) or die "unlink: $!" if $i > 5 && $i % 2;
-        open(my $f, ">", "/tmp/done.$policy") or die $!; print $f $i; close($f);
+        open(my $f, ">", "/tmp/new.$policy") or die $!; print $f $i; close($f);
+        rename("/tmp/new.$policy", "/tmp/done.$policy") or die $!; # never read half written
         select(undef, undef, undef, 0.05);
     }
 '
