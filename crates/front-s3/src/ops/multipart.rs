@@ -61,9 +61,14 @@ const RECORD_BYTES_MAX: u32 = 32 << 10;
 /// The most uploads whose layout is kept in memory.
 const ONGOING_MAX: usize = 4096;
 
-/// The layouts of ongoing uploads, by id. One that is not here is read from the marks.
 #[derive(Default)]
-pub struct OngoingUploads(Mutex<HashMap<String, Arc<OngoingUpload>>>);
+pub struct OngoingUploads {
+    /// Their layouts, by id. One that is not here is read from the marks.
+    known: Mutex<HashMap<String, Arc<OngoingUpload>>>,
+    /// The directory [`UPLOADS`] of a bucket is removed with its last upload. Held shared by who begins one: it would
+    /// be in a directory that is known to be gone.
+    begins: tokio::sync::RwLock<()>,
+}
 
 #[derive(Default)]
 pub struct OngoingUpload {
@@ -79,7 +84,7 @@ pub struct OngoingUpload {
 
 impl OngoingUploads {
     fn get(&self, id: &str) -> Arc<OngoingUpload> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= ONGOING_MAX {
             known.retain(|_, ongoing| Arc::strong_count(ongoing) > 1);
         }
@@ -87,7 +92,7 @@ impl OngoingUploads {
     }
 
     fn forget(&self, id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 }
 
@@ -194,6 +199,7 @@ impl RequestContext {
     ) -> types::Result<()> {
         let (vfs, caller) = (&self.shared.vfs, self.caller());
         let names = [internal_name(UPLOADS), internal_name(id)];
+        let _stays = self.shared.uploads.begins.read().await;
         let dir = resolve::make_dirs(vfs, caller, bucket.root.id, &names).await?;
         let set = SetAttr { mode: Some(0o644), ..SetAttr::default() };
         if has_data {
@@ -242,8 +248,14 @@ impl RequestContext {
                     tracing::debug!("remove {name} of an upload that ended: {e}");
                 }
             }
-            let names = [internal_name(UPLOADS), internal_name(&upload.id)];
-            resolve::remove_empty(&shared.vfs, &caller, root, &names).await;
+            let all = shared.vfs.lookup(&caller, root, &internal_name(UPLOADS)).await.map_err(s3_error)?;
+            let removed = shared.vfs.rmdir(&caller, all.id, &internal_name(&upload.id)).await;
+            // While another one begins it is not empty, and goes with that.
+            if removed.is_ok()
+                && let Ok(_alone) = shared.uploads.begins.try_write()
+            {
+                resolve::remove_empty(&shared.vfs, &caller, root, &[internal_name(UPLOADS)]).await;
+            }
             Ok(())
         }));
     }

@@ -247,6 +247,26 @@ async fn a_part_whose_answer_is_lost_is_not_followed_by_another_one_of_its_numbe
 /// The client does not hear that its upload was completed, and asks again: one with a part that the store copies at the
 /// completion, without and with a condition that the finished object does not meet.
 #[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_begins_as_the_last_one_ends_is_found() {
+    on_an_s3_store("an_upload_that_begins_as_the_last_one_ends_is_found", |store| async {
+        let bucket = Bucket::make(store).await;
+        let tier = bucket.tier().await;
+        let client = tier.client();
+        let mut last = begin(&client, "/data/object").await;
+        for round in 0..100_u64 {
+            abort(&client, "/data/object", &last).await.ok();
+            // The directory of the uploads is being removed.
+            tokio::time::sleep(Duration::from_millis(round % 20)).await;
+            last = begin(&client, "/data/object").await;
+            part(&client, "/data/object", &last, 1, b"bytes".to_vec()).await.ok();
+        }
+        abort(&client, "/data/object", &last).await.ok();
+        assert_eq!(uploads_left(&bucket).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_completion_whose_answer_is_lost_is_known_when_it_is_sent_again() {
     on_an_s3_store("a_completion_whose_answer_is_lost_is_known_when_it_is_sent_again", |store| async {
         let bucket = Bucket::make(store).await;
